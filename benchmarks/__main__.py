@@ -13,7 +13,9 @@ def main() -> None:
     """Measure what the options name, and write docs/benchmarks.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--turns", type=int, default=15, help="how often each engine is measured")
-    parser.add_argument("--flower-turns", type=int, default=3, help="Flower jobs of 30 rounds; 0 leaves Flower out")
+    parser.add_argument(
+        "--flower-turns", type=int, default=3, help="Flower jobs of 30 rounds; 0 leaves Flower out"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks.md"))
     options = parser.parse_args()
 

@@ -2,11 +2,12 @@
 
     python -m benchmarks.churn [--deadline 60] [--rounds 12]
 
-Four nodes with certificates and registered keys run FlexCFL with two clusters. In the middle of a round one is killed;
-it is started again (Flower lets it in a minute later), and a fifth comes. Then the SuperLink and the server's process
-are killed, and started again. A node whose key nobody registered, and one that speaks without encryption, are refused.
-Ends with status 1 if a round took longer than its deadline and five seconds, a cluster was lost, the newcomer was not
-assigned, or the server restarted from round 0.
+Four nodes with certificates and registered keys run FlexCFL with two clusters. In the middle of a
+round one is killed; it is started again (Flower lets it in a minute later), and a fifth comes. Then
+the SuperLink and the server's process are killed, and started again. A node whose key nobody
+registered, and one that speaks without encryption, are refused. Ends with status 1 if a round took
+longer than its deadline and five seconds, a cluster was lost, the newcomer was not assigned, or the
+server restarted from round 0.
 """
 
 from __future__ import annotations
@@ -32,13 +33,22 @@ class Churn:
     """One federation and its records."""
 
     def __init__(self, folder: Path, deadline: float, rounds: int) -> None:
-        self.folder, self.deadline, self.resumed = folder, deadline, 0  # the current round at the kill
+        self.folder, self.deadline, self.resumed = (
+            folder,
+            deadline,
+            0,
+        )  # the current round at the kill
         federation = {"capacity": CAPACITY, "wait_for": 4, "deadline": deadline}
         self.sections: dict[str, dict[str, Any]] = {
             "federation": federation | {"registered": True},
             "method": {"name": "flexcfl", "clusters": 2},
             "local": {"epochs": 2, "batch_size": 10, "lr": 0.1},
-            "run": {"rounds": rounds, "cohort": CAPACITY, "checkpoint_every": 1, "evaluate_every": 0},
+            "run": {
+                "rounds": rounds,
+                "cohort": CAPACITY,
+                "checkpoint_every": 1,
+                "evaluate_every": 0,
+            },
         }
 
     def records(self) -> list[dict[str, Any]]:
@@ -70,7 +80,10 @@ def refusal(lab: Lab, name: str, secure: list[str] | None) -> str:
     try:
         lab.node(name, {}, secure)
     except Ended as error:
-        return next((line for line in error.log.splitlines() if "Failed" in line or "refused" in line), "not accepted")
+        return next(
+            (line for line in error.log.splitlines() if "Failed" in line or "refused" in line),
+            "not accepted",
+        )
     sys.exit(f"{name} was accepted")
 
 
@@ -102,7 +115,8 @@ def run_failures(churn: Churn, lab: Lab) -> None:
     print(f"site-1 killed in round {len(churn.records())}", flush=True)
     churn.start_node(lab, 4)
     print(
-        f"site-1 was accepted again after {restart(lab, 'site-1'):.0f} s, before round {len(churn.records())}",
+        f"site-1 was accepted again after {restart(lab, 'site-1'):.0f} s, before round "
+        f"{len(churn.records())}",
         flush=True,
     )
     churn.wait_for_rounds(3)
@@ -130,21 +144,33 @@ def check(churn: Churn) -> list[str]:
     """What is wrong; prints the measurements."""
     lines = (churn.folder / "run" / "timings.jsonl").read_text().splitlines()
     seconds = [line["train"] + line["score"] for line in map(json.loads, lines)]
-    print(f"round {churn.resumed}, which was restarted and waited for the nodes: {seconds[churn.resumed]:.1f} s")
+    print(
+        f"round {churn.resumed}, which was restarted and waited for the nodes: "
+        f"{seconds[churn.resumed]:.1f} s"
+    )
     longest = max(own for round, own in enumerate(seconds) if round not in (0, churn.resumed))
     records, (state, _) = churn.records(), checkpoint.newest(churn.folder / "run" / "checkpoints")
     assignment = state.state.assignment.tolist()
-    print(f"rounds {len(records) - 1}, longest {longest:.1f} s of {churn.deadline:.0f}, clusters {assignment}")
+    print(
+        f"rounds {len(records) - 1}, longest {longest:.1f} s of {churn.deadline:.0f}, clusters "
+        f"{assignment}"
+    )
     print("missing by round:", [record["missing"] for record in records])
     wrong = [] if longest <= churn.deadline + SPARE else [f"a round took {longest:.1f} s"]
-    wrong += [] if len(state.state.models) == 2 and {0, 1} <= set(assignment) else ["a cluster was lost"]
+    wrong += (
+        [] if len(state.state.models) == 2 and {0, 1} <= set(assignment) else ["a cluster was lost"]
+    )
     wrong += [] if assignment[4] >= 0 else ["the newcomer has no cluster"]
-    return wrong + ([] if [r["round"] for r in records] == list(range(len(records))) else ["rounds are missing"])
+    return wrong + (
+        [] if [r["round"] for r in records] == list(range(len(records))) else ["rounds are missing"]
+    )
 
 
 def main() -> None:
     """The command line."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--deadline", type=float, default=60.0)
     arguments.add_argument("--rounds", type=int, default=12)
     options = arguments.parse_args()

@@ -1,8 +1,9 @@
-"""``python -m benchmarks.client_memory``: checkpoints with the memory of many clients, and runs that are killed.
+"""``python -m benchmarks.client_memory``: checkpoints with the memory of many clients, and runs
+that are killed.
 
-Every client keeps a thousand random numbers that each round changes. Measured: seconds that a checkpoint with them
-takes to write, and whether a run that is killed (SIGKILL) at random moments and resumed ends with the same bits as
-one that never was.
+Every client keeps a thousand random numbers that each round changes. Measured: seconds that a
+checkpoint with them takes to write, and whether a run that is killed (SIGKILL) at random moments
+and resumed ends with the same bits as one that never was.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _KEPT = Memory("D")
 
 @dataclass(frozen=True)
 class DiaryEntry(Task):
-    """Each client halves the numbers that it keeps and adds new random ones; their sum is the reply."""
+    """Each client halves the numbers that it keeps and adds new random ones; their sum is the
+    reply."""
 
     numbers: int = setting(default=1000)
 
@@ -48,8 +50,13 @@ class DiaryEntry(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         every = np.arange(len(rows.clients))
-        diary = rows.memory.read("diary", rows.clients, np.zeros((len(every), self.numbers), np.float32))
-        new = [rows.drawn().client(int(one)).random(self.numbers, np.float32) for one in rows.ids[rows.clients]]
+        diary = rows.memory.read(
+            "diary", rows.clients, np.zeros((len(every), self.numbers), np.float32)
+        )
+        new = [
+            rows.drawn().client(int(one)).random(self.numbers, np.float32)
+            for one in rows.ids[rows.clients]
+        ]
         diary = 0.5 * diary + np.stack(new)
         rows.store("diary", every, diary)
         yield rows.every, {"total": diary.sum(axis=1, dtype=np.float64)}
@@ -65,12 +72,16 @@ class Diaries:
         """One model, one cluster."""
         return single_model_state(world, stream)
 
-    def round(self, world: fk.World, state: fk.State, cohort: Int[np.ndarray, "n"], stream: fk.Stream) -> fk.State:
+    def round(
+        self, world: fk.World, state: fk.State, cohort: Int[np.ndarray, "n"], stream: fk.Stream
+    ) -> fk.State:
         """All clients of the cohort write."""
         totals = world.run(DiaryEntry(self.numbers), cohort, stream).total
         return fk.State(state.models + np.float32(totals.mean()), state.assignment)
 
-    def place(self, world: fk.World, state: fk.State, newcomers: Any, stream: fk.Stream) -> fk.State:
+    def place(
+        self, world: fk.World, state: fk.State, newcomers: Any, stream: fk.Stream
+    ) -> fk.State:
         """There is one cluster."""
         return state
 
@@ -80,7 +91,12 @@ def one_sample_clients(clients: int) -> FederatedData:
     x = np.random.default_rng(0).normal(size=(2 * clients, 2)).astype(np.float32)
     rows = np.arange(2 * clients).reshape(2, clients, 1)
     return FederatedData(
-        "one sample", x, np.arange(2 * clients) % 2, 2, Ragged.of(list(rows[0])), Ragged.of(list(rows[1]))
+        "one sample",
+        x,
+        np.arange(2 * clients) % 2,
+        2,
+        Ragged.of(list(rows[0])),
+        Ragged.of(list(rows[1])),
     )
 
 
@@ -129,7 +145,9 @@ def killed_runs(folder: Path, *settings: int, kills: int = 10, seed: int = 0) ->
         killed += in_process(folder / "killed", *settings, kill_after=after) == -signal.SIGKILL
     assert in_process(folder / "killed", *settings) == 0
     whole, resumed = (_arrays(folder / name / "checkpoints") for name in ("whole", "killed"))
-    return killed, whole.keys() == resumed.keys() and all(np.array_equal(whole[key], resumed[key]) for key in whole)
+    return killed, whole.keys() == resumed.keys() and all(
+        np.array_equal(whole[key], resumed[key]) for key in whole
+    )
 
 
 def _arrays(checkpoints: Path) -> dict[str, np.ndarray]:
@@ -139,14 +157,23 @@ def _arrays(checkpoints: Path) -> dict[str, np.ndarray]:
 
 
 def seconds_to_write(folder: Path, clients: int, numbers: int, turns: int = 5) -> float:
-    """Median seconds of a checkpoint with the memory of so many clients, synchronised with the disk."""
+    """Median seconds of a checkpoint with the memory of so many clients, synchronised with the
+    disk."""
     memory, every = ClientMemory(clients), np.arange(clients)
-    memory.write("diary", "diary", _KEPT, every, np.random.default_rng(0).random((clients, numbers), np.float32))
+    memory.write(
+        "diary",
+        "diary",
+        _KEPT,
+        every,
+        np.random.default_rng(0).random((clients, numbers), np.float32),
+    )
     state = fk.State(np.zeros((1, 10), np.float32), np.zeros(clients, np.int64))
     times = []
     for turn in range(turns):
         start = time.perf_counter()
-        checkpoint.save(folder, checkpoint.Checkpoint(turn, state, {}, {}, 0.0, memory.arrays()), "fingerprint")
+        checkpoint.save(
+            folder, checkpoint.Checkpoint(turn, state, {}, {}, 0.0, memory.arrays()), "fingerprint"
+        )
         times.append(time.perf_counter() - start)
     return float(np.median(times))
 
@@ -161,10 +188,18 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        killed, equal = killed_runs(folder, options.clients, options.numbers, options.rounds, kills=options.kills)
+        killed, equal = killed_runs(
+            folder, options.clients, options.numbers, options.rounds, kills=options.kills
+        )
         seconds = seconds_to_write(folder / "checkpoints", options.clients, options.numbers)
-    print(f"checkpoint with the memory of {options.clients} clients x {options.numbers} numbers: {seconds:.2f} s")
-    print(f"killed {killed} times of {options.kills} and resumed: {'equal bits' if equal else 'OTHER BITS'}")
+    print(
+        f"checkpoint with the memory of {options.clients} clients x {options.numbers} numbers: "
+        f"{seconds:.2f} s"
+    )
+    print(
+        f"killed {killed} times of {options.kills} and resumed: "
+        f"{'equal bits' if equal else 'OTHER BITS'}"
+    )
 
 
 if __name__ == "__main__":

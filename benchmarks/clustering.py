@@ -18,8 +18,9 @@ MADC_SMALL = 500  # clients: the plain form holds four arrays of N x N x N numbe
 
 
 def edc(turns: int) -> Times:
-    """100 clients of 3.3 million parameters: the embedding, one product of the updates with themselves, and the same of
-    updates that are in float64 already, in which the embedding computes."""
+    """100 clients of 3.3 million parameters: the embedding, one product of the updates with
+    themselves, and the same of updates that are in float64 already, in which the embedding
+    computes."""
     updates = np.random.default_rng(0).standard_normal((100, 3_300_000), np.float32)
     precise = updates.astype(np.float64)
     calls = {
@@ -50,7 +51,9 @@ def madc_beside(turns: int) -> tuple[Times, Times]:
     """Our MADC beside the plain one for few clients, and ours for 1,000."""
     small, large = similarity(MADC_SMALL), similarity(1000)
     assert np.allclose(madc(small), plain_madc(small), atol=1e-6)
-    both = take_turns({"MADC": lambda _: madc(small), "plain": lambda _: plain_madc(small)}, turns, 1)
+    both = take_turns(
+        {"MADC": lambda _: madc(small), "plain": lambda _: plain_madc(small)}, turns, 1
+    )
     return both, take_turns({"MADC": lambda _: madc(large)}, turns, 1)
 
 
@@ -64,7 +67,9 @@ def choice(turns: int, clusters: int = 3) -> Times:
         for _ in range(clusters):
             evaluate(world, start, all_clients, zeros, split="train")
 
-    return take_turns({"choice": lambda _: world.run(Losses(models), all_clients), "K passes": passes}, turns, 3)
+    return take_turns(
+        {"choice": lambda _: world.run(Losses(models), all_clients), "K passes": passes}, turns, 3
+    )
 
 
 def shift_test(turns: int) -> Times:
@@ -74,7 +79,9 @@ def shift_test(turns: int) -> Times:
     world = FakeWorld(np.zeros((10_000, 1), np.float32), before.sum(axis=1), counts=before)
     world.counts, all_clients = after, np.arange(10_000)
     tests = ("label_blind", "label_aware")
-    return take_turns({t: lambda _, t=t: world.run(Shifted(t, 0.2), all_clients) for t in tests}, turns)
+    return take_turns(
+        {t: lambda _, t=t: world.run(Shifted(t, 0.2), all_clients) for t in tests}, turns
+    )
 
 
 def everything(turns: int) -> dict[str, Times]:

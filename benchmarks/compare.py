@@ -1,8 +1,10 @@
-"""A comparison in one process against the same runs started one by one: MNIST, 784-10, the papers' local work.
+"""A comparison in one process against the same runs started one by one: MNIST, 784-10, the papers'
+local work.
 
     python -m benchmarks.compare [--rounds 100] [--seeds 3]
 
-Both use the same cache of compiled programs, which a first short comparison fills, and nothing else of each other's.
+Both use the same cache of compiled programs, which a first short comparison fills, and nothing else
+of each other's.
 """
 
 from __future__ import annotations
@@ -48,13 +50,19 @@ def main() -> None:
         ours = timed(*together, str(options.seeds), "--out", str(root / "together"))
         single = sum(
             timed(
-                "run", str(study), f"method.name={method}", f"run.seed={seed}", "--out", str(root / f"{method}-{seed}")
+                "run",
+                str(study),
+                f"method.name={method}",
+                f"run.seed={seed}",
+                "--out",
+                str(root / f"{method}-{seed}"),
             )
             for method, seed in itertools.product(METHODS, range(options.seeds))
         )
     runs = len(METHODS) * options.seeds
     print(
-        f"{runs} runs of {options.rounds} rounds: {ours:.0f} s together, {single:.0f} s one by one, "
+        f"{runs} runs of {options.rounds} rounds: {ours:.0f} s together, {single:.0f} s one by "
+        f"one, "
         f"{single / ours:.2f}x"
     )
 
@@ -62,7 +70,9 @@ def main() -> None:
 def timed(*arguments: str, prefix: tuple[str, ...] = ()) -> float:
     """Seconds that a command takes, start to end; the prefix is a program that starts it."""
     start = time.perf_counter()
-    subprocess.run([*prefix, sys.executable, "-m", "fedkin.cli", *arguments], check=True, capture_output=True)
+    subprocess.run(
+        [*prefix, sys.executable, "-m", "fedkin.cli", *arguments], check=True, capture_output=True
+    )
     return time.perf_counter() - start
 
 

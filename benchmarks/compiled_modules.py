@@ -1,9 +1,11 @@
-"""PyTorch modules in fedkin: trained by PyTorch, compiled by JAX, and beside our own model of the same layers.
+"""PyTorch modules in fedkin: trained by PyTorch, compiled by JAX, and beside our own model of the
+same layers.
 
     python -m benchmarks.compiled_modules [--turns 7] [--write docs/your-data.md]
 
-A call trains ten clients of 60 samples, batches of 10, two epochs, on one core. The engines take turns; shown are the
-medians and the median ratio to PyTorch. Aims: linear and attention 0.3, MLP 0.6 (1.2 of our own), CNN 1.0, LSTM 0.8.
+A call trains ten clients of 60 samples, batches of 10, two epochs, on one core. The engines take
+turns; shown are the medians and the median ratio to PyTorch. Aims: linear and attention 0.3, MLP
+0.6 (1.2 of our own), CNN 1.0, LSTM 0.8.
 """
 
 from __future__ import annotations
@@ -38,7 +40,11 @@ class Recurrent(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed, self.cells, self.head = nn.Embedding(500, 32), nn.LSTM(32, 64, batch_first=True), nn.Linear(64, 10)
+        self.embed, self.cells, self.head = (
+            nn.Embedding(500, 32),
+            nn.LSTM(32, 64, batch_first=True),
+            nn.Linear(64, 10),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.cells(self.embed(x))[0][:, -1])
@@ -58,7 +64,9 @@ class Attention(nn.Module):
         return self.head((x + self.heads(y, y, y, need_weights=False)[0]).mean(1))
 
 
-MODULES: dict[str, tuple[Callable[[], nn.Module], str | None, str]] = {  # module, our own model, aim
+MODULES: dict[
+    str, tuple[Callable[[], nn.Module], str | None, str]
+] = {  # module, our own model, aim
     "linear 784-10": (lambda: network("784-10"), "mclr", "0.3"),
     "MLP 784-128-10": (lambda: network("784-128-10"), "mlp", "0.6"),
     "CNN, two convolutions": (lambda: network("CNN"), "cnn", "1.0"),
@@ -89,19 +97,30 @@ def row(name: str, turns: int) -> list[str]:
     """A line of the table."""
     make, own, aim = MODULES[name]
     data = federation(name == "LSTM")
-    engines = {engine: one_call(fk.torch_model(make, engine=engine), data) for engine in ("torch", "jax")}
+    engines = {
+        engine: one_call(fk.torch_model(make, engine=engine), data) for engine in ("torch", "jax")
+    }
     if own is not None:
         engines["own"] = one_call(getattr(fk.models, own)(data), data)
     times = take_turns(engines, turns)
     by_torch, by_jax = np.median(times["torch"]), np.median(times["jax"])
     ratio = np.median(times["jax"] / times["torch"])
     beside = f"{np.median(times['jax'] / times['own']):.2f}" if own else "-"
-    return [name, f"{by_torch * 1000:.0f} ms", f"{by_jax * 1000:.0f} ms", f"**{ratio:.2f}**", aim, beside]
+    return [
+        name,
+        f"{by_torch * 1000:.0f} ms",
+        f"{by_jax * 1000:.0f} ms",
+        f"**{ratio:.2f}**",
+        aim,
+        beside,
+    ]
 
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--write", type=Path, help="a page that holds the table")
     options = parser.parse_args()

@@ -1,11 +1,13 @@
-"""A trial from nothing to its report, by the commands that a user types; and how it is started and ended.
+"""A trial from nothing to its report, by the commands that a user types; and how it is started and
+ended.
 
     python -m benchmarks.deployment [--sites 4] [--rounds 11] [--downs 20] [--write docs/deploy.md]
 
-Three things, each with its bar: minutes from ``fedkin deploy init`` to the report of a finished FlexCFL run (3);
-seconds from ``fedkin deploy up`` to the end of the first round (30); and whether ``fedkin deploy down`` leaves a
-process or a port, as often as asked, at moments drawn from a seed, once with a site killed before. Ends with status 1
-where a bar is missed. TLS and registered keys are on, as they are by default.
+Three things, each with its bar: minutes from ``fedkin deploy init`` to the report of a finished
+FlexCFL run (3); seconds from ``fedkin deploy up`` to the end of the first round (30); and whether
+``fedkin deploy down`` leaves a process or a port, as often as asked, at moments drawn from a seed,
+once with a site killed before. Ends with status 1 where a bar is missed. TLS and registered keys
+are on, as they are by default.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ def fedkin(*words: str | Path) -> None:
     command = [str(Path(sys.executable).with_name("fedkin")), *map(str, words)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
-        sys.exit(f"{' '.join(command)} ended with status {result.returncode}:\n{result.stdout}\n{result.stderr}")
+        sys.exit(
+            f"{' '.join(command)} ended with status "
+            f"{result.returncode}:\n{result.stdout}\n{result.stderr}"
+        )
 
 
 def free_port() -> int:
@@ -49,13 +54,27 @@ def free_port() -> int:
 def init(folder: Path, sites: int, rounds: int) -> int:
     """Write a deployment; its port."""
     port = free_port()
-    fedkin("deploy", "init", folder, "--clients", str(sites), "--port", str(port), *SETTINGS, f"run.rounds={rounds}")
+    fedkin(
+        "deploy",
+        "init",
+        folder,
+        "--clients",
+        str(sites),
+        "--port",
+        str(port),
+        *SETTINGS,
+        f"run.rounds={rounds}",
+    )
     return port
 
 
 def parts(folder: Path, sites: int) -> list[Part]:
     """All that may run."""
-    return [Part(folder, SUPERLINK), Part(folder, STARTER), *(Part(folder / f"site-{k}", SITE) for k in range(sites))]
+    return [
+        Part(folder, SUPERLINK),
+        Part(folder, STARTER),
+        *(Part(folder / f"site-{k}", SITE) for k in range(sites)),
+    ]
 
 
 def wait_for_round(folder: Path, patience: float = 600.0) -> None:
@@ -63,7 +82,9 @@ def wait_for_round(folder: Path, patience: float = 600.0) -> None:
     path, end = folder / "run" / "metrics.jsonl", time.monotonic() + patience
     while len(complete_lines(path)) < 2:  # the first is of round 0
         if time.monotonic() > end:
-            sys.exit(f"no round in {patience:.0f} s:\n{(folder / 'superlink.log').read_text()[-3000:]}")
+            sys.exit(
+                f"no round in {patience:.0f} s:\n{(folder / 'superlink.log').read_text()[-3000:]}"
+            )
         time.sleep(0.1)
 
 
@@ -85,7 +106,11 @@ def whole(folder: Path, sites: int, rounds: int) -> tuple[float, float]:
 
 def what_is_left(folder: Path, sites: int, port: int) -> list[str]:
     """Processes, and the port, after down."""
-    left = [f"{part.name}: process {one.number}" for part, own in find(parts(folder, sites)).items() for one in own]
+    left = [
+        f"{part.name}: process {one.number}"
+        for part, own in find(parts(folder, sites)).items()
+        for one in own
+    ]
     with socket.socket() as own:
         own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -108,7 +133,11 @@ def downs(place: Path, sites: int, times: int, seed: int) -> list[str]:
                 os.kill(one.number, signal.SIGKILL)
         fedkin("deploy", "down", folder)
         remains = what_is_left(folder, sites, port)
-        print(f"down {turn + 1} of {times}: {'nothing is left' if not remains else '; '.join(remains)}", flush=True)
+        print(
+            f"down {turn + 1} of {times}: "
+            f"{'nothing is left' if not remains else '; '.join(remains)}",
+            flush=True,
+        )
         left += remains
         shutil.rmtree(folder)
     return left
@@ -116,7 +145,9 @@ def downs(place: Path, sites: int, times: int, seed: int) -> list[str]:
 
 def main() -> None:
     """The command line."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--sites", type=int, default=4)
     arguments.add_argument("--rounds", type=int, default=11)
     arguments.add_argument("--downs", type=int, default=20)
@@ -125,13 +156,20 @@ def main() -> None:
     options = arguments.parse_args()
     place = Path(tempfile.mkdtemp(prefix="fedkin-"))
     total, first = whole(place / "fed", options.sites, options.rounds)
-    print(f"from init to the report: {total:.0f} s; from up to the end of round 1: {first:.0f} s", flush=True)
+    print(
+        f"from init to the report: {total:.0f} s; from up to the end of round 1: {first:.0f} s",
+        flush=True,
+    )
     left = downs(place, options.sites, options.downs, options.seed)
     shutil.rmtree(place)
     if options.write:
         columns = ["", "measured", "bar"]
         rows = [
-            [f"`deploy init` to the report of {options.rounds} rounds", f"{total:.0f} s", f"{MINUTES * 60:.0f} s"],
+            [
+                f"`deploy init` to the report of {options.rounds} rounds",
+                f"{total:.0f} s",
+                f"{MINUTES * 60:.0f} s",
+            ],
             ["`deploy up` to the end of round 1", f"{first:.0f} s", f"{SECONDS:.0f} s"],
             [f"left after {options.downs} times `deploy down`", str(len(left)), "0"],
         ]

@@ -2,10 +2,11 @@
 
     python -m benchmarks.exchange [--rounds 5] [--passes 2] [--write docs/deploy.md]
 
-A SuperLink and four sites on this machine, with TLS and registered keys, written by ``fedkin deploy init`` and started
-by ``fedkin deploy up``. FedAvg with a 784-128-10 network; a round is one exchange to train and one to evaluate, and the
-median is over all but the first round. All ways take turns. The last models must have the same bits, whichever way
-messages are answered. Ends with status 1 where they have not.
+A SuperLink and four sites on this machine, with TLS and registered keys, written by ``fedkin deploy
+init`` and started by ``fedkin deploy up``. FedAvg with a 784-128-10 network; a round is one
+exchange to train and one to evaluate, and the median is over all but the first round. All ways take
+turns. The last models must have the same bits, whichever way messages are answered. Ends with
+status 1 where they have not.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ SITES = 4
 WAYS = {"cold": "a process a message, on Flower's SuperNode", "warm": "a worker, and fedkin's node"}
 SETTINGS = [
     *("samples.shape=[784]", "samples.classes=10", "data.name=file", "data.path=mine.npz"),
-    *("model.name=mlp", "model.hidden=128", "method.name=fedavg", "local.epochs=1", "local.lr=0.03", "run.against=[]"),
+    *(
+        "model.name=mlp",
+        "model.hidden=128",
+        "method.name=fedavg",
+        "local.epochs=1",
+        "local.lr=0.03",
+        "run.against=[]",
+    ),
 ]
 
 
@@ -61,19 +69,24 @@ def seconds(folder: Path) -> tuple[list[float], list[float]]:
             sys.exit(f"the run has failed:\n{(folder / 'superlink.log').read_text()[-3000:]}")
     finally:
         down(folder)
-    lines = [json.loads(line) for line in (folder / "run" / "timings.jsonl").read_text().splitlines()[1:]]
+    lines = [
+        json.loads(line) for line in (folder / "run" / "timings.jsonl").read_text().splitlines()[1:]
+    ]
     return [line["train"] for line in lines], [line["score"] for line in lines]
 
 
 def answers(folder: Path) -> list[float]:
-    """Seconds in which the workers answered, from the logs of the sites; the first two messages of each left out."""
+    """Seconds in which the workers answered, from the logs of the sites; the first two messages of
+    each left out."""
     logs = [path.read_text() for path in sorted(folder.glob("site-*/site.log"))]
     return [float(own) for log in logs for own in re.findall(r"answered in ([\d.]+) s", log)[3:]]
 
 
 def main() -> None:
     """The command line."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--passes", type=int, default=2)
     arguments.add_argument("--port", type=int, default=18100)
@@ -92,13 +105,22 @@ def main() -> None:
             print(way, "train", trained, "evaluate", scored, flush=True)
     times = {way: (float(np.median(train[way])), float(np.median(score[way]))) for way in WAYS}
     rows = [
-        [WAYS[way], *(f"{t:.1f}" for t in own), f"{sum(own) / sum(times['cold']):.2f}"] for way, own in times.items()
+        [WAYS[way], *(f"{t:.1f}" for t in own), f"{sum(own) / sum(times['cold']):.2f}"]
+        for way, own in times.items()
     ]
     for row in rows:
         print("{}: train {} s, evaluate {} s, {} of a process a message".format(*row), flush=True)
-    print(f"the workers answered in {np.median(own):.2f} s (median), {np.quantile(own, 0.95):.2f} s (95%)")
+    print(
+        f"the workers answered in {np.median(own):.2f} s (median), {np.quantile(own, 0.95):.2f} s "
+        f"(95%)"
+    )
     if options.write:
-        put(options.write, "python -m benchmarks.exchange", ["", "seconds to train", "to evaluate", "share"], rows)
+        put(
+            options.write,
+            "python -m benchmarks.exchange",
+            ["", "seconds to train", "to evaluate", "share"],
+            rows,
+        )
     shutil.rmtree(place)
     if any(model.tobytes() != models[0].tobytes() for model in models):
         sys.exit("the models differ")

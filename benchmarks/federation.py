@@ -1,11 +1,12 @@
-"""A round on real nodes: Flower's own FedAvg, ours, and IFCA with three clusters, on the same four nodes.
+"""A round on real nodes: Flower's own FedAvg, ours, and IFCA with three clusters, on the same four
+nodes.
 
     python -m benchmarks.federation [--rounds 6] [--passes 2] [--write docs/deploy.md]
 
-The model is 784-128-10 in PyTorch, a client has 60 samples and trains for one epoch. Flower's own is its FedAvg
-strategy without evaluation (one exchange a round), with a client as in its tutorials; ours is evaluated in the last
-round only. All three take turns on the same SuperLink and the same SuperNodes; a round is the median over all but the
-first of each run.
+The model is 784-128-10 in PyTorch, a client has 60 samples and trains for one epoch. Flower's own
+is its FedAvg strategy without evaluation (one exchange a round), with a client as in its tutorials;
+ours is evaluated in the last round only. All three take turns on the same SuperLink and the same
+SuperNodes; a round is the median over all but the first of each run.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ def apps(folder: Path) -> dict[str, Path]:
     flower = described["tool"]["flwr"]["app"]
     own = {**flower, "components": {"serverapp": "bare:server", "clientapp": "bare:client"}}
     own["config"] = {"config": "", "rounds": 3}
-    (bare / "pyproject.toml").write_text(tomli_w.dumps({**described, "tool": {"flwr": {"app": own}}}))
+    (bare / "pyproject.toml").write_text(
+        tomli_w.dumps({**described, "tool": {"flwr": {"app": own}}})
+    )
     (bare / "bare.py").write_text(BARE)
     for app in (ours, bare):
         (app / "network.py").write_text(NETWORK)
@@ -108,9 +111,13 @@ def nodes(folder: Path) -> dict[str, dict[str, str]]:
     data, configs = clients(NODES), {}
     for k, (x, y) in enumerate(data[c] for c in range(NODES)):
         path = folder / f"data-{k}.npz"
-        np.savez(path, x=x.astype(np.float32), y=y.astype(np.int64), client_id=np.zeros(len(y), np.int64))
+        np.savez(
+            path, x=x.astype(np.float32), y=y.astype(np.int64), client_id=np.zeros(len(y), np.int64)
+        )
         own = {"name": "file", "path": str(path), "train_fraction": 0.99}
-        configs[f"site-{k}"] = project.client(folder, f"site-{k}", [0], own, SHARED) | {"data": str(path)}
+        configs[f"site-{k}"] = project.client(folder, f"site-{k}", [0], own, SHARED) | {
+            "data": str(path)
+        }
     return configs
 
 
@@ -175,17 +182,27 @@ def measure(rounds: int, passes: int) -> dict[str, float]:
 
 def main() -> None:
     """The command line."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--rounds", type=int, default=6)
     arguments.add_argument("--passes", type=int, default=2)
     arguments.add_argument("--write", type=Path, help="a page that holds the table")
     options = arguments.parse_args()
     seconds = measure(options.rounds, options.passes)
-    rows = [[NAMES[name], f"{value:.1f}", f"{value / seconds['flower']:.2f}"] for name, value in seconds.items()]
+    rows = [
+        [NAMES[name], f"{value:.1f}", f"{value / seconds['flower']:.2f}"]
+        for name, value in seconds.items()
+    ]
     for row in rows:
         print("{}: {} s a round, {} times Flower's own FedAvg".format(*row), flush=True)
     if options.write:
-        put(options.write, "python -m benchmarks.federation", ["", "seconds a round", "beside Flower's own"], rows)
+        put(
+            options.write,
+            "python -m benchmarks.federation",
+            ["", "seconds a round", "beside Flower's own"],
+            rows,
+        )
 
 
 if __name__ == "__main__":

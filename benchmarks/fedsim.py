@@ -1,4 +1,5 @@
-"""The cost of FedSim: a round of it beside one of FedAvg, and its principal components beside scikit-learn's."""
+"""The cost of FedSim: a round of it beside one of FedAvg, and its principal components beside
+scikit-learn's."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from fedkin.methods import FedAvg, FedSim
 
 
 def rounds(turns: int) -> Times:
-    """A communication round of 20 of 1,000 MNIST-shaped clients, logistic regression, 20 epochs, without scoring."""
+    """A communication round of 20 of 1,000 MNIST-shaped clients, logistic regression, 20 epochs,
+    without scoring."""
     world, _ = simulated(clients(1000), "784-10")
     methods = {"FedAvg": FedAvg(), "FedSim": FedSim(clusters=5)}
     states = {name: method.init(world, Stream(0)) for name, method in methods.items()}
@@ -26,16 +28,21 @@ def rounds(turns: int) -> Times:
 
 
 def components(turns: int) -> Times:
-    """Scores of 20 gradients of 407,050 parameters that keep 95% of the variance, both ways the same."""
+    """Scores of 20 gradients of 407,050 parameters that keep 95% of the variance, both ways the
+    same."""
     rng = np.random.default_rng(0)
     strength = 0.7 ** np.arange(20, dtype=np.float32)  # directions that float32 can tell apart
-    gradients = (rng.standard_normal((20, 20), np.float32) * strength) @ rng.standard_normal((20, 407_050), np.float32)
+    gradients = (rng.standard_normal((20, 20), np.float32) * strength) @ rng.standard_normal(
+        (20, 407_050), np.float32
+    )
 
     def full(_: int) -> np.ndarray:
         return PCA(n_components=0.95, svd_solver="full").fit_transform(gradients)
 
     ours, theirs = principal_scores(gradients), full(0)
-    assert ours.shape == theirs.shape and np.allclose(np.abs(ours), np.abs(theirs), atol=1e-4 * np.abs(ours).max())
+    assert ours.shape == theirs.shape and np.allclose(
+        np.abs(ours), np.abs(theirs), atol=1e-4 * np.abs(ours).max()
+    )
     return take_turns({"Gram": lambda _: principal_scores(gradients), "full SVD": full}, turns, 1)
 
 

@@ -1,11 +1,13 @@
-"""Many clients on few machines: fleets of clients behind two real nodes, FlexCFL, a 784-128-10 model.
+"""Many clients on few machines: fleets of clients behind two real nodes, FlexCFL, a 784-128-10
+model.
 
     python -m benchmarks.fleet [--clients 10000] [--cohort 1000] [--rounds 4]
     python -m benchmarks.fleet --traffic [--write docs/deploy.md]
 
-The first starts a SuperLink and two SuperNodes on this machine, each with half of the clients in a file of its own, and
-prints the server's peak memory, of each process and of all, and bytes by round. The second needs no processes: it
-counts the bytes of a round of all clients for fleets of 10, 100 and 1,000 clients.
+The first starts a SuperLink and two SuperNodes on this machine, each with half of the clients in a
+file of its own, and prints the server's peak memory, of each process and of all, and bytes by
+round. The second needs no processes: it counts the bytes of a round of all clients for fleets of
+10, 100 and 1,000 clients.
 """
 
 from __future__ import annotations
@@ -67,8 +69,8 @@ def sections(method: str, total: int, cohort: int, rounds: int, scored: int) -> 
 
 
 class Memory:
-    """Peak memory of the server's processes, in megabytes: of each (resident), and of all at one moment (what several
-    share counted once)."""
+    """Peak memory of the server's processes, in megabytes: of each (resident), and of all at one
+    moment (what several share counted once)."""
 
     def __init__(self) -> None:
         self.each: dict[str, float] = {}
@@ -90,7 +92,9 @@ class Memory:
 
 
 def _megabytes(process: int, file: str, name: str) -> float:
-    match = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{process}/{file}").read_text(), re.MULTILINE)
+    match = re.search(
+        rf"^{name}:\s+(\d+)", Path(f"/proc/{process}/{file}").read_text(), re.MULTILINE
+    )
     return int(match[1]) / 1024 if match else 0.0
 
 
@@ -105,7 +109,12 @@ def run_nodes(total: int, cohort: int, rounds: int) -> None:
     folder, memory = Path(tempfile.mkdtemp(prefix="fedkin-fleet-")), Memory()
     with Lab(folder / "lab") as lab:
         lab.superlink()
-        lab.nodes({f"fleet-{k}": fleet_file(folder, f"fleet-{k}", total // NODES, k) for k in range(NODES)})
+        lab.nodes(
+            {
+                f"fleet-{k}": fleet_file(folder, f"fleet-{k}", total // NODES, k)
+                for k in range(NODES)
+            }
+        )
         config = project.server(folder, sections("flexcfl", total, cohort, rounds, rounds), SHARED)
         start = time.monotonic()
         run = lab.run(project.app(folder), {"config": config})
@@ -121,9 +130,20 @@ def run_nodes(total: int, cohort: int, rounds: int) -> None:
     for name in ("metrics", "timings"):
         for line in (folder / "run" / f"{name}.jsonl").read_text().splitlines():
             record = json.loads(line)
-            keys = ("round", "accuracy", "cluster_sizes", "missing", "messages_by_operation", "train", "score")
+            keys = (
+                "round",
+                "accuracy",
+                "cluster_sizes",
+                "missing",
+                "messages_by_operation",
+                "train",
+                "score",
+            )
             print({key: record[key] for key in keys if key in record})
-    print({kind: f"{value:.0f} MB" for kind, value in memory.each.items()}, f"{memory.together:.0f} MB together")
+    print(
+        {kind: f"{value:.0f} MB" for kind, value in memory.each.items()},
+        f"{memory.together:.0f} MB together",
+    )
 
 
 def traffic() -> list[list[str]]:
@@ -146,7 +166,8 @@ def traffic() -> list[list[str]]:
             config = project.server(folder, sections(method, total, total, 4, 100), SHARED)
             records = serve(load_server(Path(config)), transport).records
             sides = [
-                records[3]["messages_by_operation"]["train"][i] - records[2]["messages_by_operation"]["train"][i]
+                records[3]["messages_by_operation"]["train"][i]
+                - records[2]["messages_by_operation"]["train"][i]
                 for i in (0, 1)
             ]
             rows.append([method, f"{count:,}", f"{sides[0] // NODES:,}", f"{sides[1] // NODES:,}"])
@@ -156,7 +177,9 @@ def traffic() -> list[list[str]]:
 
 def main() -> None:
     """The command line."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--clients", type=int, default=10_000)
     arguments.add_argument("--cohort", type=int, default=1_000)
     arguments.add_argument("--rounds", type=int, default=4)

@@ -1,7 +1,8 @@
-"""The 784-10 work on Flower's simulation, run in an environment of its own; prints seconds per round as JSON.
+"""The 784-10 work on Flower's simulation, run in an environment of its own; prints seconds per
+round as JSON.
 
-The leanest form Flower allows: NumPy clients, no evaluation, one exchange a round, an own loop on the grid.
-Usage: python -m benchmarks.flower_peer ROUNDS EPOCHS
+The leanest form Flower allows: NumPy clients, no evaluation, one exchange a round, an own loop on
+the grid. Usage: python -m benchmarks.flower_peer ROUNDS EPOCHS
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def train(message: Message, context: Context) -> Message:
     w, b = message.content.array_records["model"].to_numpy_ndarrays()
     settings = message.content.config_records["settings"]
     x, y = data[int(context.node_config["partition-id"])]
-    new = train_client(w, b, x, y, int(settings["epochs"]), np.random.default_rng(int(settings["round"])))
+    new = train_client(
+        w, b, x, y, int(settings["epochs"]), np.random.default_rng(int(settings["round"]))
+    )
     model = ArrayRecord({name: Array(a) for name, a in zip(("w", "b"), new, strict=True)})
     reply = RecordDict({"model": model, "size": MetricRecord({"examples": len(y)})})
     return Message(reply, reply_to=message)
@@ -40,7 +43,10 @@ def average(replies: list[Message]) -> list[np.ndarray]:
     """The mean of the models, weighted by examples."""
     sizes = np.array([r.content.metric_records["size"]["examples"] for r in replies], float)
     models = [r.content.array_records["model"].to_numpy_ndarrays() for r in replies]
-    return [np.tensordot(sizes / sizes.sum(), np.stack([m[i] for m in models]), 1).astype(np.float32) for i in range(2)]
+    return [
+        np.tensordot(sizes / sizes.sum(), np.stack([m[i] for m in models]), 1).astype(np.float32)
+        for i in range(2)
+    ]
 
 
 @server_app.main()
@@ -56,7 +62,9 @@ def main(grid: Grid, context: Context) -> None:
         start = time.perf_counter()
         cohort = np.random.default_rng(r).choice(CLIENTS, COHORT, replace=False)
         record = ArrayRecord({name: Array(a) for name, a in zip(("w", "b"), model, strict=True)})
-        content = RecordDict({"model": record, "settings": ConfigRecord({"epochs": epochs, "round": r})})
+        content = RecordDict(
+            {"model": record, "settings": ConfigRecord({"epochs": epochs, "round": r})}
+        )
         messages = [Message(content, nodes[c], "train", group_id=str(r)) for c in cohort]
         replies = [m for m in grid.send_and_receive(messages) if m.has_content()]
         if len(replies) != COHORT:

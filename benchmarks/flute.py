@@ -1,7 +1,9 @@
-"""Rounds with the settings of FLUTE's table (arXiv 2203.13789, README of microsoft/msrflute): cohorts of 10, batches of
-20, one local epoch of SGD at 0.1, on random images of the same shapes; and its networks, with axes as fedkin has them.
+"""Rounds with the settings of FLUTE's table (arXiv 2203.13789, README of microsoft/msrflute):
+cohorts of 10, batches of 20, one local epoch of SGD at 0.1, on random images of the same shapes;
+and its networks, with axes as fedkin has them.
 
-FLUTE prints 8 min 22 s for 1,500 rounds of FEMNIST and 1 h 42 min 1 s for 4,000 of Fed-CIFAR-100, on its machine.
+FLUTE prints 8 min 22 s for 1,500 rounds of FEMNIST and 1 h 42 min 1 s for 4,000 of Fed-CIFAR-100,
+on its machine.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ FIRST = 3  # rounds before it compile programs, and choose how many clients trai
 
 
 class FluteCNN(eqx.Module):
-    """conv 3x3x32, conv 3x3x64, pool, dropout, dense 128, dropout, dense (Reddi et al. 2021, Table 4)."""
+    """conv 3x3x32, conv 3x3x64, pool, dropout, dense 128, dropout, dense (Reddi et al. 2021, Table
+    4)."""
 
     convs: list[Conv]
     hidden: Dense
@@ -69,11 +72,14 @@ class Block(eqx.Module):
     def __call__(self, x: Float[Array, "B H W i"]) -> Float[Array, "B h w o"]:
         y = jax.nn.relu(self.norm1(self.conv1(_padded(x, 1)), None)[0])
         y = self.norm2(self.conv2(_padded(y, 1)), None)[0]
-        return jax.nn.relu(y + (x if self.shortcut is None else self.shortcut[1](self.shortcut[0](x), None)[0]))
+        return jax.nn.relu(
+            y + (x if self.shortcut is None else self.shortcut[1](self.shortcut[0](x), None)[0])
+        )
 
 
 class ResNet18(eqx.Module):
-    """ResNet-18 (He et al. 2016) with group normalisation, padded and strided as in PyTorch; or its first stages."""
+    """ResNet-18 (He et al. 2016) with group normalisation, padded and strided as in PyTorch; or its
+    first stages."""
 
     conv: Conv
     norm: GroupNorm
@@ -81,7 +87,9 @@ class ResNet18(eqx.Module):
     head: Dense
     image: ImageShape = eqx.field(static=True)
 
-    def __init__(self, image: ImageShape, classes: int, key: Array, width: int = 64, stages: int = 4) -> None:
+    def __init__(
+        self, image: ImageShape, classes: int, key: Array, width: int = 64, stages: int = 4
+    ) -> None:
         keys = iter(jax.random.split(key, 32))
         self.image, self.norm = image, GroupNorm(width)
         self.conv = Conv(image.channels, width, 7, next(keys), 2, same=False, bias=False)
@@ -139,7 +147,9 @@ def resnet18(data: FederatedData, width: int = 64, stages: int = 4) -> Model:
         stages: how many of the four.
     """
     image = ImageShape(*data.x.shape[1:])
-    return as_model(lambda key: ResNet18(image, data.classes, key, width, stages), name="resnet18", batched=True)
+    return as_model(
+        lambda key: ResNet18(image, data.classes, key, width, stages), name="resnet18", batched=True
+    )
 
 
 def _flute_cnn(data: FederatedData) -> Model:
@@ -149,7 +159,9 @@ def _flute_cnn(data: FederatedData) -> Model:
 _GREY, _COLOURS = ImageShape(28, 28, 1), ImageShape(32, 32, 3)
 _FEMNIST = (_GREY, 62, 198, 0.4)
 SETTINGS = {
-    "CNN of FlexCFL's authors, FEMNIST": Setting(*_FEMNIST, lambda data: fk.models.cnn(data, "femnist"), 0.04, 0.33),
+    "CNN of FlexCFL's authors, FEMNIST": Setting(
+        *_FEMNIST, lambda data: fk.models.cnn(data, "femnist"), 0.04, 0.33
+    ),
     "CNN of FLUTE, FEMNIST": Setting(*_FEMNIST, _flute_cnn, 0.04, 0.33),
     "ResNet-18, CIFAR-100": Setting(_COLOURS, 100, 100, 0.0, resnet18, 0.4, 1.53),
 }
@@ -164,9 +176,13 @@ def images(setting: Setting, clients: int) -> FederatedData:
     """
     rng = np.random.default_rng(0)
     sizes = rng.lognormal(0, setting.spread, clients)
-    rows = Ragged.consecutive(np.maximum(1, np.round(sizes * setting.samples / sizes.mean())).astype(np.int64))
+    rows = Ragged.consecutive(
+        np.maximum(1, np.round(sizes * setting.samples / sizes.mean())).astype(np.int64)
+    )
     x = rng.random((int(rows.sizes.sum()), *setting.image), np.float32)
-    return FederatedData("images", x, rng.integers(0, setting.classes, len(x)), setting.classes, rows, rows)
+    return FederatedData(
+        "images", x, rng.integers(0, setting.classes, len(x)), setting.classes, rows, rows
+    )
 
 
 def round_seconds(setting: Setting, rounds: int = 30, clients: int = 200) -> float:
@@ -200,11 +216,16 @@ def table(seconds: dict[str, float]) -> str:
         seconds: of a round, by setting.
     """
     head = ["network and shapes", "seconds a round", "aim", "FLUTE prints, on its machine"]
-    rows = [[n, f"{s:.3f}", f"below {SETTINGS[n].aim}", f"{SETTINGS[n].printed}"] for n, s in seconds.items()]
+    rows = [
+        [n, f"{s:.3f}", f"below {SETTINGS[n].aim}", f"{SETTINGS[n].printed}"]
+        for n, s in seconds.items()
+    ]
     lines = [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
     words = (
-        f"Rounds with the settings of FLUTE's table (cohorts of {COHORT}, batches of {BATCH}, one local epoch, about "
-        "198 grey images of 28 x 28 or 100 images of 32 x 32 x 3 a client) on random images; medians of a run without "
+        f"Rounds with the settings of FLUTE's table (cohorts of {COHORT}, batches of {BATCH}, one "
+        f"local epoch, about "
+        "198 grey images of 28 x 28 or 100 images of 32 x 32 x 3 a client) on random images; "
+        "medians of a run without "
         "scoring, in which fedkin chose how many clients train side by side."
     )
     return "\n".join([words, "", *lines, ""])

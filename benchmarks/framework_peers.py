@@ -1,4 +1,5 @@
-"""FedAvg's rounds in other frameworks, each in an environment that has it; prints seconds per round as JSON.
+"""FedAvg's rounds in other frameworks, each in an environment that has it; prints seconds per round
+as JSON.
 
     python -m benchmarks.framework_peers pytorch|flower|fluke CLIENTS COHORT ROUNDS THREADS
 
@@ -65,7 +66,9 @@ def flower(data: Samples, rounds: int, cohort: int) -> list[float]:
     def main(grid: Grid, context: Context) -> None:
         while len(list(grid.get_node_ids())) < len(data):
             time.sleep(0.1)
-        strategy = Timed(fraction_train=cohort / len(data), fraction_evaluate=0.0, min_available_nodes=len(data))
+        strategy = Timed(
+            fraction_train=cohort / len(data), fraction_evaluate=0.0, min_available_nodes=len(data)
+        )
         strategy.start(grid, ArrayRecord(network("784-128-10").state_dict()), num_rounds=rounds)
         seconds.append(time.perf_counter())
 
@@ -85,11 +88,15 @@ def fluke(data: Samples, rounds: int, cohort: int) -> list[float]:
     from fluke.utils import ServerObserver
 
     FlukeENV().set_seed(0)
-    optimizer = OptimizerConfigurator({"name": "SGD", "lr": LR}, {"name": "StepLR", "step_size": 1, "gamma": 1.0})
+    optimizer = OptimizerConfigurator(
+        {"name": "SGD", "lr": LR}, {"name": "StepLR", "step_size": 1, "gamma": 1.0}
+    )
     own = [
         Client(
             index=i,
-            train_set=FastDataLoader(x, y, num_labels=CLASSES, batch_size=BATCH, shuffle=True, skip_singleton=False),
+            train_set=FastDataLoader(
+                x, y, num_labels=CLASSES, batch_size=BATCH, shuffle=True, skip_singleton=False
+            ),
             test_set=None,
             optimizer_cfg=optimizer,
             loss_fn=nn.CrossEntropyLoss(),
@@ -117,4 +124,7 @@ if __name__ == "__main__":
     peers = {"pytorch": pytorch, "flower": flower, "fluke": fluke}
     count, cohort, rounds, threads = map(int, sys.argv[2:])
     torch.set_num_threads(threads)
-    print(json.dumps({"seconds": peers[sys.argv[1]](tensors(clients(count)), rounds, cohort)}), flush=True)
+    print(
+        json.dumps({"seconds": peers[sys.argv[1]](tensors(clients(count)), rounds, cohort)}),
+        flush=True,
+    )

@@ -1,10 +1,13 @@
-"""FedAvg's rounds of other frameworks beside fedkin's, in turns; the table is written into docs/benchmarks-methods.md.
+"""FedAvg's rounds of other frameworks beside fedkin's, in turns; the table is written into
+docs/benchmarks-methods.md.
 
-    python -m benchmarks.frameworks [--flower PYTHON] [--fluke PYTHON] [--turns 3] [--rounds 20] [--write]
+    python -m benchmarks.frameworks [--flower PYTHON] [--fluke PYTHON] [--turns 3] [--rounds 20]
+    [--write]
 
-1,000 clients of 60 samples in the mean, cohorts of 20, one local epoch in batches of 10, 784-128-10, no evaluation.
-Each framework runs with an interpreter whose environment has it and PyTorch; without one it is left out. Median
-seconds of the rounds after the first three, and the ratio of each turn. A loop in PyTorch has one thread, and two.
+1,000 clients of 60 samples in the mean, cohorts of 20, one local epoch in batches of 10,
+784-128-10, no evaluation. Each framework runs with an interpreter whose environment has it and
+PyTorch; without one it is left out. Median seconds of the rounds after the first three, and the
+ratio of each turn. A loop in PyTorch has one thread, and two.
 """
 
 from __future__ import annotations
@@ -27,7 +30,11 @@ from benchmarks.throughput import PAGE
 from benchmarks.work import BATCH, LR, clients
 
 CLIENTS, COHORT, FIRST = 1000, 20, 3
-OFFLINE = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+OFFLINE = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 
 def main() -> None:
@@ -39,7 +46,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE}")
     options = parser.parse_args()
-    peers = {f"PyTorch loop, {n} thread{'s' * (n > 1)}": (sys.executable, "pytorch", n) for n in (1, 2)}
+    peers = {
+        f"PyTorch loop, {n} thread{'s' * (n > 1)}": (sys.executable, "pytorch", n) for n in (1, 2)
+    }
     for name, python in (("Flower simulation", options.flower), ("fluke", options.fluke)):
         if python:
             peers[name] = (python, name.split()[0].lower(), 1)
@@ -88,7 +97,9 @@ def theirs(python: str, peer: str, threads: int, rounds: int) -> float:
         numbers = [str(n) for n in (CLIENTS, COHORT, rounds, threads)]
         environment = {**os.environ, **OFFLINE, "FLWR_HOME": home}
         environment["PATH"] = f"{os.path.dirname(os.path.abspath(python))}:{environment['PATH']}"
-        done = subprocess.run([*command, *numbers], env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, *numbers], env=environment, capture_output=True, text=True, check=False
+        )
     if done.returncode:
         raise RuntimeError(f"{peer} failed:\n{done.stderr[-2000:]}")
     return float(np.median(json.loads(done.stdout.splitlines()[-1])["seconds"][FIRST:]))

@@ -1,10 +1,11 @@
-"""A round on an accelerator: how many clients side by side, beside the same machine's CPU and a PyTorch loop there.
+"""A round on an accelerator: how many clients side by side, beside the same machine's CPU and a
+PyTorch loop there.
 
     python -m benchmarks.gpu [--turns 5] [--out docs/gpu.md]
 
-The cohort is 100 of 1,000 MNIST-shaped clients. Every engine does the same local steps on the same samples, and all
-take turns. After that, rounds of larger networks with the settings of FLUTE's table (benchmarks/flute.py). Without an
-accelerator nothing is measured and nothing is written.
+The cohort is 100 of 1,000 MNIST-shaped clients. Every engine does the same local steps on the same
+samples, and all take turns. After that, rounds of larger networks with the settings of FLUTE's
+table (benchmarks/flute.py). Without an accelerator nothing is measured and nothing is written.
 """
 
 from __future__ import annotations
@@ -55,11 +56,17 @@ def main() -> None:
         raise SystemExit("JAX sees no accelerator: nothing was measured")
     seconds = {name: measured(name, options.turns) for name in EPOCHS}
     of_flute = {name: flute.round_seconds(setting) for name, setting in flute.SETTINGS.items()}
-    section = "\n".join([table(seconds, of_cpu(options.turns)), beside_loop(seconds), flute.table(of_flute)])
+    section = "\n".join(
+        [table(seconds, of_cpu(options.turns)), beside_loop(seconds), flute.table(of_flute)]
+    )
     print(section)
-    page, count = SECTION.subn(lambda match: f"{match[1]}{section}{match[2]}", options.out.read_text())
+    page, count = SECTION.subn(
+        lambda match: f"{match[1]}{section}{match[2]}", options.out.read_text()
+    )
     if count != 1:
-        raise SystemExit(f"{options.out} has no section between <!-- measured --> and <!-- /measured -->")
+        raise SystemExit(
+            f"{options.out} has no section between <!-- measured --> and <!-- /measured -->"
+        )
     options.out.write_text(page)
 
 
@@ -72,7 +79,10 @@ def measured(name: str, turns: int) -> dict[str, float]:
     """
     data = clients(CLIENTS)
     engines = {str(lanes): fedkin_round(data, name, lanes) for lanes in LANES}
-    engines |= {LOW: fedkin_round(data, name, COHORT, "bfloat16"), "PyTorch loop": torch_round(data, name)}
+    engines |= {
+        LOW: fedkin_round(data, name, COHORT, "bfloat16"),
+        "PyTorch loop": torch_round(data, name),
+    }
     seconds = statistics(take_turns(engines, turns))
     return {**seconds, "PyTorch loop": seconds["PyTorch loop"] * COHORT / OF_LOOP}
 
@@ -104,7 +114,9 @@ def statistics(times: Times) -> dict[str, float]:
     return {name: float(np.median(seconds)) for name, seconds in times.items()}
 
 
-def fedkin_round(data: Clients, name: str, lanes: int, precision: str | None = None) -> Callable[[int], object]:
+def fedkin_round(
+    data: Clients, name: str, lanes: int, precision: str | None = None
+) -> Callable[[int], object]:
     """A round in fedkin's simulator: another cohort in each turn.
 
     Args:
@@ -115,9 +127,13 @@ def fedkin_round(data: Clients, name: str, lanes: int, precision: str | None = N
     """
     federation = federated(data)
     local = LocalTraining(epochs=EPOCHS[name], batch_size=BATCH, lr=LR, precision=precision)
-    world = SimulatedWorld(federation, MODELS[MODEL[name]](federation), local, clients_per_batch=lanes)
+    world = SimulatedWorld(
+        federation, MODELS[MODEL[name]](federation), local, clients_per_batch=lanes
+    )
     start, zeros = world.initial(Stream(0))[None], np.zeros(COHORT, np.int64)
-    return lambda turn: train(world, start, cohort(turn), zeros, reduce=True, stream=Stream(0, turn))
+    return lambda turn: train(
+        world, start, cohort(turn), zeros, reduce=True, stream=Stream(0, turn)
+    )
 
 
 def cohort(turn: int) -> np.ndarray:
@@ -177,10 +193,14 @@ def table(seconds: dict[str, dict[str, float]], cpu: dict[str, dict[str, float]]
     ]
     lines = [f"| {' | '.join(row)} |" for row in [heads, ["---"] * len(heads), *rows]]
     words = (
-        f"Seconds of a round of {COHORT} out of {CLIENTS} MNIST-shaped clients (60 samples each in the mean, batches "
-        f"of {BATCH}) on one {device} with JAX {jax.__version__}, by the number of clients per batch; medians. Beside "
-        f"them fedkin on the same machine's CPU, and a plain PyTorch {torch.__version__.split('+')[0]} loop over "
-        f"clients on the same {device} (measured on {OF_LOOP} clients, times {COHORT // OF_LOOP}). Written by "
+        f"Seconds of a round of {COHORT} out of {CLIENTS} MNIST-shaped clients (60 samples each "
+        f"in the mean, batches "
+        f"of {BATCH}) on one {device} with JAX {jax.__version__}, by the number of clients per "
+        f"batch; medians. Beside "
+        f"them fedkin on the same machine's CPU, and a plain PyTorch "
+        f"{torch.__version__.split('+')[0]} loop over "
+        f"clients on the same {device} (measured on {OF_LOOP} clients, times "
+        f"{COHORT // OF_LOOP}). Written by "
         "`python -m benchmarks.gpu`."
     )
     return "\n".join([words, "", *lines, ""])

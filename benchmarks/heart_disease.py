@@ -2,11 +2,12 @@
 
     python -m benchmarks.heart_disease [--seeds 5]
 
-FLamby's split, model (one output of a sigmoid, PyTorch's initial weights) and budget: everybody in each of 15 rounds,
-100 steps in batches of 4, weights n_i; its FedAdam begins with v = 0 and has tau 1e-8, beta2 0.999. Features are scaled
-by each hospital's training patients, and for the test of all patients together by those of all hospitals, as FLamby's
-pooled test is; or throughout by those of all. Printed are the mean accuracy of all test patients, with its deviation,
-and that of each hospital's; "alone" is a hospital's own model.
+FLamby's split, model (one output of a sigmoid, PyTorch's initial weights) and budget: everybody in
+each of 15 rounds, 100 steps in batches of 4, weights n_i; its FedAdam begins with v = 0 and has tau
+1e-8, beta2 0.999. Features are scaled by each hospital's training patients, and for the test of all
+patients together by those of all hospitals, as FLamby's pooled test is; or throughout by those of
+all. Printed are the mean accuracy of all test patients, with its deviation, and that of each
+hospital's; "alone" is a hospital's own model.
 """
 
 from __future__ import annotations
@@ -56,12 +57,23 @@ def main() -> None:
         ("pooled", "IFCA, K 2, own models, lambda 0.3", fk.IFCA(2), 0.01, [own_models]),
     ]
     for scaling, name, method, rate, more in recipes:
-        cells = np.array([accuracies(scaling, method, rate, more, seed) for seed in range(options.seeds)])
-        words = [f"{m:.3f} ({s:.3f})" for m, s in zip(cells.mean(axis=0), cells.std(axis=0, ddof=1), strict=True)]
-        print(f"scaled by {scaling}: {name}, lr {rate}: all {words[0]}; hospitals {' '.join(words[1:])}", flush=True)
+        cells = np.array(
+            [accuracies(scaling, method, rate, more, seed) for seed in range(options.seeds)]
+        )
+        words = [
+            f"{m:.3f} ({s:.3f})"
+            for m, s in zip(cells.mean(axis=0), cells.std(axis=0, ddof=1), strict=True)
+        ]
+        print(
+            f"scaled by {scaling}: {name}, lr {rate}: all {words[0]}; hospitals "
+            f"{' '.join(words[1:])}",
+            flush=True,
+        )
 
 
-def accuracies(scaling: str, method: Any, rate: float, options: list[Any], seed: int) -> list[float]:
+def accuracies(
+    scaling: str, method: Any, rate: float, options: list[Any], seed: int
+) -> list[float]:
     """Test accuracy of all patients, and of each hospital's, after a run."""
     data = fk.data.heart_disease(scaling=scaling)
     torch.manual_seed(seed)
@@ -71,7 +83,9 @@ def accuracies(scaling: str, method: Any, rate: float, options: list[Any], seed:
     clients = run.clients.sort_values("client")
     pooled = np.average(clients["accuracy"], weights=clients["test_samples"])
     if scaling == "hospital" and isinstance(method, fk.FedAvg):
-        pooled = run.evaluate("test", data=fk.data.heart_disease(scaling="pooled")).summary["accuracy"]
+        pooled = run.evaluate("test", data=fk.data.heart_disease(scaling="pooled")).summary[
+            "accuracy"
+        ]
     return [float(pooled), *clients["accuracy"]]
 
 

@@ -1,12 +1,14 @@
-"""A comparison in two processes against one process, on one core and on all: six cells of MNIST, 784-128-10.
+"""A comparison in two processes against one process, on one core and on all: six cells of MNIST,
+784-128-10.
 
     python -m benchmarks.jobs [--rounds 60] [--jobs 2] [--engine ray]
 
-With ``--engine`` instead: on a Ray cluster of this machine, twelve cells, one at a time and several, with its start.
+With ``--engine`` instead: on a Ray cluster of this machine, twelve cells, one at a time and
+several, with its start.
 
-One process by itself divides a round's clients among all cores; ``--jobs`` gives every process one. All use the same
-cache of compiled programs, which a first short comparison fills. The three take turns, and each turn is one ratio, so
-that whatever else the machine does weighs on all alike.
+One process by itself divides a round's clients among all cores; ``--jobs`` gives every process one.
+All use the same cache of compiled programs, which a first short comparison fills. The three take
+turns, and each turn is one ratio, so that whatever else the machine does weighs on all alike.
 """
 
 from __future__ import annotations
@@ -36,9 +38,15 @@ def main() -> None:
         study.write_text(STUDY.format(model="mlp", rounds=options.rounds))
         command = ("compare", str(study), "--methods", ",".join(METHODS), "--seeds", "2")
         if options.engine:
-            return on_cluster(root, (*command[:-1], "4", "--engine", options.engine), options.jobs, options.rounds)
+            return on_cluster(
+                root, (*command[:-1], "4", "--engine", options.engine), options.jobs, options.rounds
+            )
         one, several = ("run.devices=1",), ("--jobs", str(options.jobs))
-        for name, way in (("one", one), ("all", ()), ("several", several)):  # a device more or less is another program
+        for name, way in (
+            ("one", one),
+            ("all", ()),
+            ("several", several),
+        ):  # a device more or less is another program
             timed(*command, *way, "run.rounds=2", "--out", str(root / f"first-{name}"))
         turns = [
             (
@@ -48,10 +56,13 @@ def main() -> None:
             )
             for turn in range(TURNS)
         ]
-    for name, times in zip(("on one core", "on all cores"), list(zip(*turns, strict=True))[:2], strict=True):
+    for name, times in zip(
+        ("on one core", "on all cores"), list(zip(*turns, strict=True))[:2], strict=True
+    ):
         ratios = [time / turn[2] for time, turn in zip(times, turns, strict=True)]
         print(
-            f"{2 * len(METHODS)} cells of {options.rounds} rounds: {statistics.median(times):.0f} s in one process "
+            f"{2 * len(METHODS)} cells of {options.rounds} rounds: {statistics.median(times):.0f} "
+            f"s in one process "
             f"{name}, {statistics.median(turn[2] for turn in turns):.0f} s in {options.jobs}, "
             f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
         )
@@ -70,11 +81,13 @@ def on_cluster(root: Path, command: tuple[str, ...], jobs: int, rounds: int) -> 
     ratios = []
     for turn in range(TURNS):
         one, several = (
-            timed(*command, "--jobs", str(count), "--out", str(root / f"{count}-{turn}")) for count in (1, jobs)
+            timed(*command, "--jobs", str(count), "--out", str(root / f"{count}-{turn}"))
+            for count in (1, jobs)
         )
         ratios.append(one / several)
         print(
-            f"{4 * len(METHODS)} cells of {rounds} rounds: {one:.0f} s one by one, {several:.0f} s by {jobs}",
+            f"{4 * len(METHODS)} cells of {rounds} rounds: {one:.0f} s one by one, {several:.0f} "
+            f"s by {jobs}",
             flush=True,
         )
     print(f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})")

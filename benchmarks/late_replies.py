@@ -2,10 +2,11 @@
 
     python -m benchmarks.late_replies [--seeds 5] [--share 0.5] [--write docs/scenarios.md]
 
-Data: scikit-learn's digits, 60 clients with two classes each (a client with unusual data is missed), and MNIST in four
-rotations of 15 clients; softmax regression, cohorts of 20, 5 local epochs. Half of the replies come late by a round or
-more, half of these by two or more, and so on: drawn anew in each round, or the same clients always. Printed: the mean
-accuracy of all clients, over its value in rounds 11 to 30, and over seeds, with the standard deviation over seeds.
+Data: scikit-learn's digits, 60 clients with two classes each (a client with unusual data is
+missed), and MNIST in four rotations of 15 clients; softmax regression, cohorts of 20, 5 local
+epochs. Half of the replies come late by a round or more, half of these by two or more, and so on:
+drawn anew in each round, or the same clients always. Printed: the mean accuracy of all clients,
+over its value in rounds 11 to 30, and over seeds, with the standard deviation over seeds.
 """
 
 from __future__ import annotations
@@ -43,10 +44,22 @@ ROUNDS, FIRST = 30, 11
 def accuracy(data: str, method: str, late: fk.LateReplies | None, seed: int) -> float:
     """Mean over clients and the rounds from the eleventh on."""
     clients = DATA[data](seed)
-    plan: dict[str, Any] = {"rounds": ROUNDS, "cohort": 20, "local": fk.SGD(epochs=5, batch_size=10, lr=0.05)}
+    plan: dict[str, Any] = {
+        "rounds": ROUNDS,
+        "cohort": 20,
+        "local": fk.SGD(epochs=5, batch_size=10, lr=0.05),
+    }
     options = [] if late is None else [late]
     model = fk.models.mclr(clients)
-    run = fk.simulate(METHODS[method], clients, model, options=options, seed=seed, callbacks=fk.Progress(False), **plan)
+    run = fk.simulate(
+        METHODS[method],
+        clients,
+        model,
+        options=options,
+        seed=seed,
+        callbacks=fk.Progress(False),
+        **plan,
+    )
     return float(np.mean([record["accuracy"] for record in run.records[FIRST:]]))
 
 
@@ -56,7 +69,9 @@ def rows(data: str, method: str, share: float, seeds: int) -> list[list[str]]:
     lines = []
     for who, same in (("anew", False), ("the same", True)):
         ways = [fk.LateReplies(share=share, same=same, **use) for use in USES.values()]
-        lines.append([data, method, who, in_time, *(cell(data, method, way, seeds) for way in ways)])
+        lines.append(
+            [data, method, who, in_time, *(cell(data, method, way, seeds) for way in ways)]
+        )
     return lines
 
 
@@ -68,7 +83,9 @@ def cell(data: str, method: str, late: fk.LateReplies | None, seeds: int) -> str
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--share", type=float, default=0.5)
     parser.add_argument("--write", type=Path, help="a page that holds the table")

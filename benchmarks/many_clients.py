@@ -1,14 +1,17 @@
 """A million clients beside a thousand: memory, seconds a round, start, checkpoints and report.
 
-    python -m benchmarks.many_clients [--clients 1000000] [--methods flexcfl,ifca,fedavg] [--folder DIR] [--write]
+    python -m benchmarks.many_clients [--clients 1000000] [--methods flexcfl,ifca,fedavg] [--folder
+    DIR] [--write]
 
-Data: Synthetic(1, 1) with 20 samples of 60 numbers for each client, written once by ``fedkin data make`` and read where
-they lie; a cohort of 100. A run of each method with a thousand clients and one with a million follow each other, each
-in a process of its own. Memory is the largest anonymous memory (what the system cannot take back) and the largest
-resident set (with pages of the files). Seconds a round are the median from round 10 on of a second run, whose programs
-are compiled and whose samples are in the system's cache. A third run is stopped after half of its rounds and resumed:
-its models and assignments must be those of the second. At last, the largest resident set of a process that makes
-Synthetic(1, 1) of 10,000 clients in memory, beside the bytes of its samples.
+Data: Synthetic(1, 1) with 20 samples of 60 numbers for each client, written once by ``fedkin data
+make`` and read where they lie; a cohort of 100. A run of each method with a thousand clients and
+one with a million follow each other, each in a process of its own. Memory is the largest anonymous
+memory (what the system cannot take back) and the largest resident set (with pages of the files).
+Seconds a round are the median from round 10 on of a second run, whose programs are compiled and
+whose samples are in the system's cache. A third run is stopped after half of its rounds and
+resumed: its models and assignments must be those of the second. At last, the largest resident set
+of a process that makes Synthetic(1, 1) of 10,000 clients in memory, beside the bytes of its
+samples.
 """
 
 from __future__ import annotations
@@ -34,7 +37,14 @@ from benchmarks.tables import put
 FEW, ROUNDS, COHORT = 1000, 30, 100
 GENERATED = 10_000  # clients of the data that are made in memory
 PAGE, PLACE = Path("docs/many-clients.md"), "python -m benchmarks.many_clients --write"
-HEAD = ("method", "a round (s; of 1,000)", "ratio", "start (s)", "anonymous memory (GB)", "resident set (GB)")
+HEAD = (
+    "method",
+    "a round (s; of 1,000)",
+    "ratio",
+    "start (s)",
+    "anonymous memory (GB)",
+    "resident set (GB)",
+)
 HEAD += ("checkpoint (MB; s)", "report (MB)", "resumed")
 AIMS = ("aim", "", "1.5", "5", "0.7", "", "10; 1", "4", "equal")
 
@@ -45,7 +55,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=1_000_000)
     parser.add_argument("--methods", default="flexcfl,ifca,fedavg")
     parser.add_argument(
-        "--folder", type=Path, help="of the data, made where they are not there; default: a passing one"
+        "--folder",
+        type=Path,
+        help="of the data, made where they are not there; default: a passing one",
     )
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE}")
     parser.add_argument("--one", nargs=3, metavar=("DATA", "METHOD", "OUT"), help=argparse.SUPPRESS)
@@ -60,21 +72,26 @@ def main() -> None:
         folder = options.folder or Path(passing)
         for clients in (FEW, options.clients):
             make(clients, folder / str(clients))
-        rows = [compare(method, folder, options.clients, Path(passing)) for method in options.methods.split(",")]
+        rows = [
+            compare(method, folder, options.clients, Path(passing))
+            for method in options.methods.split(",")
+        ]
     subprocess.run([sys.executable, "-m", "benchmarks.many_clients", "--generate"], check=True)
     if options.write:
         put(PAGE, PLACE, HEAD, [*rows, AIMS])
 
 
 def generate() -> None:
-    """Make a federation in this process, and print the most memory that it had, beside the samples' bytes."""
+    """Make a federation in this process, and print the most memory that it had, beside the samples'
+    bytes."""
     import fedkin as fk
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     samples = fk.data.synthetic(clients=GENERATED).x.nbytes / 1e9
     peak, allowed = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 1.5 * samples + 0.4
     print(
-        f"synthetic, {GENERATED:,} clients: {samples:.2f} GB of samples, at most {peak:.2f} GB (aim: {allowed:.2f}), "
+        f"synthetic, {GENERATED:,} clients: {samples:.2f} GB of samples, at most {peak:.2f} GB "
+        f"(aim: {allowed:.2f}), "
         f"of which {before:.2f} before"
     )
 
@@ -99,9 +116,13 @@ def make(clients: int, folder: Path) -> None:
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    seconds, size = time.perf_counter() - start, sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    seconds, size = (
+        time.perf_counter() - start,
+        sum(path.stat().st_size for path in folder.iterdir()) / 1e6,
+    )
     print(
-        f"fedkin data make: {clients:,} clients, {size:,.0f} MB in {seconds:.1f} s, {size / seconds:.0f} MB/s",
+        f"fedkin data make: {clients:,} clients, {size:,.0f} MB in {seconds:.1f} s, "
+        f"{size / seconds:.0f} MB/s",
         flush=True,
     )
 
@@ -113,21 +134,42 @@ def compare(method: str, folder: Path, clients: int, passing: Path) -> list[str]
         for _ in range(2):  # the second has compiled programs and warm pages
             out = passing / f"{method}-{number}"
             shutil.rmtree(out, ignore_errors=True)
-            command = [sys.executable, "-m", "benchmarks.many_clients", "--one", folder / str(number), method, out]
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.many_clients",
+                "--one",
+                folder / str(number),
+                method,
+                out,
+            ]
             printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         results[number] = json.loads(printed.splitlines()[-1])
     few, many = results[FEW], results[clients]
     ratio = many["round"] / few["round"]
     print(f"{method}, {clients:,} clients (and {FEW:,}):")
     print(f"  a round: {many['round']:.3f} s ({few['round']:.3f}), ratio {ratio:.2f}")
-    print(f"  start, to round 0: {many['start']:.1f} s ({few['start']:.1f}), of which data {many['open']:.2f}")
-    print(f"  anonymous memory at most {many['anonymous']:.2f} GB, resident set {many['resident']:.2f} GB")
     print(
-        f"  checkpoint {many['checkpoint_mb']:.1f} MB; the round that writes one takes {many['checkpoint']:.2f} s more"
+        f"  start, to round 0: {many['start']:.1f} s ({few['start']:.1f}), of which data "
+        f"{many['open']:.2f}"
     )
-    print(f"  after the last round: {many['end']:.1f} s; files of the run {many['files_mb']:.1f} MB")
+    print(
+        f"  anonymous memory at most {many['anonymous']:.2f} GB, resident set "
+        f"{many['resident']:.2f} GB"
+    )
+    print(
+        f"  checkpoint {many['checkpoint_mb']:.1f} MB; the round that writes one takes "
+        f"{many['checkpoint']:.2f} s more"
+    )
+    print(
+        f"  after the last round: {many['end']:.1f} s; files of the run {many['files_mb']:.1f} MB"
+    )
     start = time.perf_counter()
-    subprocess.run([*fedkin(), "report", passing / f"{method}-{clients}"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*fedkin(), "report", passing / f"{method}-{clients}"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     size = (passing / f"{method}-{clients}" / "report.html").stat().st_size / 1e6
     print(f"  report: {size:.1f} MB in {time.perf_counter() - start:.1f} s")
     print(f"  resumed after {ROUNDS // 2} rounds: {many['resumed']}", flush=True)
@@ -152,7 +194,11 @@ def run(data: Path, method: str, out: Path) -> dict[str, Any]:
 
     federation = fk.data.load(data)
     opened, stamps = time.perf_counter(), []
-    methods = {"flexcfl": fk.FlexCFL(clusters=4), "ifca": fk.IFCA(clusters=4), "fedavg": fk.FedAvg()}
+    methods = {
+        "flexcfl": fk.FlexCFL(clusters=4),
+        "ifca": fk.IFCA(clusters=4),
+        "fedavg": fk.FedAvg(),
+    }
 
     def simulate(rounds: int, out: Path, **options: Any) -> fk.Run:
         model = fk.models.mclr(federation)
@@ -168,7 +214,11 @@ def run(data: Path, method: str, out: Path) -> dict[str, Any]:
         )
 
     whole = simulate(ROUNDS, out, callbacks=lambda _: stamps.append(time.perf_counter()))
-    end, anonymous, resident = time.perf_counter(), peak[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    end, anonymous, resident = (
+        time.perf_counter(),
+        peak[0],
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+    )
     halves = out.with_name(f"{out.name}-resumed")
     shutil.rmtree(halves, ignore_errors=True)
     simulate(ROUNDS // 2, halves)

@@ -1,10 +1,11 @@
-"""Many different settings in one process: its memory maps and resident memory, per hundred settings.
+"""Many different settings in one process: its memory maps and resident memory, per hundred
+settings.
 
     python -m benchmarks.many_settings [--settings 500] [--through simulate|compare|advise|reproduce]
 
-Digits, with another number of clients, cohort and batch size in every setting, so that nothing is compiled for two of
-them. Ends with status 1 where the process had 10,000 maps, or where the resident memory of the last hundred settings
-was more than 5% above that of the hundred before.
+Digits, with another number of clients, cohort and batch size in every setting, so that nothing is
+compiled for two of them. Ends with status 1 where the process had 10,000 maps, or where the
+resident memory of the last hundred settings was more than 5% above that of the hundred before.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def by_simulate(setting: Setting) -> None:
     local = fk.SGD(epochs=1, batch_size=setting.batch, lr=0.1)
     methods = fk.FlexCFL(clusters=2), [fk.IFCA(clusters=2)]
     more: dict[str, Any] = {"rounds": 2, "cohort": setting.cohort, "callbacks": fk.Progress(False)}
-    fk.simulate(methods[0], data, fk.models.mlp(data, hidden=16), against=methods[1], local=local, **more)
+    fk.simulate(
+        methods[0], data, fk.models.mlp(data, hidden=16), against=methods[1], local=local, **more
+    )
 
 
 def by_advise(setting: Setting) -> None:
@@ -95,10 +98,15 @@ def measure(run: Callable[[Setting], None], count: int) -> list[tuple[int, float
         memory.append(resident())
         if number % HUNDRED == 0 or number == count:
             rows.append((max(maps), float(np.mean(memory))))
-            print(f"{number:5d} settings: {rows[-1][0]:6,d} maps at most, {rows[-1][1]:6.0f} MB", flush=True)
+            print(
+                f"{number:5d} settings: {rows[-1][0]:6,d} maps at most, {rows[-1][1]:6.0f} MB",
+                flush=True,
+            )
             maps, memory = [], []
         elif number % 10 == 0:
-            print(f"{number:5d}: {maps[-1]:,d} maps, {memory[-1]:.0f} MB", file=sys.stderr, flush=True)
+            print(
+                f"{number:5d}: {maps[-1]:,d} maps, {memory[-1]:.0f} MB", file=sys.stderr, flush=True
+            )
     return rows
 
 
@@ -106,7 +114,9 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.many_settings", description=__doc__)
     parser.add_argument("--settings", type=int, default=500)
-    parser.add_argument("--through", choices=("simulate", "compare", "advise", "reproduce"), default="simulate")
+    parser.add_argument(
+        "--through", choices=("simulate", "compare", "advise", "reproduce"), default="simulate"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         ways: dict[str, Callable[[Setting], None]] = {

@@ -1,4 +1,5 @@
-"""Measurements: engines take turns on the same work (A B A B ...), so that a slow spell affects all of them."""
+"""Measurements: engines take turns on the same work (A B A B ...), so that a slow spell affects all
+of them."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ FLOWER = Path(".venv/flower/bin")
 
 
 def take_turns(engines: dict[str, Callable[[int], object]], turns: int, warm: int = 2) -> Times:
-    """Seconds of each engine at each turn, after some turns that do not count (compilation, caches).
+    """Seconds of each engine at each turn, after some turns that do not count (compilation,
+    caches).
 
     Args:
         engines: called with the number of the turn.
@@ -50,7 +52,8 @@ def take_turns(engines: dict[str, Callable[[int], object]], turns: int, warm: in
 
 
 def federated(data: Clients, test_share: float = 0.1) -> FederatedData:
-    """The same samples as fedkin takes them; the last tenth of each client's serves as its test data too."""
+    """The same samples as fedkin takes them; the last tenth of each client's serves as its test
+    data too."""
     rows = [np.arange(a, b) for a, b in zip(data.offsets[:-1], data.offsets[1:], strict=True)]
     test = [r[-max(1, round(test_share * len(r))) :] for r in rows]
     return FederatedData("benchmark", data.x, data.y, CLASSES, Ragged.of(rows), Ragged.of(test))
@@ -60,7 +63,9 @@ def simulated(data: Clients, name: str) -> tuple[SimulatedWorld, np.ndarray]:
     """fedkin's world for a model, and one start model [1 P]."""
     federation = federated(data)
     model: Model = MODELS[MODEL[name]](federation)
-    world = SimulatedWorld(federation, model, LocalTraining(epochs=EPOCHS[name], batch_size=BATCH, lr=LR))
+    world = SimulatedWorld(
+        federation, model, LocalTraining(epochs=EPOCHS[name], batch_size=BATCH, lr=LR)
+    )
     return world, world.initial(Stream(0))[None]
 
 
@@ -92,13 +97,18 @@ def torch_round(data: Clients, name: str, threads: int) -> Callable[[int], objec
 def numpy_round(data: Clients) -> Callable[[int], object]:
     """A round of the plain NumPy loop."""
     w, b = np.zeros((FEATURES, CLASSES), np.float32), np.zeros(CLASSES, np.float32)
-    return lambda turn: numpy_loop.round_of(data, np.arange(len(data)), w, b, EPOCHS["784-10"], turn)
+    return lambda turn: numpy_loop.round_of(
+        data, np.arange(len(data)), w, b, EPOCHS["784-10"], turn
+    )
 
 
 def local_training(name: str, turns: int) -> Times:
     """One round of 20 clients."""
     data = clients(20)
-    engines = {"fedkin": fedkin_round(data, name), "PyTorch loop, 1 thread": torch_round(data, name, 1)}
+    engines = {
+        "fedkin": fedkin_round(data, name),
+        "PyTorch loop, 1 thread": torch_round(data, name, 1),
+    }
     if THREADS > 1:
         engines[f"PyTorch loop, {THREADS} threads"] = torch_round(data, name, THREADS)
     if name == "784-10":
@@ -107,7 +117,8 @@ def local_training(name: str, turns: int) -> Times:
 
 
 def flower(turns: int, rounds: int) -> Times:
-    """Rounds of 20 out of 100 clients; each turn is a whole Flower job, of which the first two rounds do not count."""
+    """Rounds of 20 out of 100 clients; each turn is a whole Flower job, of which the first two
+    rounds do not count."""
     world, start = simulated(clients(100), "784-10")
     zeros = np.zeros(20, np.int64)
 
@@ -121,36 +132,64 @@ def flower(turns: int, rounds: int) -> Times:
         return float(np.median(seconds[2:]))
 
     pairs = [(flower_job(rounds), job(turn)) for turn in range(turns)]
-    return {"Flower simulation": np.array([f for f, _ in pairs]), "fedkin": np.array([f for _, f in pairs])}
+    return {
+        "Flower simulation": np.array([f for f, _ in pairs]),
+        "fedkin": np.array([f for _, f in pairs]),
+    }
 
 
 def flower_job(rounds: int) -> float:
     """Median seconds of a round in a fresh Flower simulation, in its own environment and offline."""
-    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-    quiet["RAY_ADDRESS"] = "local"  # a cluster of its own, not one whose address another program has left
-    place = {"FLWR_HOME": str(FLOWER.parent.resolve() / "home"), "PATH": f"{FLOWER.resolve()}:{os.environ['PATH']}"}
-    command = [str(FLOWER / "python"), "-m", "benchmarks.flower_peer", str(rounds), str(EPOCHS["784-10"])]
-    done = subprocess.run(command, env={**os.environ, **quiet, **place}, capture_output=True, text=True, check=False)
+    quiet = {
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    quiet["RAY_ADDRESS"] = (
+        "local"  # a cluster of its own, not one whose address another program has left
+    )
+    place = {
+        "FLWR_HOME": str(FLOWER.parent.resolve() / "home"),
+        "PATH": f"{FLOWER.resolve()}:{os.environ['PATH']}",
+    }
+    command = [
+        str(FLOWER / "python"),
+        "-m",
+        "benchmarks.flower_peer",
+        str(rounds),
+        str(EPOCHS["784-10"]),
+    ]
+    done = subprocess.run(
+        command, env={**os.environ, **quiet, **place}, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"Flower's simulation failed:\n{done.stderr[-2000:]}")
     return float(np.median(json.loads(done.stdout.splitlines()[-1])["seconds"][2:]))
 
 
 def evaluation(turns: int) -> Times:
-    """Scoring 1,000 MNIST-shaped clients against training a cohort of 20 of them, in turn, as a run does; the same with
-    a sample of 300 clients, and the matrix product of all test samples with one layer, which no scoring goes below."""
+    """Scoring 1,000 MNIST-shaped clients against training a cohort of 20 of them, in turn, as a run
+    does; the same with a sample of 300 clients, and the matrix product of all test samples with one
+    layer, which no scoring goes below."""
     world, start = simulated(clients(1000, mean=69), "784-10")
     all_clients, zeros = np.arange(1000), np.zeros(1000, np.int64)
-    cohorts = [np.sort(np.random.default_rng(r).choice(1000, 20, replace=False)) for r in range(turns + 5)]
+    cohorts = [
+        np.sort(np.random.default_rng(r).choice(1000, 20, replace=False)) for r in range(turns + 5)
+    ]
     apart, _ = simulated(
         clients(1000, mean=69), "784-10"
     )  # a world keeps the samples of its last scoring on the device
     sample = np.sort(np.random.default_rng(0).choice(1000, 300, replace=False))
     test = world.data.test.select(all_clients).rows
-    samples, layer = jnp.asarray(world.data.x[test].reshape(len(test), -1)), jnp.ones((784, 10), jnp.float32)
+    samples, layer = (
+        jnp.asarray(world.data.x[test].reshape(len(test), -1)),
+        jnp.ones((784, 10), jnp.float32),
+    )
     product = jax.jit(jnp.matmul)
     operations = {
-        "training a round": lambda t: train(world, start, cohorts[t], zeros[:20], reduce=True, stream=Stream(0, t)),
+        "training a round": lambda t: train(
+            world, start, cohorts[t], zeros[:20], reduce=True, stream=Stream(0, t)
+        ),
         "evaluating 1,000 clients": lambda t: evaluate(world, start, all_clients, zeros),
         "evaluating 300 of them": lambda t: evaluate(apart, start, sample, zeros[:300]),
         "their product": lambda t: product(samples, layer).block_until_ready(),
@@ -162,5 +201,8 @@ def matrix_product(turns: int, side: int = 2048) -> dict[str, float]:
     """GFLOP/s of a large float32 matrix product, the best of some turns: what this machine can do."""
     a = np.random.default_rng(0).random((side, side), np.float32)
     on_device, product = jnp.asarray(a), jax.jit(jnp.matmul)
-    engines = {"JAX": lambda _: product(on_device, on_device).block_until_ready(), "NumPy": lambda _: a @ a}
+    engines = {
+        "JAX": lambda _: product(on_device, on_device).block_until_ready(),
+        "NumPy": lambda _: a @ a,
+    }
     return {name: 2e-9 * side**3 / s.min() for name, s in take_turns(engines, turns).items()}

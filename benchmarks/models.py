@@ -1,4 +1,5 @@
-"""ATHENA-FL's networks on one core: MobileNetV2 beside PyTorch, ten detectors together beside one by one."""
+"""ATHENA-FL's networks on one core: MobileNetV2 beside PyTorch, ten detectors together beside one
+by one."""
 
 from __future__ import annotations
 
@@ -17,8 +18,17 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.train import train
 
 SAMPLES, BATCH, CLASSES, LR = 320, 32, 10, 0.01
-# Sandler et al., Table 2: expansion, channels, blocks, stride of the first (1 where 32 x 32 images start)
-BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+# Sandler et al., Table 2: expansion, channels, blocks, stride of the first (1 where 32 x 32 images
+# start)
+BLOCKS = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
 
 
 def one_client() -> FederatedData:
@@ -36,7 +46,9 @@ class Residual(nn.Sequential):
         return x + super().forward(x)
 
 
-def unit(inputs: int, outputs: int, size: int = 1, stride: int = 1, groups: int = 1, linear: bool = False) -> list:
+def unit(
+    inputs: int, outputs: int, size: int = 1, stride: int = 1, groups: int = 1, linear: bool = False
+) -> list:
     """Convolution, batch normalisation and ReLU6.
 
     Args:
@@ -57,9 +69,14 @@ def torch_network() -> nn.Module:
     for expansion, outputs, count, first in BLOCKS:
         for stride in [first] + [1] * (count - 1):
             wide = channels * expansion
-            block = [*(unit(channels, wide) if expansion > 1 else []), *unit(wide, wide, 3, stride, wide)]
+            block = [
+                *(unit(channels, wide) if expansion > 1 else []),
+                *unit(wide, wide, 3, stride, wide),
+            ]
             block += unit(wide, outputs, linear=True)
-            layers.append((Residual if stride == 1 and channels == outputs else nn.Sequential)(*block))
+            layers.append(
+                (Residual if stride == 1 and channels == outputs else nn.Sequential)(*block)
+            )
             channels = outputs
     layers += [*unit(320, 1280), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, CLASSES)]
     return nn.Sequential(*layers)
@@ -79,7 +96,9 @@ def torch_epoch(network: nn.Module, data: FederatedData) -> None:
 def mobilenet_epoch(turns: int) -> Times:
     """A local epoch of MobileNetV2 on 320 images, one client."""
     data, network = one_client(), torch_network()
-    world = SimulatedWorld(data, mobilenet_v2(data), LocalTraining(epochs=1, batch_size=BATCH, lr=LR))
+    world = SimulatedWorld(
+        data, mobilenet_v2(data), LocalTraining(epochs=1, batch_size=BATCH, lr=LR)
+    )
     start, first = world.initial(Stream(0))[None], np.zeros(1, np.int64)
     engines = {
         "fedkin": lambda turn: train(world, start, first, first, stream=Stream(0, turn)),

@@ -1,4 +1,5 @@
-"""A plain loop over clients by hand in NumPy, for softmax regression 784-10. Flower's clients run it too."""
+"""A plain loop over clients by hand in NumPy, for softmax regression 784-10. Flower's clients run
+it too."""
 
 from __future__ import annotations
 
@@ -8,7 +9,12 @@ from benchmarks.work import BATCH, CLASSES, LR, Clients
 
 
 def train_client(
-    w: np.ndarray, b: np.ndarray, x: np.ndarray, y: np.ndarray, epochs: int, rng: np.random.Generator
+    w: np.ndarray,
+    b: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    epochs: int,
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mini-batch SGD on the cross entropy: new weights and bias.
 
@@ -36,7 +42,9 @@ def train_client(
     return w, b
 
 
-def round_of(data: Clients, cohort: np.ndarray, w: np.ndarray, b: np.ndarray, epochs: int, seed: int) -> tuple:
+def round_of(
+    data: Clients, cohort: np.ndarray, w: np.ndarray, b: np.ndarray, epochs: int, seed: int
+) -> tuple:
     """FedAvg over a cohort: the new weights and bias.
 
     Args:
@@ -50,4 +58,7 @@ def round_of(data: Clients, cohort: np.ndarray, w: np.ndarray, b: np.ndarray, ep
     rng = np.random.default_rng(seed)
     share = data.sizes[cohort] / data.sizes[cohort].sum()
     new = [train_client(w, b, *data[c], epochs, rng) for c in cohort]
-    return tuple(sum(s * part[i] for s, part in zip(share, new, strict=True)).astype(np.float32) for i in (0, 1))
+    return tuple(
+        sum(s * part[i] for s, part in zip(share, new, strict=True)).astype(np.float32)
+        for i in (0, 1)
+    )

@@ -22,8 +22,8 @@ def equal_clients() -> Clients:
 
 
 def rounds(turns: int) -> Times:
-    """One epoch of 784-128-10 for every peer; in PANM's rounds all also query ten others (l = 10, k = 5), compare
-    models and updates, and average."""
+    """One epoch of 784-128-10 for every peer; in PANM's rounds all also query ten others (l = 10, k
+    = 5), compare models and updates, and average."""
     world, _ = simulated(equal_clients(), "784-128-10")
     world.work = replace(world.work, epochs=1)
     method, all_clients = PANM(neighbours=5, candidates=10), np.arange(PEERS)

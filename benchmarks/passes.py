@@ -1,13 +1,13 @@
 """How often a simulated run goes through samples: gradients, and scores, which are a third of one.
 
-A gradient is a pass forward and back, and the pass back is about two forward ones. What methods compute otherwise, such
-as singular vectors of the samples, distances of updates or mixes of models on the server, is not counted, and so is
-part of the time of a pass.
+A gradient is a pass forward and back, and the pass back is about two forward ones. What methods
+compute otherwise, such as singular vectors of the samples, distances of updates or mixes of models
+on the server, is not counted, and so is part of the time of a pass.
 
-The count comes from what a method asks for, whatever that costs: scores and full gradients, in blocks of 64 samples and
-without a step after each, take less time than as many of a training in small batches. So what a method does beside
-could hide where many of its passes are such (IFCA, FedEM, gradients of APFL's mixes), and cannot where all are training
-(Ditto, pFedMe).
+The count comes from what a method asks for, whatever that costs: scores and full gradients, in
+blocks of 64 samples and without a step after each, take less time than as many of a training in
+small batches. So what a method does beside could hide where many of its passes are such (IFCA,
+FedEM, gradients of APFL's mixes), and cannot where all are training (Ditto, pFedMe).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Passes:
         self._counting = False
 
     def counts(self, method: Callable, samples: Callable[..., float]) -> Callable:
-        """The method of a worker, which counts what it is asked for; what it asks workers for itself is a part of that.
+        """The method of a worker, which counts what it is asked for; what it asks workers for
+        itself is a part of that.
 
         Args:
             method: of ``Trainer`` or ``Scorer``.
@@ -60,7 +61,9 @@ def counted() -> Iterator[Passes]:
     passes, counting = Passes(), ExitStack()
     with counting:
         for worker, name, samples in _COUNTED:
-            counting.enter_context(patch.object(worker, name, passes.counts(getattr(worker, name), samples)))
+            counting.enter_context(
+                patch.object(worker, name, passes.counts(getattr(worker, name), samples))
+            )
         yield passes
 
 

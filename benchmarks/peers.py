@@ -2,8 +2,9 @@
 
     python -m benchmarks.peers [--tls] [--peers 8] [--seconds 10]
 
-Every peer is a process with the whole loop (requests, checks, similarity or mean) but for training and disk: its
-clients are quadratic, so that what is measured is the exchange. A model has 100,000 parameters, 400 kB.
+Every peer is a process with the whole loop (requests, checks, similarity or mean) but for training
+and disk: its clients are quadratic, so that what is measured is the exchange. A model has 100,000
+parameters, 400 kB.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ from fedkin.security.signatures import Signer
 from fedkin.simulation.fake_world import FakeWorld
 
 PARAMETERS, PORT = 100_000, 7850
-METHODS: dict[str, PeerMethod] = {"gossip": Gossip(neighbours=3), "panm": PANM(neighbours=3, stage_one=10**6)}
+METHODS: dict[str, PeerMethod] = {
+    "gossip": Gossip(neighbours=3),
+    "panm": PANM(neighbours=3, stage_one=10**6),
+}
 PATIENCE = 60.0  # seconds for all to come online
 
 
@@ -46,7 +50,9 @@ class RecordsOnly:
         self.records.append(record)
 
 
-def peer(client: int, peers: int, method: str, seconds: float, certificates: Path | None) -> dict[str, Any]:
+def peer(
+    client: int, peers: int, method: str, seconds: float, certificates: Path | None
+) -> dict[str, Any]:
     """One of the processes: rounds without a pause, once all are online, and what it counted.
 
     Args:
@@ -59,7 +65,9 @@ def peer(client: int, peers: int, method: str, seconds: float, certificates: Pat
     target = np.random.default_rng(0).standard_normal((peers, PARAMETERS)).astype(np.float32)
     world, name = FakeWorld(target, np.full(peers, 60)), f"peer-{client}"
     own = certificates / name if certificates else None
-    files = tuple(str(own / file) for file in ("ca.pem", "certificate.pem", "key.pem")) if own else ()
+    files = (
+        tuple(str(own / file) for file in ("ca.pem", "certificate.pem", "key.pem")) if own else ()
+    )
     protocol = "tls" if own else "tcp"
     known = [f"{protocol}/127.0.0.1:{PORT + k}" for k in (0, 1) if k != client]
     network = NetworkSettings(
@@ -67,7 +75,14 @@ def peer(client: int, peers: int, method: str, seconds: float, certificates: Pat
     )
     transport = ZenohTransport("benchmark", name, network, PARAMETERS)
     storage, signer = RecordsOnly(), Signer(name, *map(Path, files)) if own else None
-    own_peer = Peer(PeerSettings(name, "benchmark", client), METHODS[method], world, transport, storage, signer=signer)
+    own_peer = Peer(
+        PeerSettings(name, "benchmark", client),
+        METHODS[method],
+        world,
+        transport,
+        storage,
+        signer=signer,
+    )
     try:
         own_peer.round()
         end = time.monotonic() + PATIENCE
@@ -91,7 +106,8 @@ def peer(client: int, peers: int, method: str, seconds: float, certificates: Pat
 
 
 def measure(method: str, peers: int, seconds: float, tls: bool) -> dict[str, float]:
-    """All peers at once: exchanges a second in all, failures, megabytes a second, median seconds of a round.
+    """All peers at once: exchanges a second in all, failures, megabytes a second, median seconds of
+    a round.
 
     Args:
         method: a key of METHODS.
@@ -104,9 +120,20 @@ def measure(method: str, peers: int, seconds: float, tls: bool) -> dict[str, flo
             from fedkin.p2p.init_federation import init_federation
 
             init_federation(Path(folder), peers, tls=True, federation="benchmark")
-        command = [sys.executable, "-m", "benchmarks.peers", "--peers", str(peers), "--seconds", str(seconds)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.peers",
+            "--peers",
+            str(peers),
+            "--seconds",
+            str(seconds),
+        ]
         command += ["--method", method, *(["--certificates", folder] if tls else [])]
-        running = [subprocess.Popen([*command, "--client", str(k)], stdout=subprocess.PIPE) for k in range(peers)]
+        running = [
+            subprocess.Popen([*command, "--client", str(k)], stdout=subprocess.PIPE)
+            for k in range(peers)
+        ]
         results = [json.loads(each.communicate()[0].splitlines()[-1]) for each in running]
     rate = sum(each["exchanges"] / each["seconds"] for each in results)
     vectors = 2 if METHODS[method].similarity_of == "gradient" else 1
@@ -120,7 +147,9 @@ def measure(method: str, peers: int, seconds: float, tls: bool) -> dict[str, flo
 
 def main() -> None:
     """The command line."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--peers", type=int, default=8)
     arguments.add_argument("--seconds", type=float, default=10.0)
     arguments.add_argument("--tls", action="store_true", help="with certificates and signatures")
@@ -129,11 +158,24 @@ def main() -> None:
     arguments.add_argument("--certificates", type=Path, help=argparse.SUPPRESS)
     options = arguments.parse_args()
     if options.client is not None:
-        print(json.dumps(peer(options.client, options.peers, options.method, options.seconds, options.certificates)))
+        print(
+            json.dumps(
+                peer(
+                    options.client,
+                    options.peers,
+                    options.method,
+                    options.seconds,
+                    options.certificates,
+                )
+            )
+        )
         return
     for method in [options.method] if options.method else METHODS:
         results = measure(method, options.peers, options.seconds, options.tls)
-        print(f"{method}: " + ", ".join(f"{value:.4g} {name}" for name, value in results.items()), flush=True)
+        print(
+            f"{method}: " + ", ".join(f"{value:.4g} {name}" for name, value in results.items()),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""What a cluster of Ray adds to a round: two machines of one core each (Ray's own processes on this one) beside one
-process with two cores, which is as much arithmetic.
+"""What a cluster of Ray adds to a round: two machines of one core each (Ray's own processes on this
+one) beside one process with two cores, which is as much arithmetic.
 
     python -m benchmarks.ray_overhead [--rounds 12] [--turns 3] [--cohort 10] [--write]
 
-FedAvg on MNIST, 100 clients of 100 samples, one local epoch in batches of 10, no scoring; 784-128-10 (P = 101,770)
-and 784-3774-10 (P = 3.0 million). Both ways take turns, with the bits compared; what is printed are medians of rounds.
-Models travel once a round to each machine, and updates come back from every client. Clients have the same size, so that
-the programs of all rounds are compiled in the first: of other sizes each machine compiles its own, as one process does.
+FedAvg on MNIST, 100 clients of 100 samples, one local epoch in batches of 10, no scoring;
+784-128-10 (P = 101,770) and 784-3774-10 (P = 3.0 million). Both ways take turns, with the bits
+compared; what is printed are medians of rounds. Models travel once a round to each machine, and
+updates come back from every client. Clients have the same size, so that the programs of all rounds
+are compiled in the first: of other sizes each machine compiles its own, as one process does.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def main() -> None:
         medians = [f"{statistics.median(seconds):.3f}" for seconds in (own, cluster_seconds)]
         table.append([f"{model.spec.parameters:,}", *medians, span])
         print(
-            f"P = {model.spec.parameters:,}, cohort {options.cohort}: {medians[0]} s a round in one process, "
+            f"P = {model.spec.parameters:,}, cohort {options.cohort}: {medians[0]} s a round in "
+            f"one process, "
             f"{medians[1]} s on two machines: {span} ms, the same bits",
             flush=True,
         )
@@ -71,7 +73,9 @@ def main() -> None:
         put(PAGE, "python -m benchmarks.ray_overhead --write", head, table)
 
 
-def rounds(data: fk.FederatedData, model: Any, options: argparse.Namespace, engine: str | None) -> tuple[float, Any]:
+def rounds(
+    data: fk.FederatedData, model: Any, options: argparse.Namespace, engine: str | None
+) -> tuple[float, Any]:
     """The median seconds of a round, and the models at the end.
 
     Args:

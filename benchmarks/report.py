@@ -24,8 +24,11 @@ AIMS = {
 
 
 def quickest(times: Times, kind: str) -> str:
-    """The engine of a kind with the smaller median: PyTorch is given the number of threads that suits it."""
-    return min((name for name in times if name.startswith(kind)), key=lambda name: np.median(times[name]))
+    """The engine of a kind with the smaller median: PyTorch is given the number of threads that
+    suits it."""
+    return min(
+        (name for name in times if name.startswith(kind)), key=lambda name: np.median(times[name])
+    )
 
 
 def ratio(times: Times, peer: str) -> str:
@@ -41,13 +44,21 @@ def training_rows(model: str, times: Times) -> list[str]:
         if any(name.startswith(kind) for name in times):
             peer = quickest(times, kind)
             seconds = f"{np.median(times['fedkin']):.3f} | {np.median(times[peer]):.3f}"
-            rows.append(f"| {model} | {peer} | {seconds} | {ratio(times, peer)} | {AIMS[model, kind]:g} |")
+            rows.append(
+                f"| {model} | {peer} | {seconds} | {ratio(times, peer)} | {AIMS[model, kind]:g} |"
+            )
     return rows
 
 
 def gflops(model: str, times: Times) -> float:
     """Achieved by fedkin in local training."""
-    return 1e-9 * flops_per_sample(model) * EPOCHS[model] * clients(20).sizes.sum() / float(np.median(times["fedkin"]))
+    return (
+        1e-9
+        * flops_per_sample(model)
+        * EPOCHS[model]
+        * clients(20).sizes.sum()
+        / float(np.median(times["fedkin"]))
+    )
 
 
 def processor() -> str:
@@ -155,17 +166,36 @@ def clustering_rows(edc: Times, madc: Times, choice: Times) -> list[str]:
 
 def fedsim_rows(rounds: Times, components: Times) -> list[str]:
     """A round of FedSim over one of FedAvg; scikit-learn's full decomposition over ours."""
-    sim, avg, ours, full = rounds["FedSim"], rounds["FedAvg"], components["Gram"], components["full SVD"]
+    sim, avg, ours, full = (
+        rounds["FedSim"],
+        rounds["FedAvg"],
+        components["Gram"],
+        components["full SVD"],
+    )
     return [
         row("FedSim's round", "FedAvg's", sim, avg, "ours / other: at most 1.15", sim / avg),
-        row("principal components", "scikit-learn, full SVD", ours, full, "other / ours: at least 5", full / ours),
+        row(
+            "principal components",
+            "scikit-learn, full SVD",
+            ours,
+            full,
+            "other / ours: at least 5",
+            full / ours,
+        ),
     ]
 
 
 def panm_row(times: Times) -> str:
     """A round of PANM over the peers' training."""
     ours, training = times["PANM"], times["training"]
-    return row("PANM's round", "its local training", ours, training, "ours / other: at most 1.5", ours / training)
+    return row(
+        "PANM's round",
+        "its local training",
+        ours,
+        training,
+        "ours / other: at most 1.5",
+        ours / training,
+    )
 
 
 def network_rows(mobilenet: Times, detectors: Times) -> list[str]:
@@ -174,7 +204,14 @@ def network_rows(mobilenet: Times, detectors: Times) -> list[str]:
     both, single = detectors["together"], detectors["one by one"]
     return [
         row("MobileNetV2", "PyTorch", ours, torch, "ours / other: at most 1.5", ours / torch),
-        row("ten detectors together", "one by one", both, single, "other / ours: at least 3", single / both),
+        row(
+            "ten detectors together",
+            "one by one",
+            both,
+            single,
+            "other / ours: at least 3",
+            single / both,
+        ),
     ]
 
 
@@ -182,12 +219,16 @@ def torch_world_rows(times: dict[str, Times]) -> list[str]:
     """A round in the PyTorch world over the same round in the simulator, by network."""
     rows = []
     for name in NETWORKS:
-        pytorch, compiled = (times[f"torch world, {name}"][world] for world in ("PyTorch world", "fedkin"))
+        pytorch, compiled = (
+            times[f"torch world, {name}"][world] for world in ("PyTorch world", "fedkin")
+        )
         rows.append(row(name, "PyTorch world", compiled, pytorch, "none", pytorch / compiled))
     return rows
 
 
-def row(what: str, beside: str, ours: np.ndarray, other: np.ndarray, aim: str, times: np.ndarray) -> str:
+def row(
+    what: str, beside: str, ours: np.ndarray, other: np.ndarray, aim: str, times: np.ndarray
+) -> str:
     """One row of the table of comparisons.
 
     Args:
@@ -224,23 +265,55 @@ def page(
     sizes, best = clients(20).sizes, max(peak.values())
     rows = [row for model, times in training.items() for row in training_rows(model, times)]
     rows += training_rows("784-10", flower) if flower else []
-    names = ("training a round", "evaluating 1,000 clients", "evaluating 300 of them", "their product")
+    names = (
+        "training a round",
+        "evaluating 1,000 clients",
+        "evaluating 300 of them",
+        "their product",
+    )
     train, score, some, product = (1000 * float(np.median(scoring[name])) for name in names)
     comparisons = clustering_rows(clustering["edc"], clustering["madc"], clustering["choice"])
     comparisons += fedsim_rows(clustering["fedsim"], clustering["components"])
     comparisons.append(panm_row(clustering["panm"]))
     shift = {name: 1000 * float(np.median(times)) for name, times in clustering["shift"].items()}
-    speed = [f"| {m} | {gflops(m, t):.1f} | {100 * gflops(m, t) / best:.0f} % |" for m, t in training.items()]
+    speed = [
+        f"| {m} | {gflops(m, t):.1f} | {100 * gflops(m, t) / best:.0f} % |"
+        for m, t in training.items()
+    ]
     return PAGE.format(
         machine=machine(flower is not None),
-        **{"smallest": sizes.min(), "largest": sizes.max(), "mean": sizes.mean(), "batch": BATCH, "turns": turns},
-        **{"epochs": EPOCHS["784-10"], "steps": steps(sizes, EPOCHS["784-10"]), "cnn_epochs": EPOCHS["CNN"]},
+        **{
+            "smallest": sizes.min(),
+            "largest": sizes.max(),
+            "mean": sizes.mean(),
+            "batch": BATCH,
+            "turns": turns,
+        },
+        **{
+            "epochs": EPOCHS["784-10"],
+            "steps": steps(sizes, EPOCHS["784-10"]),
+            "cnn_epochs": EPOCHS["CNN"],
+        },
         **{"torch_world": "\n".join(torch_world_rows(clustering))},
-        **{"rows": "\n".join(rows), "speed": "\n".join(speed), "jax": peak["JAX"], "numpy": peak["NumPy"]},
-        **{"clustering": "\n".join(comparisons), "few": MADC_SMALL, "madc": np.median(clustering["madc_1000"]["MADC"])},
+        **{
+            "rows": "\n".join(rows),
+            "speed": "\n".join(speed),
+            "jax": peak["JAX"],
+            "numpy": peak["NumPy"],
+        },
+        **{
+            "clustering": "\n".join(comparisons),
+            "few": MADC_SMALL,
+            "madc": np.median(clustering["madc_1000"]["MADC"]),
+        },
         precise=np.median(clustering["edc"]["Gram in float64"] / clustering["edc"]["Gram"]),
         **{"networks": "\n".join(network_rows(clustering["mobilenet"], clustering["detectors"]))},
         **{"blind": shift["label_blind"], "aware": shift["label_aware"]},
         **{"score": score, "train": train, "share": 100 * score / train},
-        **{"some": some, "part": 100 * some / train, "product": product, "floor": 100 * product / train},
+        **{
+            "some": some,
+            "part": 100 * some / train,
+            "product": product,
+            "floor": 100 * product / train,
+        },
     )

@@ -1,9 +1,10 @@
-"""How many different models the same run gives, of each network, and their digests: one where it repeats to the bit.
+"""How many different models the same run gives, of each network, and their digests: one where it
+repeats to the bit.
 
     python -m benchmarks.same_bits [--runs 5] [--devices 2]
 
-Ten clients with MNIST train for a few epochs, in batches of 32, several times in one process. Ends with status 1 where
-a network gave more than one model.
+Ten clients with MNIST train for a few epochs, in batches of 32, several times in one process. Ends
+with status 1 where a network gave more than one model.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from fedkin.core.training import LocalTraining
 from fedkin.methods import FedAvg
 from fedkin.models import MODELS
 
-NETWORKS: dict[str, tuple[str, dict, int, int]] = {  # model, its options, side of the images, epochs
+NETWORKS: dict[
+    str, tuple[str, dict, int, int]
+] = {  # model, its options, side of the images, epochs
     "MCLR": ("mclr", {}, 28, 20),
     "MLP of 128": ("mlp", {"hidden": 128}, 28, 20),
     "MLP of 1280, 640, 120": ("mlp", {"hidden": (1280, 640, 120)}, 28, 6),
@@ -44,7 +47,14 @@ def models(name: str, runs: int, devices: int | None) -> set[str]:
     digests = set()
     for _ in range(runs):
         run = fk.simulate(
-            FedAvg(), data, model, rounds=1, cohort=10, local=work, seed=0, compute=fk.Compute(devices=devices)
+            FedAvg(),
+            data,
+            model,
+            rounds=1,
+            cohort=10,
+            local=work,
+            seed=0,
+            compute=fk.Compute(devices=devices),
         )
         digests.add(hashlib.sha256(np.asarray(run.models).tobytes()).hexdigest())
     return digests
@@ -61,7 +71,8 @@ def main() -> None:
         digests = models(name, options.runs, options.devices)
         counts[name] = len(digests)
         print(
-            f"{name}: {len(digests)} different of {options.runs}: {', '.join(d[:8] for d in sorted(digests))}",
+            f"{name}: {len(digests)} different of {options.runs}: "
+            f"{', '.join(d[:8] for d in sorted(digests))}",
             flush=True,
         )
     raise SystemExit(int(max(counts.values()) > 1))

@@ -1,9 +1,10 @@
-"""Thousands of rounds of FlexCFL with clients that shift and drop out: resident memory and memory maps by thirds.
+"""Thousands of rounds of FlexCFL with clients that shift and drop out: resident memory and memory
+maps by thirds.
 
     python -m benchmarks.soak [--rounds 3000] [--out DIR]
 
-Ends with status 1 where the mean resident memory of the last third is more than 2% above that of the second. With
-``--out`` the run is written to a folder, as the command line does.
+Ends with status 1 where the mean resident memory of the last third is more than 2% above that of
+the second. With ``--out`` the run is written to a folder, as the command line does.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def main() -> None:
     def note(record: dict[str, Any]) -> None:
         sizes.append(resident())
         if len(sizes) % max(options.rounds // 12, 1) == 0:
-            print(f"round {record['round']}: {sizes[-1]:.0f} MB, {memory_maps():,} memory maps", flush=True)
+            print(
+                f"round {record['round']}: {sizes[-1]:.0f} MB, {memory_maps():,} memory maps",
+                flush=True,
+            )
 
     fk.simulate(
         fk.FlexCFL(clusters=4, migration="label_aware"),
@@ -54,7 +58,10 @@ def main() -> None:
         callbacks=[note, fk.Progress(False)],
     )
     _, second, last = (float(np.mean(third)) for third in np.array_split(sizes, 3))
-    print(f"{options.rounds} rounds: second third {second:.0f} MB, last third {last:.0f} MB, {last / second:.3f}x")
+    print(
+        f"{options.rounds} rounds: second third {second:.0f} MB, last third {last:.0f} MB, "
+        f"{last / second:.3f}x"
+    )
     sys.exit(last > GROWTH * second)
 
 

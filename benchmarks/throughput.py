@@ -1,17 +1,20 @@
-"""Clients per second and seconds per round of every method, on 1,000 clients with MNIST's images: 784-128-10, and the
-CNN that FlexCFL's authors have for FEMNIST. The tables are written into docs/benchmarks-methods.md.
+"""Clients per second and seconds per round of every method, on 1,000 clients with MNIST's images:
+784-128-10, and the CNN that FlexCFL's authors have for FEMNIST. The tables are written into
+docs/benchmarks-methods.md.
 
     python -m benchmarks.throughput [--models mlp,femnist] [--methods fedavg,ifca,...] [--rounds 12]
         [--clients 1000] [--cohort 20] [--write]
 
-Two classes of MNIST per client, cohorts of 20, one local epoch in batches of 10; only the rounds are counted, without
-scoring, of a second run: the same one before compiles all programs. Peers are 100, and all of them take part, as their
-methods ask for. After each method FedAvg runs again, with the same clients and cohorts, and the ratio of the two
-medians is what says something about another machine. The first run counts how often the timed rounds go through
-samples (benchmarks/passes.py): "passes" are a method's beside FedAvg's, and the time of a pass is what is left of the
-ratio when they are divided out. Where a method's rounds differ in their passes (it looks for clusters in some), its
-time is the mean of the rounds, as its passes are. A method's clusters are found in round 0 (the start), as its defaults
-have it, with 4 clusters where it asks for a number; OPTIONS has what else is set.
+Two classes of MNIST per client, cohorts of 20, one local epoch in batches of 10; only the rounds
+are counted, without scoring, of a second run: the same one before compiles all programs. Peers are
+100, and all of them take part, as their methods ask for. After each method FedAvg runs again, with
+the same clients and cohorts, and the ratio of the two medians is what says something about another
+machine. The first run counts how often the timed rounds go through samples (benchmarks/passes.py):
+"passes" are a method's beside FedAvg's, and the time of a pass is what is left of the ratio when
+they are divided out. Where a method's rounds differ in their passes (it looks for clusters in
+some), its time is the mean of the rounds, as its passes are. A method's clusters are found in round
+0 (the start), as its defaults have it, with 4 clusters where it asks for a number; OPTIONS has what
+else is set.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ FIRST = 4  # rounds before it compile programs
 STEADY = 1.2  # rounds whose passes beside FedAvg's differ by no more are alike
 OPTIONS = {
     "pacfl": {"threshold": 55.0},  # ten clusters; with its 3.5 degrees nearly every client is one
-    "cflgp": {"last_query": FIRST},  # so that its clusters are found before the rounds that are timed
+    "cflgp": {
+        "last_query": FIRST
+    },  # so that its clusters are found before the rounds that are timed
     "feroma": {"latest": FIRST - 1},  # so that it mixes in all rounds that are timed
 }
 SECONDS = ("seconds to the first round", "seconds a round", "clients a second")
@@ -83,8 +88,8 @@ def main() -> None:
 
 
 def write(page: Path, name: str, cells: list[str]) -> None:
-    """Put a method's row into the table of a model. The other methods keep theirs, with a dash for what an older table
-    has no column for.
+    """Put a method's row into the table of a model. The other methods keep theirs, with a dash for
+    what an older table has no column for.
 
     Args:
         page: the file.
@@ -94,7 +99,12 @@ def write(page: Path, name: str, cells: list[str]) -> None:
     table = rows_in(page, f"throughput {name}")
     known = {method: old + ["-"] * (len(HEAD) - len(old)) for method, old in table.items()}
     known[cells[0]] = cells
-    put(page, f"throughput {name}", HEAD, [known[method] for method in registry.methods() if method in known])
+    put(
+        page,
+        f"throughput {name}",
+        HEAD,
+        [known[method] for method in registry.methods() if method in known],
+    )
 
 
 @cache
@@ -111,9 +121,15 @@ def passes_of_fedavg(clients: int, model: str, rounds: int, cohort: int) -> Floa
 
 
 def row(
-    method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int, beside: Float[np.ndarray, "_"]
+    method: str,
+    data: fk.FederatedData,
+    model: Any,
+    rounds: int,
+    cohort: int,
+    beside: Float[np.ndarray, "_"],
 ) -> list[str]:
-    """The figures of a method, beside FedAvg right after it; ``beside`` is how many gradients FedAvg's rounds have."""
+    """The figures of a method, beside FedAvg right after it; ``beside`` is how many gradients
+    FedAvg's rounds have."""
     counts = passes(method, data, model, rounds, cohort)
     factor, by_round = counts.mean() / beside.mean(), counts / beside
     steady = by_round.max() < STEADY * by_round.min()
@@ -130,7 +146,9 @@ def row(
     ]
 
 
-def passes(method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int) -> Float[np.ndarray, "_"]:
+def passes(
+    method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int
+) -> Float[np.ndarray, "_"]:
     """Gradients of samples in each round that is timed, of a run that compiles all programs."""
     totals: list[float] = []
     with counted() as work:
@@ -138,17 +156,29 @@ def passes(method: str, data: fk.FederatedData, model: Any, rounds: int, cohort:
     return np.diff(totals)[FIRST:-1]
 
 
-def speed(method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int, steady: bool = True) -> Speed:
-    """Run a method, and time its rounds: their median, or the mean where they are not alike (``steady``)."""
+def speed(
+    method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int, steady: bool = True
+) -> Speed:
+    """Run a method, and time its rounds: their median, or the mean where they are not alike
+    (``steady``)."""
     stamps: list[float] = []
     begin = time.perf_counter()
     simulate(method, data, model, rounds, cohort, lambda _: stamps.append(time.perf_counter()))
-    seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)][FIRST:-1]
-    return Speed(stamps[0] - begin, statistics.median(seconds) if steady else statistics.mean(seconds))
+    seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)][
+        FIRST:-1
+    ]
+    return Speed(
+        stamps[0] - begin, statistics.median(seconds) if steady else statistics.mean(seconds)
+    )
 
 
 def simulate(
-    method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int, on_round: Callable[[Any], None]
+    method: str,
+    data: fk.FederatedData,
+    model: Any,
+    rounds: int,
+    cohort: int,
+    on_round: Callable[[Any], None],
 ) -> None:
     """A run of a method."""
     fk.simulate(

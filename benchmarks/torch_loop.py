@@ -24,11 +24,14 @@ def network(name: str) -> nn.Module:
 
 def tensors(data: Clients) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Every client's samples, converted once."""
-    return [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in (data[c] for c in range(len(data)))]
+    return [
+        (torch.from_numpy(x), torch.from_numpy(y)) for x, y in (data[c] for c in range(len(data)))
+    ]
 
 
 def round_of(model: nn.Module, data: list[tuple[torch.Tensor, torch.Tensor]], epochs: int) -> None:
-    """FedAvg over all clients, in place: each trains from the same weights, and the model gets their weighted mean.
+    """FedAvg over all clients, in place: each trains from the same weights, and the model gets
+    their weighted mean.
 
     Args:
         model: trained in place.

@@ -1,4 +1,5 @@
-"""The work that every engine is given: the same clients, the same sizes, the same number of steps. NumPy only."""
+"""The work that every engine is given: the same clients, the same sizes, the same number of steps.
+NumPy only."""
 
 from __future__ import annotations
 
@@ -55,10 +56,11 @@ def steps(sizes: np.ndarray, epochs: int) -> int:
 
 
 def flops_per_sample(model: str) -> float:
-    """Floating-point operations of one sample's training step, those of the matrix products and convolutions.
+    """Floating-point operations of one sample's training step, those of the matrix products and
+    convolutions.
 
-    A multiply-add counts two. Forward, gradient of the weights and gradient of the input cost alike; the first layer
-    needs no gradient of its input.
+    A multiply-add counts two. Forward, gradient of the weights and gradient of the input cost
+    alike; the first layer needs no gradient of its input.
     """
     layers = {
         "784-10": [784 * 10],

@@ -1,10 +1,10 @@
-"""The generated pages: one for each method, a table of all methods, a map of the field, and the reference of the public
-names. Tables of all methods, data sets and shifts are put into pages that are written by hand, where these have a mark
-such as ``<!-- table: methods -->``.
+"""The generated pages: one for each method, a table of all methods, a map of the field, and the
+reference of the public names. Tables of all methods, data sets and shifts are put into pages that
+are written by hand, where these have a mark such as ``<!-- table: methods -->``.
 
-mkdocs-gen-files runs this file when the site is built. The pages come from ``fedkin.methods.METHODS``,
-``fedkin.data.DATASETS``, ``fedkin.__all__`` and what ``fedkin.tasks`` has for tasks of one's own, so that a new name
-needs no line here.
+mkdocs-gen-files runs this file when the site is built. The pages come from
+``fedkin.methods.METHODS``, ``fedkin.data.DATASETS``, ``fedkin.__all__`` and what ``fedkin.tasks``
+has for tasks of one's own, so that a new name needs no line here.
 """
 
 from __future__ import annotations
@@ -96,7 +96,12 @@ def method_page(module: str, methods: dict[str, type]) -> str:
     parts = [f"# {titles(methods)}", with_lists(docstring), f"It is one file, `{path}`."]
     for name, method in methods.items():
         names = f'`method.name = "{name}"` in a configuration, `fk.{method.__name__}` in Python.'
-        parts += [f"## {method.__name__}", names, hyper_parameters(method), STEPS.format(f"{module}.{method.__name__}")]
+        parts += [
+            f"## {method.__name__}",
+            names,
+            hyper_parameters(method),
+            STEPS.format(f"{module}.{method.__name__}"),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -110,8 +115,12 @@ def hyper_parameters(method: type) -> str:
     """The fields of a method in a table: name, default, and the comment beside them."""
     rows = []
     for field in dataclasses.fields(method):
-        home = next(kind for kind in method.__mro__ if field.name in vars(kind).get("__annotations__", {}))
-        line = re.search(rf"(?m)^    {field.name}: (.+?) = [^#\n]+(?:# (.+))?$", inspect.getsource(home))
+        home = next(
+            kind for kind in method.__mro__ if field.name in vars(kind).get("__annotations__", {})
+        )
+        line = re.search(
+            rf"(?m)^    {field.name}: (.+?) = [^#\n]+(?:# (.+))?$", inspect.getsource(home)
+        )
         annotation, comment = (line[1], line[2] or "") if line else (str(field.type), "")
         # a bar in code needs no escape here, and would show one
         meaning = comment.replace("|", "\\|")
@@ -122,24 +131,34 @@ def hyper_parameters(method: type) -> str:
 
 def index() -> str:
     """All methods in a table."""
-    head = ["# Methods", "", "One paper, one file. `method.name` in a configuration, the class of `fk` in Python.", ""]
+    head = [
+        "# Methods",
+        "",
+        "One paper, one file. `method.name` in a configuration, the class of `fk` in Python.",
+        "",
+    ]
     table = tables.table_of_papers(lambda name: page_of(name).removeprefix("methods/"))
     return "\n".join([*head, table])
 
 
 def reference() -> dict[str, str]:
-    """The public names, a page for each part of the package, and their index; methods have pages of their own."""
-    places = [(part, title, heading) for title, parts in REFERENCE.items() for part, heading in parts.items()]
+    """The public names, a page for each part of the package, and their index; methods have pages of
+    their own."""
+    places = [
+        (part, title, heading)
+        for title, parts in REFERENCE.items()
+        for part, heading in parts.items()
+    ]
     names: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name in fedkin.__all__:
         home = fedkin._home(name) or f"fedkin.{name}"
         if home != "fedkin.methods" and name != "__version__":
-            title, heading = next((title, heading) for part, title, heading in places if home.startswith(part))
+            title, heading = next(
+                (title, heading) for part, title, heading in places if home.startswith(part)
+            )
             names[title][heading].append(name)
     pages = {reference_page(title): part_of_reference(title, names[title]) for title in REFERENCE}
-    start = (
-        "`import fedkin as fk`; everything here is `fk.NAME`. [Methods](../methods/index.md) have pages of their own."
-    )
+    start = "`import fedkin as fk`; everything here is `fk.NAME`. [Methods](../methods/index.md) have pages of their own."
     index = [
         f"* [{title}]({reference_page(title).removeprefix('reference/')}): "
         + ", ".join(f"`{name}`" for some in names[title].values() for name in some)
@@ -158,16 +177,23 @@ def part_of_reference(title: str, names: dict[str, list[str]]) -> str:
     for package, heading in REFERENCE[title].items():
         paths = [path for name in names[heading] for path in entries(name)]
         paths += parts_of_tasks() if package == TASKS else []
-        parts += [f"## {heading}", *(f"::: {path}" for path in dict.fromkeys(paths))] if paths else []
+        parts += (
+            [f"## {heading}", *(f"::: {path}" for path in dict.fromkeys(paths))] if paths else []
+        )
     return "\n\n".join(parts) + "\n"
 
 
 def entries(name: str) -> list[str]:
-    """The dotted path of a class, function or constant; of a module, the paths of its public functions."""
+    """The dotted path of a class, function or constant; of a module, the paths of its public
+    functions."""
     value = getattr(fedkin, name)
     if not callable(value) and not inspect.ismodule(value):  # a constant
         return [f"{fedkin._home(name)}.{name}"]
-    members = [v for k, v in vars(value).items() if not k.startswith("_")] if inspect.ismodule(value) else [value]
+    members = (
+        [v for k, v in vars(value).items() if not k.startswith("_")]
+        if inspect.ismodule(value)
+        else [value]
+    )
     members = [inspect.unwrap(member) for member in members if callable(member)]
     members = [member for member in members if member is value or inspect.isfunction(member)]
     return [f"{member.__module__}.{member.__qualname__}" for member in members]
@@ -175,7 +201,11 @@ def entries(name: str) -> list[str]:
 
 def parts_of_tasks() -> list[str]:
     """The dotted paths of what a task of one's own is made of."""
-    members = [value for name, value in vars(fedkin.tasks).items() if callable(value) and not name.startswith("_")]
+    members = [
+        value
+        for name, value in vars(fedkin.tasks).items()
+        if callable(value) and not name.startswith("_")
+    ]
     return [f"{member.__module__}.{member.__qualname__}" for member in (*members, Array)]
 
 
@@ -186,7 +216,9 @@ def filled(text: str, marked: dict[str, str]) -> str:
         text: the page, as it was written.
         marked: tables, by the names in marks.
     """
-    return re.sub(r"(?s)<!-- table: ([\w ]+) -->\n.*?<!-- /table -->\n", lambda mark: marked[mark[1]], text)
+    return re.sub(
+        r"(?s)<!-- table: ([\w ]+) -->\n.*?<!-- /table -->\n", lambda mark: marked[mark[1]], text
+    )
 
 
 DOCS = Path(__file__).parent
@@ -210,6 +242,8 @@ for path, content in pages.items():
 for entry in mkdocs_gen_files.config.nav or []:  # a line of the navigation for each of them
     if "Methods" in entry:
         entry["Methods"] += [{"A map of the field": "methods/map.md"}]
-        entry["Methods"] += [{titles(methods): page(module)} for module, methods in by_module().items()]
+        entry["Methods"] += [
+            {titles(methods): page(module)} for module, methods in by_module().items()
+        ]
     if "Reference" in entry:
         entry["Reference"] += [{title: reference_page(title)} for title in REFERENCE]

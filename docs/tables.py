@@ -1,8 +1,9 @@
 """Tables of all methods, data sets and shifts.
 
-``generate_pages.py`` puts them on the pages of the site. They come from what methods, data sets and shifts say of
-themselves (``about``, ``requirements``, docstrings), so that a new one needs no line here. What a method's ``about``
-says is held against its declarations by ``tests/docs/test_method_map.py``.
+``generate_pages.py`` puts them on the pages of the site. They come from what methods, data sets and
+shifts say of themselves (``about``, ``requirements``, docstrings), so that a new one needs no line
+here. What a method's ``about`` says is held against its declarations by
+``tests/docs/test_method_map.py``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from fedkin.options.secret import secret_sums
 from fedkin.options.secret.secret_sums import SecretSums
 from fedkin.scenarios.shifts import SHIFTS
 
-HEADS = ("what is compared", "when", "membership", "who decides", "K", "what leaves a client for it")
+HEADS = (
+    "what is compared",
+    "when",
+    "membership",
+    "who decides",
+    "K",
+    "what leaves a client for it",
+)
 # Methods with options that change the answer of their defaults.
 BY_EXAMPLES = {"IFCA(weighting='examples')": IFCA(weighting="examples")}
 
@@ -38,7 +46,8 @@ def page(methods: dict[str, type]) -> str:
     head = [
         "# A map of the field",
         "",
-        "Every method but `local` sends the update of local training; the last column has what else leaves a client.",
+        "Every method but `local` sends the update of local training; the last column has what "
+        "else leaves a client.",
         "",
         f"| method | {' | '.join(HEADS)} |",
         f"|{'---|' * (len(HEADS) + 1)}",
@@ -59,7 +68,8 @@ def table_of_papers(page_of: Callable[[str], str]) -> str:
         page_of: the address of a method's page, by its name, from the page that the table is on.
     """
     rows = [
-        f"| `{row.name}` | [`{row.title}`]({page_of(row.name)}) | {cell(row.summary)} | {row.paper} |"
+        f"| `{row.name}` | [`{row.title}`]({page_of(row.name)}) | {cell(row.summary)} | "
+        f"{row.paper} |"
         for row in method_rows()
     ]
     return _table("name | class | what it does | paper", rows)
@@ -92,7 +102,12 @@ def table_of_shifts() -> str:
         heads = [f"`{name}`", summary]
         for field in dataclasses.fields(shift):
             value = list(field.default) if isinstance(field.default, tuple) else field.default
-            row = [*heads, f"`{field.name}`", f"`{json.dumps(value)}`", cell(_description(shift, field.name))]
+            row = [
+                *heads,
+                f"`{field.name}`",
+                f"`{json.dumps(value)}`",
+                cell(_description(shift, field.name)),
+            ]
             rows.append(f"| {' | '.join(row)} |")
             heads = ["", ""]  # the next rows go on with the same shift
     return _table("`name` | what happens | option | default | what it is", rows)
@@ -121,7 +136,10 @@ def secret_table(methods: dict[str, type]) -> str:
 def _answers(question: str, methods: dict[str, type], answer: Callable[[Any], str]) -> str:
     """A row for each method with its defaults, and for options that change the answer."""
     made = {method.__name__: method() for method in methods.values()} | BY_EXAMPLES
-    rows = [f"| `{name}` | {answer(method).replace('|', '/')} |\n" for name, method in sorted(made.items())]
+    rows = [
+        f"| `{name}` | {answer(method).replace('|', '/')} |\n"
+        for name, method in sorted(made.items())
+    ]
     return f"| method | {question} |\n|---|---|\n" + "".join(rows)
 
 
@@ -136,6 +154,10 @@ def _answer_of_privacy(method: Any) -> str:
 def _answer_of_secret_sums(method: Any) -> str:
     refusal = secret_sums.refusal(method, SecretSums())
     if not refusal:
-        return "yes, with `hide_choice`: its clients choose as they train" if isinstance(method, IFCA) else "yes"
+        return (
+            "yes, with `hide_choice`: its clients choose as they train"
+            if isinstance(method, IFCA)
+            else "yes"
+        )
     reason = refusal.partition(", and secret sums")[0].partition("; secret.")[0]
     return "no: " + reason.partition(" ")[2]

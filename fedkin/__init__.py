@@ -1,8 +1,8 @@
 """fedkin: clustered federated learning. Group clients with similar data, and train one model per
 cluster.
 
-Names load when they are first used, so that ``import fedkin`` costs next to nothing. Methods and shifts have no line
-here: their lists are ``fedkin.methods`` and ``fedkin.scenarios.shifts``.
+Names load when they are first used, so that ``import fedkin`` costs next to nothing. Methods and
+shifts have no line here: their lists are ``fedkin.methods`` and ``fedkin.scenarios.shifts``.
 """
 
 from __future__ import annotations
@@ -203,7 +203,8 @@ def _home(name: str) -> str | None:
     """The module that a public name is imported from; None where there is no such name."""
     if name in _HOME:
         return _HOME[name]
-    # Python looks for submodules by this way too: these must not load the lists, whose names are those of classes.
+    # Python looks for submodules by this way too: these must not load the lists, whose names are
+    # those of classes.
     if not name[:1].isupper():
         return None
     return next((module for module in _LISTS if name in _listed(module)), None)
@@ -219,7 +220,9 @@ def __getattr__(name: str) -> Any:
     home = _home(name)
     if home is None:
         # With its name and the module, Python adds the nearest public name to the traceback.
-        raise AttributeError(f"module 'fedkin' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        raise AttributeError(
+            f"module 'fedkin' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
     value = globals()[name] = _suggesting(importlib.import_module(home), name)
     return value
 

@@ -9,8 +9,9 @@ from jaxtyping import Float, Int, Num
 class WeightedSum:
     """Weighted sums of updates, by model, which may be added in portions.
 
-    Rows are added one after another in float64, so the sum depends on their order and never on how they were
-    portioned: a server that holds all updates and one that streams them get the same bits.
+    Rows are added one after another in float64, so the sum depends on their order and never on how
+    they were portioned: a server that holds all updates and one that streams them get the same
+    bits.
     """
 
     def __init__(self, clusters: int, parameters: int) -> None:
@@ -18,7 +19,10 @@ class WeightedSum:
         self._weight = np.zeros(clusters)
 
     def add(
-        self, update: Float[np.ndarray, "n P"], weight: Num[np.ndarray, "n"], model_index: Int[np.ndarray, "n"]
+        self,
+        update: Float[np.ndarray, "n P"],
+        weight: Num[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
     ) -> None:
         """Add rows; a row of weight zero is left out."""
         for row in np.flatnonzero(weight):
@@ -26,12 +30,16 @@ class WeightedSum:
             self._weight[model_index[row]] += weight[row]
 
     def merge(self, other: WeightedSum) -> None:
-        """Add the sums of other rows: of the same value as rows one after another, but for the last bits."""
+        """Add the sums of other rows: of the same value as rows one after another, but for the last
+        bits."""
         self._sum += other._sum
         self._weight += other._weight
 
-    def mean(self, dtype: type = np.float32) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
-        """The weighted means (zero where nothing was added), of a type, and the weights they rest on."""
+    def mean(
+        self, dtype: type = np.float32
+    ) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
+        """The weighted means (zero where nothing was added), of a type, and the weights they rest
+        on."""
         means, used = np.zeros(self._sum.shape, dtype), np.flatnonzero(self._weight > 0)
         means[used] = self._sum[used] / self._weight[used, None]
         return means, self._weight
@@ -52,7 +60,8 @@ def mean_by_model(
         clusters: how many models there are.
 
     Returns:
-        The mean update of each model and the sum of the weights behind it, zeros where it has no rows.
+        The mean update of each model and the sum of the weights behind it, zeros where it has no
+        rows.
     """
     total = WeightedSum(clusters, update.shape[1])
     total.add(update, weight, model_index)
@@ -84,8 +93,8 @@ def inter_cluster_aggregation(
     Args:
         models: one per cluster.
         eta: weight of the other clusters' models.
-        normalize: with the divisor, which is in the authors' code and not in the paper; without it every |w_j| grows
-            by up to eta (K - 1) a round.
+        normalize: with the divisor, which is in the authors' code and not in the paper; without it
+            every |w_j| grows by up to eta (K - 1) a round.
     """
     w = models.astype(np.float64)
     norm = np.linalg.norm(w, axis=1)

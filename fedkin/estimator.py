@@ -1,4 +1,5 @@
-"""Clustered federated learning behind scikit-learn's interface: ``fit(X, y, groups=clients)``, ``predict(X, groups=)``.
+"""Clustered federated learning behind scikit-learn's interface: ``fit(X, y, groups=clients)``,
+``predict(X, groups=)``.
 
 Shapes: M samples, D features, N clients (scikit-learn's groups), K models, P parameters, C classes.
 """
@@ -39,14 +40,17 @@ from fedkin.run.simulate import simulate, trainable
 from fedkin.run.trained.placement import Placement, newcomer_policy
 
 _NO_GROUPS = (
-    "Clustered.fit was given no groups, so all samples are one client's and nothing is clustered; give the client of "
-    "each: fit(X, y, groups=clients), in a pipeline or a search by metadata routing, set_fit_request(groups=True)"
+    "Clustered.fit was given no groups, so all samples are one client's and nothing is clustered; "
+    "give the client of "
+    "each: fit(X, y, groups=clients), in a pipeline or a search by metadata routing, "
+    "set_fit_request(groups=True)"
 )
 _NOT_PICKLED = ("run_", "_predictors")  # what holds compiled programs
 
 
 class OneSample(NamedTuple):
-    """What a model must know of the data: shape and type of a sample, and how many classes there are."""
+    """What a model must know of the data: shape and type of a sample, and how many classes there
+    are."""
 
     x: Shaped[np.ndarray, "1 ..."]
     y: Int[np.ndarray, "1"]
@@ -61,7 +65,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         method: a method's name, or one made (``fk.IFCA(clusters=4)``).
         clusters: K, for a named method that has it; at most N are used.
         method_options: further options of a named method.
-        model: a model's name, a PyTorch module, or what ``fk.simulate`` takes; or a function of the data that makes it.
+        model: a model's name, a PyTorch module, or what ``fk.simulate`` takes; or a function of the
+            data that makes it.
         rounds: T, communication rounds.
         cohort: n, clients per round; at most N are used.
         epochs: E, local epochs.
@@ -73,8 +78,10 @@ class Clustered(ClassifierMixin, BaseEstimator):
         classes_: [C], the labels.
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
-        models_: [K, P], one flat vector for each cluster; for each client where clients have models of their own.
-        membership_: [N, K], each client's share of each model, where clients mix all models (FedEM, FedRC); else None.
+        models_: [K, P], one flat vector for each cluster; for each client where clients have models
+            of their own.
+        membership_: [N, K], each client's share of each model, where clients mix all models (FedEM,
+            FedRC); else None.
         n_features_in_: D.
         run_: the finished run. It is not pickled.
     """
@@ -111,13 +118,15 @@ class Clustered(ClassifierMixin, BaseEstimator):
         Args:
             X: features [M, D], or [M ...] for models of images.
             y: labels [M] of any type.
-            groups: the client of each sample [M]; None: all are one client's, and there is one cluster (UserWarning).
+            groups: the client of each sample [M]; None: all are one client's, and there is one
+                cluster (UserWarning).
 
         Returns:
             The estimator.
 
         Raises:
-            ValueError: samples, labels and groups that do not fit each other; fewer than two classes.
+            ValueError: samples, labels and groups that do not fit each other; fewer than two
+                classes.
             ConfigError, MethodError, ModelError: as ``fk.simulate``.
         """
         X, y = validate_data(self, _samples(X), _labels(y), dtype=np.float32, allow_nd=True)
@@ -127,10 +136,15 @@ class Clustered(ClassifierMixin, BaseEstimator):
         owners = np.zeros(len(X), int) if groups is None else _one_per_sample(groups, len(X))
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"Clustered needs labels of at least 2 classes, got 1 class: {_plain(self.classes_[0])!r}")
+            raise ValueError(
+                f"Clustered needs labels of at least 2 classes, got 1 class: "
+                f"{_plain(self.classes_[0])!r}"
+            )
         self.groups_, clients = np.unique(owners, return_inverse=True)
         N, C, names = len(self.groups_), len(self.classes_), _names(self.classes_)
-        data = from_arrays(X, labels, clients=clients, test=0, label_names=names, classes=C, name="estimator")
+        data = from_arrays(
+            X, labels, clients=clients, test=0, label_names=names, classes=C, name="estimator"
+        )
         data = replace(data, client_names=_names(self.groups_))
         self._data = OneSample(X[:1].copy(), labels[:1].copy(), C)
         method = self._method(N)
@@ -140,7 +154,9 @@ class Clustered(ClassifierMixin, BaseEstimator):
             data,
             self._model(data),
             rounds=plain(self.rounds),
-            cohort=Cohort(min(plain(self.cohort), N), selection="round_robin"),  # each client soon has a cluster
+            cohort=Cohort(
+                min(plain(self.cohort), N), selection="round_robin"
+            ),  # each client soon has a cluster
             local=LocalTraining(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr),
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             scoring=Scoring(evaluate_every=0),  # there are no test samples
@@ -159,7 +175,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
         Args:
             X: features [M, D].
-            groups: the client of each sample; None: the mean over all models, each as often as it has clients.
+            groups: the client of each sample; None: the mean over all models, each as often as it
+                has clients.
 
         Raises:
             ValueError: a client that is not known: ``assign`` finds its cluster first.
@@ -179,16 +196,24 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if self.membership_ is not None:
             mean = self.membership_.mean(axis=0)
             return self._mixture(mean).predict(X, proba=True)
-        shares = np.bincount(self._model_index, minlength=len(self.models_)) / len(self._model_index)
-        parts = [shares[k] * self._predictor(int(k)).predict(X, proba=True) for k in np.flatnonzero(shares)]
+        shares = np.bincount(self._model_index, minlength=len(self.models_)) / len(
+            self._model_index
+        )
+        parts = [
+            shares[k] * self._predictor(int(k)).predict(X, proba=True)
+            for k in np.flatnonzero(shares)
+        ]
         return np.sum(parts, axis=0)
 
     def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
         """Accuracy; arguments and errors as ``predict_proba``."""
-        return float(accuracy_score(_labels(y), self.predict(X, groups), sample_weight=sample_weight))
+        return float(
+            accuracy_score(_labels(y), self.predict(X, groups), sample_weight=sample_weight)
+        )
 
     def assign(self, X: Any, y: Any, group: Any) -> Placement:
-        """Find the cluster of a client that was not in ``fit``, by the method's rule for newcomers, and remember it.
+        """Find the cluster of a client that was not in ``fit``, by the method's rule for newcomers,
+        and remember it.
 
         Args:
             X: its training samples [M, D].
@@ -196,10 +221,10 @@ class Clustered(ClassifierMixin, BaseEstimator):
             group: its name or number.
 
         Raises:
-            ValueError: a client that is known already, or a name where others have numbers; labels that ``fit`` has not
-                seen.
-            MethodError: a method that cannot place newcomers, or whose clients have models of their own; an estimator
-                that was pickled.
+            ValueError: a client that is known already, or a name where others have numbers; labels
+                that ``fit`` has not seen.
+            MethodError: a method that cannot place newcomers, or whose clients have models of their
+                own; an estimator that was pickled.
         """
         check_is_fitted(self, "models_")
         group = _one_group(group)
@@ -207,10 +232,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if np.isin(group, groups):
             raise ValueError(f"client {group!r} is known already; its cluster is in labels_")
         if not hasattr(self, "run_"):
-            raise MethodError("the run behind this estimator was not pickled, and placing needs it: fit it again")
+            raise MethodError(
+                "the run behind this estimator was not pickled, and placing needs it: fit it again"
+            )
         if self.run_.trained.personal and self.membership_ is None:
             raise MethodError(
-                f"{self.run_.trained.method} gives each client a model of its own, and a client that was not in fit "
+                f"{self.run_.trained.method} gives each client a model of its own, and a client "
+                f"that was not in fit "
                 "has none; fit again with it"
             )
         X = validate_data(self, _samples(X), dtype=np.float32, allow_nd=True, reset=False)
@@ -218,7 +246,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         unseen = np.setdiff1d(labels, self.classes_)
         if len(unseen):
             raise ValueError(
-                f"label {_plain(unseen[0])!r} was not in fit, which saw {', '.join(map(str, self.classes_))}"
+                f"label {_plain(unseen[0])!r} was not in fit, which saw "
+                f"{', '.join(map(str, self.classes_))}"
             )
         placed = self.run_.place(X, self._run_labels(np.searchsorted(self.classes_, labels)))
         if placed.cluster == UNASSIGNED:
@@ -244,7 +273,10 @@ class Clustered(ClassifierMixin, BaseEstimator):
         method = self._named_method(clients) if isinstance(self.method, str) else self.method
         check_method(method)
         if requirements_of(method).model.detectors:
-            raise MethodError(f"{type(method).__name__} trains detectors, not classifiers: run it with fk.simulate")
+            raise MethodError(
+                f"{type(method).__name__} trains detectors, not classifiers: run it with "
+                f"fk.simulate"
+            )
         return method
 
     def _named_method(self, clients: int) -> Method:
@@ -256,15 +288,23 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return registry.make(methods, values)
 
     def _check_selected(self, method: Method, clients: int) -> None:
-        """Refuse (MethodError) a run in which some client is never selected, where the method cannot place it later."""
+        """Refuse (MethodError) a run in which some client is never selected, where the method
+        cannot place it later."""
         cohort = plain(self.cohort)
         rounds = plain(self.rounds)
         places = newcomer_policy(method) != "own"
-        if places or not isinstance(cohort, int) or not isinstance(rounds, int) or cohort * rounds >= clients:
+        if (
+            places
+            or not isinstance(cohort, int)
+            or not isinstance(rounds, int)
+            or cohort * rounds >= clients
+        ):
             return
         raise MethodError(
-            f"{type(method).__name__} with newcomers = 'own' gives a client a cluster in its first round, and {rounds} "
-            f"rounds of {cohort} clients reach {cohort * rounds} of {clients}: take cohort={-(-clients // rounds)}, "
+            f"{type(method).__name__} with newcomers = 'own' gives a client a cluster in its "
+            f"first round, and {rounds} "
+            f"rounds of {cohort} clients reach {cohort * rounds} of {clients}: take "
+            f"cohort={-(-clients // rounds)}, "
             "more rounds, or method_options={'newcomers': 'loss'}"
         )
 
@@ -274,7 +314,9 @@ class Clustered(ClassifierMixin, BaseEstimator):
             return registry.resolve_model({"name": self.model}, str).make(data)
         return self.model(data) if isinstance(self.model, types.FunctionType) else self.model
 
-    def _keep(self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]) -> None:
+    def _keep(
+        self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
+    ) -> None:
         """What predictions need of a run; clients that no cohort had are placed as newcomers."""
         self._predictors = {}
         self.membership_: Any = None  # an array of mixtures
@@ -288,7 +330,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if (assignment == UNASSIGNED).any():
             missing = self.groups_[assignment == UNASSIGNED]
             raise MethodError(
-                f"the method leaves client {_plain(missing[0])!r} without a cluster ({len(missing)} such clients)"
+                f"the method leaves client {_plain(missing[0])!r} without a cluster "
+                f"({len(missing)} such clients)"
             )
         self.models_ = run.models
         self.labels_ = assignment
@@ -297,7 +340,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
     def _keep_models_of_clients(
         self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
     ) -> None:
-        """The models of clients that have one each, or the models that each client mixes by its shares."""
+        """The models of clients that have one each, or the models that each client mixes by its
+        shares."""
         N = len(self.groups_)
         predictors = [run.trained.of_client(client) for client in range(N)]
         self._model_index = np.arange(N)
@@ -333,21 +377,26 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
     def _mixture(self, shares: Float[np.ndarray, "K"]) -> Predictor:
         """All models, whose probabilities are mixed by these shares."""
-        return Predictor("mixture", trainable(self._model(self._data)), self.models_, self._data, shares=shares)
+        return Predictor(
+            "mixture", trainable(self._model(self._data)), self.models_, self._data, shares=shares
+        )
 
     def _positions(self, groups: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
         """The client of each sample, as a position in ``groups_``."""
         unknown = np.setdiff1d(groups, self.groups_)
         if len(unknown):
             raise ValueError(
-                f"groups: client {_plain(unknown[0])!r} was not in fit ({len(unknown)} such clients); "
-                "assign(X, y, group) finds its cluster from labelled samples, and groups=None asks all models"
+                f"groups: client {_plain(unknown[0])!r} was not in fit ({len(unknown)} such "
+                f"clients); "
+                "assign(X, y, group) finds its cluster from labelled samples, and groups=None "
+                "asks all models"
             )
         return np.searchsorted(self.groups_, groups)
 
 
 def _samples(X: Any) -> Any:
-    """Samples without masked entries, as scikit-learn's checks take them; tables keep their columns."""
+    """Samples without masked entries, as scikit-learn's checks take them; tables keep their
+    columns."""
     is_checked_there = hasattr(X, "columns") or hasattr(X, "toarray")
     return X if is_checked_there else user_array(X, "Clustered", "X")
 
@@ -362,11 +411,16 @@ def _labels(y: Any) -> Any:
 
 
 def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
-    """The client of each sample. Raises ValueError for another number of them, and for one that is missing."""
-    column = column_or_1d(unmasked(groups, "Clustered", "groups")) if np.ndim(groups) == 2 else groups
+    """The client of each sample. Raises ValueError for another number of them, and for one that is
+    missing."""
+    column = (
+        column_or_1d(unmasked(groups, "Clustered", "groups")) if np.ndim(groups) == 2 else groups
+    )
     clients = whole_ids(client_ids(column, "Clustered", "groups"))
     if len(clients) != samples:
-        raise ValueError(f"groups must have a client for each of {samples} samples, got {len(clients)}")
+        raise ValueError(
+            f"groups must have a client for each of {samples} samples, got {len(clients)}"
+        )
     return clients
 
 
@@ -384,12 +438,15 @@ def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
 
 
 def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarray, "N"]:
-    """The groups in a type that holds one more, such as a longer name. Raises ValueError for names beside numbers."""
+    """The groups in a type that holds one more, such as a longer name. Raises ValueError for names
+    beside numbers."""
     if groups.dtype == object:
         return groups
     more = np.asarray(group).dtype
     if (groups.dtype.kind in "US") != (more.kind in "US"):
-        raise ValueError(f"client {group!r} is of another type than those of fit, such as {_plain(groups[0])!r}")
+        raise ValueError(
+            f"client {group!r} is of another type than those of fit, such as {_plain(groups[0])!r}"
+        )
     return groups.astype(np.result_type(groups, more))
 
 

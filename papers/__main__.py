@@ -1,10 +1,11 @@
 """``python -m papers``: write docs/results.md from the stored runs; run nothing.
 
-``python -m papers --hours 2`` first runs what the stores lack, the most valuable runs for their time first, on all
-cores, and says what is left. With the beginnings of rows' names, such as ``MNIST`` or ``FEMNIST-MCLR``, behind
-``fedgroup/``, ``flexcfl/`` or ``flexcfl/IV/`` (or ``flexcfl-table4/``) where only that paper's or table's rows are
-meant, it runs these. ``--check 5`` runs five stored runs again and compares. Delete a line of
-papers/results/PAPER.jsonl to run it again. ``fedkin reproduce`` runs one table, and prints it.
+``python -m papers --hours 2`` first runs what the stores lack, the most valuable runs for their
+time first, on all cores, and says what is left. With the beginnings of rows' names, such as
+``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/`` or ``flexcfl/IV/`` (or
+``flexcfl-table4/``) where only that paper's or table's rows are meant, it runs these. ``--check 5``
+runs five stored runs again and compares. Delete a line of papers/results/PAPER.jsonl to run it
+again. ``fedkin reproduce`` runs one table, and prints it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def main(arguments: list[str]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("python -m papers", __doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help="run these rows, by the beginnings of their names")
+    parser.add_argument(
+        "rows", nargs="*", metavar="ROW", help="run these rows, by the beginnings of their names"
+    )
     parser.add_argument("--seed", type=int, action="append", default=[], help="this seed only")
     command_line.add_workers(parser)
     again = "run N stored runs again, the shortest of each paper first, and compare"
@@ -67,7 +70,9 @@ def named_jobs() -> Iterator[NamedJob]:
             for job in () if table.same_runs else table.jobs:
                 part = job.key.get("table", job.key.get("panel"))
                 prefixes = (paper.name, table.name, f"{paper.name}/{part}")
-                yield NamedJob(paper.name, job, (job.row, *(f"{prefix}/{job.row}" for prefix in prefixes)))
+                yield NamedJob(
+                    paper.name, job, (job.row, *(f"{prefix}/{job.row}" for prefix in prefixes))
+                )
 
 
 def _select(rows: Sequence[str], seeds: Sequence[int]) -> list[Job] | None:
@@ -85,22 +90,39 @@ def _select(rows: Sequence[str], seeds: Sequence[int]) -> list[Job] | None:
 
 
 def _jobs_of(row: str, named: Sequence[NamedJob]) -> Sequence[Job]:
-    """The jobs of a table or figure of that name, as in ``fedkin reproduce``; else of the rows that begin so."""
-    of_table = {name: table.jobs for _, table in tables().values() for name in (table.name, *table.also)}
+    """The jobs of a table or figure of that name, as in ``fedkin reproduce``; else of the rows that
+    begin so."""
+    of_table = {
+        name: table.jobs for _, table in tables().values() for name in (table.name, *table.also)
+    }
     if plain(row) in of_table:
         return of_table[plain(row)]
-    jobs = [each.job for each in named if plain(row) and any(plain(name).startswith(plain(row)) for name in each.names)]
+    jobs = [
+        each.job
+        for each in named
+        if plain(row) and any(plain(name).startswith(plain(row)) for name in each.names)
+    ]
     if not jobs:
-        names = [*of_table, *(part for each in named for name in each.names for part in (name, name.split(",")[0]))]
+        names = [
+            *of_table,
+            *(part for each in named for name in each.names for part in (name, name.split(",")[0])),
+        ]
         of_plain = {plain(name): name for name in names}
         near = get_close_matches(plain(row), of_plain, 1)
-        hint = f"did you mean {of_plain[near[0]]!r}?" if near else "`fedkin reproduce` lists all tables."
+        hint = (
+            f"did you mean {of_plain[near[0]]!r}?"
+            if near
+            else "`fedkin reproduce` lists all tables."
+        )
         raise ConfigError(f"no table and no row begins with {row!r}; {hint} Nothing was run")
     return jobs
 
 
 def run_missing(
-    jobs: Sequence[Job] | None, seeds: Sequence[int] = (), hours: float | None = None, workers: int = 1
+    jobs: Sequence[Job] | None,
+    seeds: Sequence[int] = (),
+    hours: float | None = None,
+    workers: int = 1,
 ) -> None:
     """Run what the stores lack, print each run, and say what is left.
 
@@ -113,22 +135,29 @@ def run_missing(
     with run_queue.claimed(RESULTS), command_line.sigterm_as_ctrl_c():
         runs = run_queue.queue(RESULTS, jobs, seeds)
         try:
-            command_line.print_runs(run_queue.carry_out(runs, RESULTS, hours, workers), _in_a_line, RESULTS)
+            command_line.print_runs(
+                run_queue.carry_out(runs, RESULTS, hours, workers), _in_a_line, RESULTS
+            )
         finally:
             left = run_queue.queue(RESULTS, jobs, seeds)
             time = sum(run.seconds for run in left) / 3600
             print(
-                f"{len(runs) - len(left)} runs made; {len(left)} left, about {time:.1f} hours of a core",
+                f"{len(runs) - len(left)} runs made; {len(left)} left, about {time:.1f} hours of "
+                f"a core",
                 file=sys.stderr,
             )
-            longer = sorted({run.job.row for run in left if hours is not None and run.seconds > 3600 * hours})
+            longer = sorted(
+                {run.job.row for run in left if hours is not None and run.seconds > 3600 * hours}
+            )
             if longer:
                 print(f"longer than {hours:g} hours a run: {', '.join(longer)}", file=sys.stderr)
 
 
 def _in_a_line(line: Line) -> str:
     """A run without its curves."""
-    return json.dumps({name: value for name, value in line.items() if not isinstance(value, (list, dict))})
+    return json.dumps(
+        {name: value for name, value in line.items() if not isinstance(value, (list, dict))}
+    )
 
 
 def _check(count: int, jobs: Sequence[Job] | None, seeds: Sequence[int]) -> int:
@@ -162,7 +191,9 @@ def write(docs: Path) -> None:
     for name, paper in PAPERS.items():
         if paper.draw:
             paper.draw(results[name], docs)
-    text = page(results, {name: path.read_text() for name, path in notes.items() if path.exists()}, left_out)
+    text = page(
+        results, {name: path.read_text() for name, path in notes.items() if path.exists()}, left_out
+    )
     write_atomic(docs / "results.md", text)
 
 

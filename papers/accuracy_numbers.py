@@ -41,18 +41,25 @@ STATISTICS = (
     Statistic("rounds to 85%", "rounds_to_85", "rounds", lambda printed: 5.0),
 )
 RULE_BY_CLASSES = (
-    "accuracies within 1.5 points; the discrepancy within a tenth, its variance within a quarter, rounds within 5 "
+    "accuracies within 1.5 points; the discrepancy within a tenth, its variance within a quarter, "
+    "rounds within 5 "
     "(margins of ours)"
 )
 
 
 def best_accuracies(results: Results, cells: Sequence[Cell]) -> list[ComparedNumber]:
-    """The highest accuracy of a complete round, in percent, mean over the seeds: a number for each cell."""
+    """The highest accuracy of a complete round, in percent, mean over the seeds: a number for each
+    cell."""
     numbers = []
     for cell in cells:
         runs, row = _best(results, cell), cell.setting.row
         deviation = f"a variant of {cell.variant_of}" if cell.variant_of else cell.setting.deviation
-        options = {"seeds": len(runs), "deviation": deviation, "runs": runs, "variant_of": cell.variant_of}
+        options = {
+            "seeds": len(runs),
+            "deviation": deviation,
+            "runs": runs,
+            "variant_of": cell.variant_of,
+        }
         numbers.append(compare_number(row, cell.column, cell.published, average(runs), **options))
     return numbers
 
@@ -64,9 +71,13 @@ def _best(results: Results, cell: Cell) -> list[float]:
 
 
 def by_classes(
-    results: Results, published: Mapping[str, Sequence[float | int]], distance: str, column: str = "FedAvg"
+    results: Results,
+    published: Mapping[str, Sequence[float | int]],
+    distance: str,
+    column: str = "FedAvg",
 ) -> list[ComparedNumber]:
-    """Table I of both papers: FedAvg's clients with more and more classes, and the distance of their solutions.
+    """Table I of both papers: FedAvg's clients with more and more classes, and the distance of
+    their solutions.
 
     Args:
         results: stored runs.
@@ -75,7 +86,14 @@ def by_classes(
         column: which runs.
     """
     return [
-        _of_classes(results, classes, column, statistic, float(printed), statistic.figure.format(distance=distance))
+        _of_classes(
+            results,
+            classes,
+            column,
+            statistic,
+            float(printed),
+            statistic.figure.format(distance=distance),
+        )
         for classes, numbers in published.items()
         for statistic, printed in zip(STATISTICS, numbers, strict=True)
     ]
@@ -85,13 +103,19 @@ def _of_classes(
     results: Results, classes: str, column: str, statistic: Statistic, printed: float, figure: str
 ) -> ComparedNumber:
     values, unit = values_of(results, "I", classes, column, figure), statistic.unit
-    if any(value is None for value in values):  # a run that never got there: how many rounds it needs is unknown
+    if any(
+        value is None for value in values
+    ):  # a run that never got there: how many rounds it needs is unknown
         never = f"never in {sum(value is None for value in values)} of {len(values)}"
         mark = Mark.NOT_REPRODUCED
-        return ComparedNumber(classes, statistic.label, digits(printed), never, None, mark, unit, len(values))
+        return ComparedNumber(
+            classes, statistic.label, digits(printed), never, None, mark, unit, len(values)
+        )
     runs = [value * 100 if unit == POINTS else value for value in values]
     margin, options = statistic.margin(printed), {"unit": unit, "seeds": len(values), "runs": runs}
-    return compare_number(classes, statistic.label, printed, average(runs), margin=margin, **options)
+    return compare_number(
+        classes, statistic.label, printed, average(runs), margin=margin, **options
+    )
 
 
 def figure_of_job(job: Job, results: Results, figure: Figure, unit: str) -> ComparedNumber:
@@ -108,7 +132,9 @@ def figure_of_job(job: Job, results: Results, figure: Figure, unit: str) -> Comp
     return ComparedNumber(job.row, job.column, "", ours, None, Mark.NO_NUMBER, unit, len(runs))
 
 
-def last_of_curve(job: Job, results: Results, figure: str, unit: str, factor: int) -> ComparedNumber:
+def last_of_curve(
+    job: Job, results: Results, figure: str, unit: str, factor: int
+) -> ComparedNumber:
     """The last value of a job's curve, mean over the seeds, where no paper prints a number.
 
     Args:

@@ -1,4 +1,5 @@
-"""Every table and figure that can be reproduced: its runs, its comparison with the paper, its part of the page.
+"""Every table and figure that can be reproduced: its runs, its comparison with the paper, its part
+of the page.
 
 A new table is one entry here. The command, ``python -m papers`` and docs/results.md read it.
 """
@@ -47,8 +48,9 @@ from papers.result_store import Job, Measure, job_of
 
 @dataclass(frozen=True)
 class Table:
-    """A table or a figure of a paper. ``without_recipe``: how many of its numbers no run here can reproduce, by the
-    reason. ``same_runs``: the table whose runs it reads, where it has none of its own."""
+    """A table or a figure of a paper. ``without_recipe``: how many of its numbers no run here can
+    reproduce, by the reason. ``same_runs``: the table whose runs it reads, where it has none of its
+    own."""
 
     name: str
     title: str
@@ -69,7 +71,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper, or a subject: its store (``name``.jsonl), its part of the page, and its tables in their order there."""
+    """A paper, or a subject: its store (``name``.jsonl), its part of the page, and its tables in
+    their order there."""
 
     name: str
     heading: str
@@ -82,7 +85,9 @@ class Paper:
         return [job for table in self.tables if not table.same_runs for job in table.jobs]
 
 
-BEST = "highest accuracy of a round in which all clients have a cluster, percent, mean over the seeds"
+BEST = (
+    "highest accuracy of a round in which all clients have a cluster, percent, mean over the seeds"
+)
 POINTS = "within 1.5 points of the paper"
 NO_PAPERS_NUMBER = "no paper prints a number"
 AGREEMENT, ACCURACY = "adjusted Rand index in the last round", "accuracy in the last round, percent"
@@ -93,14 +98,22 @@ def _cells(cells: Iterable[Cell], how: Measure = measure) -> tuple[Job, ...]:
     return tuple(job_of(cell, how) for cell in cells)
 
 
-def _figures(jobs: Sequence[Job], figure: Figure, unit: str) -> Callable[[Results], list[ComparedNumber]]:
+def _figures(
+    jobs: Sequence[Job], figure: Figure, unit: str
+) -> Callable[[Results], list[ComparedNumber]]:
     """A figure of each job, beside no published number."""
-    return lambda results: [accuracy_numbers.figure_of_job(job, results, figure, unit) for job in jobs]
+    return lambda results: [
+        accuracy_numbers.figure_of_job(job, results, figure, unit) for job in jobs
+    ]
 
 
-def _ends(jobs: Sequence[Job], figure: str, unit: str, factor: int = 1) -> Callable[[Results], list[ComparedNumber]]:
+def _ends(
+    jobs: Sequence[Job], figure: str, unit: str, factor: int = 1
+) -> Callable[[Results], list[ComparedNumber]]:
     """The last value of each curve of ``figure``, beside no published number."""
-    return lambda results: [accuracy_numbers.last_of_curve(job, results, figure, unit, factor) for job in jobs]
+    return lambda results: [
+        accuracy_numbers.last_of_curve(job, results, figure, unit, factor) for job in jobs
+    ]
 
 
 PAIR_JOBS = _cells(fedgroup_runs.FIGURE_5, fedgroup_runs.measure_pairs)
@@ -121,7 +134,9 @@ def _planted(name: str, title: str, *panels: str, section: Callable[[Results], s
     )
 
 
-def _panm(name: str, title: str, *panels: str, section: Callable[[Results], str] | None = None) -> Table:
+def _panm(
+    name: str, title: str, *panels: str, section: Callable[[Results], str] | None = None
+) -> Table:
     jobs = panm.jobs(*panels)
     return Table(
         f"panm-{name}",
@@ -134,10 +149,19 @@ def _panm(name: str, title: str, *panels: str, section: Callable[[Results], str]
     )
 
 
-def _curves(name: str, title: str, cells: Sequence[Cell], section: Callable[[Results], str], *also: str) -> Table:
+def _curves(
+    name: str, title: str, cells: Sequence[Cell], section: Callable[[Results], str], *also: str
+) -> Table:
     jobs = _cells(cells, curves.measure)
     return Table(
-        name, title, LAST_STORED_ACCURACY, NO_PAPERS_NUMBER, jobs, _ends(jobs, "accuracy", "%", 100), section, also
+        name,
+        title,
+        LAST_STORED_ACCURACY,
+        NO_PAPERS_NUMBER,
+        jobs,
+        _ends(jobs, "accuracy", "%", 100),
+        section,
+        also,
     )
 
 
@@ -157,7 +181,9 @@ FEDGROUP = (
         "discrepancy over the rounds, best and median accuracy, rounds to 85%",
         accuracy_numbers.RULE_BY_CLASSES,
         _cells(fedgroup.TABLE_I),
-        lambda results: accuracy_numbers.by_classes(results, fedgroup_page.PUBLISHED_I, "discrepancy"),
+        lambda results: accuracy_numbers.by_classes(
+            results, fedgroup_page.PUBLISHED_I, "discrepancy"
+        ),
         fedgroup_page.table_i,
     ),
     Table(
@@ -243,7 +269,12 @@ FLEXCFL = (
         flexcfl_runs.FIGURE_3,
         eta_figures.figure_3,
     ),
-    _curves("flexcfl-figure5", "Fig. 5: eta_g under swap part", flexcfl_runs.FIGURE_5, eta_figures.figure_5),
+    _curves(
+        "flexcfl-figure5",
+        "Fig. 5: eta_g under swap part",
+        flexcfl_runs.FIGURE_5,
+        eta_figures.figure_5,
+    ),
 )
 GAIN = "points of accuracy gained over the baseline, summed over rounds 0 to T and divided by T, mean over the seeds"
 FEDSIM = (
@@ -264,7 +295,9 @@ FEDSIM = (
         GAIN,
         POINTS,
         _cells(fedsim.CELLS_7, fedsim.measure),
-        lambda results: fedsim_numbers.improvements(results, {**fedsim_page.SEVEN, **fedsim_page.SEVEN_UNMATCHED}),
+        lambda results: fedsim_numbers.improvements(
+            results, {**fedsim_page.SEVEN, **fedsim_page.SEVEN_UNMATCHED}
+        ),
         fedsim_page.table_7,
         also=("fedsim-figure9",),
     ),
@@ -285,7 +318,11 @@ FEDSIM = (
         "two principal components, in ten clusters",
         NO_PAPERS_NUMBER,
         PLANE_JOBS,
-        _figures(PLANE_JOBS, lambda run: 100 * max(Counter(run["clusters"]).values()) / len(run["clusters"]), LARGEST),
+        _figures(
+            PLANE_JOBS,
+            lambda run: 100 * max(Counter(run["clusters"]).values()) / len(run["clusters"]),
+            LARGEST,
+        ),
     ),
     Table(
         "fedsim-figure8",
@@ -328,7 +365,8 @@ ATHENA = (
     Table(
         "athena-figure2",
         "Figures 2 to 4: detectors combined",
-        "accuracy of the combined detectors in the last round, percent; 5 classes: what they gain over FedAvg",
+        "accuracy of the combined detectors in the last round, percent; 5 classes: what they gain "
+        "over FedAvg",
         f"{POINTS}; 'above both': above FedAvg",
         _cells(athena.FIGURE_2, athena.measure),
         athena_numbers.combined_detectors,
@@ -340,7 +378,8 @@ ATHENA = (
         "athena-table1",
         "Table 1: bytes until convergence",
         "share of FedAvg's bytes that is saved, percent",
-        "arithmetic: from the paper's own epochs to the printed digit (nothing was trained); within 1.5 from our runs",
+        "arithmetic: from the paper's own epochs to the printed digit (nothing was trained); "
+        "within 1.5 from our runs",
         _cells(athena.FIGURE_2, athena.measure),
         athena_numbers.table_1,
         athena_page.table_1,
@@ -356,7 +395,9 @@ PLANTED = (
         "thresholds",
         section=planted_page.found_table,
     ),
-    _planted("breaks", "harder tasks", "images", "clusters", "participation", section=planted_page.harder),
+    _planted(
+        "breaks", "harder tasks", "images", "clusters", "participation", section=planted_page.harder
+    ),
     _planted("swapped", "detection of swapped data", "swapped", section=planted_page.moving),
 )
 PANM = (
@@ -381,7 +422,9 @@ PAPERS = {
     for paper in (
         Paper("fedgroup", "FedGroup (arXiv 2010.06870)", FEDGROUP, draw=fedgroup_figures.draw),
         Paper("flexcfl", "FlexCFL (arXiv 2108.09749)", FLEXCFL, draw=flexcfl_figures.draw),
-        Paper("fedsim", "FedSim (Neurocomputing 2022)", FEDSIM, fedsim_page.ABOUT, fedsim_figures.draw),
+        Paper(
+            "fedsim", "FedSim (Neurocomputing 2022)", FEDSIM, fedsim_page.ABOUT, fedsim_figures.draw
+        ),
         Paper(
             "athena",
             "Hierarchical clustering and ATHENA-FL (SBRC 2022, CoUrb 2023)",
@@ -389,7 +432,13 @@ PAPERS = {
             athena_page.ABOUT,
             athena_figures.draw,
         ),
-        Paper("planted", "Planted clusters: which methods find them", PLANTED, planted_page.ABOUT, planted_page.draw),
+        Paper(
+            "planted",
+            "Planted clusters: which methods find them",
+            PLANTED,
+            planted_page.ABOUT,
+            planted_page.draw,
+        ),
         Paper("advise", "Advice: the number of clusters", ADVISE),
         Paper("peers", "PANM: peers without a server", PANM, panm_page.ABOUT, panm_page.draw),
     )

@@ -1,26 +1,31 @@
-"""Why a number of ours differs from the published one: a short list of causes, shown by a run or possible.
+"""Why a number of ours differs from the published one: a short list of causes, shown by a run or
+possible.
 
-A cause is looked for in this order, the strongest first, and the first that holds is the number's. Three are shown by a
-run:
+A cause is looked for in this order, the strongest first, and the first that holds is the number's.
+Three are shown by a run:
 
-* *code*: a variant with what the authors' code does, and the text does not say, gives the published number: its mean
-  over the seeds is within 1.5 points. Of several variants of a method only that one counts which gives most numbers of
-  its column, and more of them than ours does: the authors had one code;
-* *data*: another reading of how the authors' data, which are not published, were made gives it in the same sense. Of
-  several readings only that one counts which gives most numbers of the row, and more than ours: they had one file;
+* *code*: a variant with what the authors' code does, and the text does not say, gives the published
+  number: its mean over the seeds is within 1.5 points. Of several variants of a method only that
+  one counts which gives most numbers of its column, and more of them than ours does: the authors
+  had one code;
+* *data*: another reading of how the authors' data, which are not published, were made gives it in
+  the same sense. Of several readings only that one counts which gives most numbers of the row, and
+  more than ours: they had one file;
 * *authors*: the authors' own code, run again, gives our number, and not theirs.
 
 Two are possible, and no run shows them:
 
-* *spread*: the published number, of one run or draw, is where one more would be: in the 95% prediction interval of a
-  single run, from at least five (Student's t). Each has its own seed and, where the authors' data are not published,
-  its own draw of the data. The runs are those of the variant that counts, where it has five, and else ours. This shows
-  only that they do not contradict the published number;
-* *copy*: the paper prints the number in another row of the same table, under the same shift, and so a second number of
-  the column under another shift, and ours agree with both there: that may be where they were measured.
+* *spread*: the published number, of one run or draw, is where one more would be: in the 95%
+  prediction interval of a single run, from at least five (Student's t). Each has its own seed and,
+  where the authors' data are not published, its own draw of the data. The runs are those of the
+  variant that counts, where it has five, and else ours. This shows only that they do not contradict
+  the published number;
+* *copy*: the paper prints the number in another row of the same table, under the same shift, and so
+  a second number of the column under another shift, and ours agree with both there: that may be
+  where they were measured.
 
-Else the cause is *unknown*. Beside it, as beside *spread*, stands what was tried: the number's variants and readings,
-with what they gave; and where one more run of ours would be.
+Else the cause is *unknown*. Beside it, as beside *spread*, stands what was tried: the number's
+variants and readings, with what they gave; and where one more run of ours would be.
 """
 
 from __future__ import annotations
@@ -39,18 +44,23 @@ MEANINGS = {
     Cause.CODE: "a variant with what the authors' code does, and their text does not say, gives the paper's number",
     Cause.DATA: "another reading of how the authors' data were made, which are not published, gives the paper's number",
     Cause.AUTHORS: (
-        "the authors' own code, run again, gives our number and not the paper's; what it gave is quoted, its log is "
+        "the authors' own code, run again, gives our number and not the paper's; what it gave is "
+        "quoted, its log is "
         "not among the stored runs"
     ),
     Cause.SPREAD: (
-        "possible, and no run shows it: the paper's number, of one run or, of FedSim's, of one draw of the data, is "
+        "possible, and no run shows it: the paper's number, of one run or, of FedSim's, of one "
+        "draw of the data, is "
         "where one more run, or draw, would be (the 95% prediction interval, from at least "
-        f"{LEAST_RUNS} runs, each from its own seed or on its own draw): a run of ours or, where a variant with what "
-        "the authors' code does gives more numbers of the column and has these runs, a run of that variant (*spread, "
+        f"{LEAST_RUNS} runs, each from its own seed or on its own draw): a run of ours or, where "
+        f"a variant with what "
+        "the authors' code does gives more numbers of the column and has these runs, a run of "
+        "that variant (*spread, "
         "of the variant*)"
     ),
     Cause.COPY: (
-        "possible, and no run shows it: the paper prints the same numbers in another row of the table, where ours "
+        "possible, and no run shows it: the paper prints the same numbers in another row of the "
+        "table, where ours "
         "agree with them"
     ),
     Cause.UNKNOWN: "none of these; what was tried stands beside it",
@@ -61,8 +71,8 @@ MEANINGS = {
 class Evidence:
     """What a table knows besides its own cells.
 
-    ``readings``: rows that are other readings of a row's data. ``authors``: numbers that the authors' code gave when it
-    was run again, by row and column, with how.
+    ``readings``: rows that are other readings of a row's data. ``authors``: numbers that the
+    authors' code gave when it was run again, by row and column, with how.
     """
 
     readings: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -76,14 +86,19 @@ def explained(numbers: Sequence[ComparedNumber], evidence: Evidence) -> list[Com
         numbers: of one table.
         evidence: what is known besides.
     """
-    return [_explained(number, numbers, evidence) if _needs_cause(number) else number for number in numbers]
+    return [
+        _explained(number, numbers, evidence) if _needs_cause(number) else number
+        for number in numbers
+    ]
 
 
 def _needs_cause(number: ComparedNumber) -> bool:
     return number.counts and number.mark == Mark.NOT_REPRODUCED and number.difference is not None
 
 
-def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> ComparedNumber:
+def _explained(
+    number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence
+) -> ComparedNumber:
     variant, reading = _variant(number, numbers), _reading(number, numbers, evidence)
     as_coded = variant if variant and len(variant.runs) >= LEAST_RUNS else number
     tried = _outcomes(number, numbers, evidence)
@@ -105,7 +120,9 @@ def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], eviden
     return replace(number, cause=Cause.UNKNOWN, shown_by=shown_by, source=as_coded)
 
 
-def _outcomes(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> list[str]:
+def _outcomes(
+    number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence
+) -> list[str]:
     """What was run beside a number, and what it gave, in words.
 
     Args:
@@ -115,7 +132,9 @@ def _outcomes(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidenc
     """
     variants = [n for n in numbers if (n.row, n.variant_of) == (number.row, number.column)]
     rows = evidence.readings.get(number.row, ())
-    readings = [n for n in numbers if n.row in rows and n.column == number.column and not n.variant_of]
+    readings = [
+        n for n in numbers if n.row in rows and n.column == number.column and not n.variant_of
+    ]
     outcomes = [f"{n.column}: {_runs(n)}" for n in variants if n.value is not None]
     return outcomes + [f"{n.row}: {_runs(n)}" for n in readings if n.value is not None]
 
@@ -126,7 +145,8 @@ def _runs(number: ComparedNumber) -> str:
 
 
 def _count(number: ComparedNumber) -> str:
-    """How many runs are behind a number, and on how many draws of the data where each draw counts once."""
+    """How many runs are behind a number, and on how many draws of the data where each draw counts
+    once."""
     runs = f"{number.seeds} run{'s' if number.seeds > 1 else ''}"
     return f"{runs} on {len(number.runs)} draws" if number.seeds > len(number.runs) > 1 else runs
 
@@ -147,8 +167,8 @@ def _one_more_run(number: ComparedNumber) -> str:
 
 
 def prediction_interval(runs: Sequence[float]) -> tuple[float, float]:
-    """Where one more value would be with a probability of 95%, if all were normal: mean +- t s sqrt(1 + 1/n); not above
-    100, where no run is.
+    """Where one more value would be with a probability of 95%, if all were normal: mean +- t s
+    sqrt(1 + 1/n); not above 100, where no run is.
 
     Args:
         runs: at least two values, in percentage points.
@@ -166,16 +186,19 @@ def _given(other: ComparedNumber | None, name: str) -> str:
 
 
 def _variant(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> ComparedNumber | None:
-    """What the variant has in this place that gives most of the column's counted numbers, and more than ours."""
+    """What the variant has in this place that gives most of the column's counted numbers, and more
+    than ours."""
     plain = {n.row: n for n in numbers if n.column == number.column and n.counts}
     variants = [n for n in numbers if n.variant_of == number.column and n.row in plain]
     best = _best([(n.column, n, plain[n.row]) for n in variants])
     return next((n for n in variants if (n.row, n.column) == (number.row, best)), None)
 
 
-def _reading(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> ComparedNumber | None:
-    """What the reading of the data has in this place that gives most of the row's counted numbers, and more than
-    ours."""
+def _reading(
+    number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence
+) -> ComparedNumber | None:
+    """What the reading of the data has in this place that gives most of the row's counted numbers,
+    and more than ours."""
     rows = evidence.readings.get(number.row, ())
     plain = {n.column: n for n in numbers if n.row == number.row and n.counts}
     readings = [n for n in numbers if n.row in rows and not n.variant_of and n.column in plain]
@@ -184,8 +207,8 @@ def _reading(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence
 
 
 def _best(pairs: Sequence[tuple[str, ComparedNumber, ComparedNumber]]) -> str:
-    """The alternative that gives most published numbers, if these are more than ours gives in the places where both
-    were run; else nothing.
+    """The alternative that gives most published numbers, if these are more than ours gives in the
+    places where both were run; else nothing.
 
     Args:
         pairs: the name of an alternative, its number, and ours in the same place.
@@ -201,7 +224,8 @@ def _is_near(number: ComparedNumber) -> bool:
 
 
 def _by_copy(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
-    """The other row that has this number, and others of this column under the same shifts, and ours beside them."""
+    """The other row that has this number, and others of this column under the same shifts, and ours
+    beside them."""
     column = {n.row: n for n in numbers if n.counts and n.column == number.column}
     name, _, shift = number.row.partition(": ")
     for other in dict.fromkeys(row.partition(": ")[0] for row in column):
@@ -219,7 +243,11 @@ def _shifts(column: Mapping[str, ComparedNumber], name: str) -> list[str]:
 def _is_copy(column: Mapping[str, ComparedNumber], name: str, other: str, shift: str) -> bool:
     """Whether two rows have the same number under a shift, and ours is the second row's."""
     here, there = column[f"{name}: {shift}"], column.get(f"{other}: {shift}")
-    return there is not None and here.printed == there.printed is not None and there.mark == Mark.REPRODUCED
+    return (
+        there is not None
+        and here.printed == there.printed is not None
+        and there.mark == Mark.REPRODUCED
+    )
 
 
 def _by_authors(number: ComparedNumber, evidence: Evidence) -> str:

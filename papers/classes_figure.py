@@ -1,4 +1,5 @@
-"""Fig. 1 of FedGroup and of FlexCFL: accuracy and discrepancy of FedAvg, by the number of classes that a client has."""
+"""Fig. 1 of FedGroup and of FlexCFL: accuracy and discrepancy of FedAvg, by the number of classes
+that a client has."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ SEEDS = (0, 1, 2)
 class ClassesFigure:
     """The figure of one paper.
 
-    ``quantity``: the key of its discrepancy in a run, FedGroup's sum over the cohort (eq. 4) or FlexCFL's mean (eq. 3);
-    ``label``: that in words.
+    ``quantity``: the key of its discrepancy in a run, FedGroup's sum over the cohort (eq. 4) or
+    FlexCFL's mean (eq. 3); ``label``: that in words.
     """
 
     paper: str
@@ -33,7 +34,8 @@ class ClassesFigure:
         return f"images/{self.paper}-figure1.svg"
 
     def draw(self, results: Results, docs: Path) -> None:
-        """Write it: a panel for each number of classes, accuracy on the left axis and discrepancy on the right."""
+        """Write it: a panel for each number of classes, accuracy on the left axis and discrepancy
+        on the right."""
         import matplotlib
 
         from fedkin.reporting.style import STYLE, new_figure, write
@@ -41,7 +43,10 @@ class ClassesFigure:
         with matplotlib.rc_context(STYLE):
             figure = new_figure(4.2 * len(self.cells), 3.6)
             panels = figure.subplots(1, len(self.cells), squeeze=False)[0]
-            right = [self._panel(axes, results, cell) for axes, cell in zip(panels, self.cells, strict=True)]
+            right = [
+                self._panel(axes, results, cell)
+                for axes, cell in zip(panels, self.cells, strict=True)
+            ]
             highest = max(axes.get_ylim()[1] for axes in right)
             for axes in right:
                 axes.set_ylim(0, highest)  # one scale: the paper compares the panels
@@ -51,16 +56,22 @@ class ClassesFigure:
         """It on the page."""
         return (
             "### Fig. 1: FedAvg's accuracy and discrepancy by classes per client\n\n"
-            f"Table I's settings, run again from {len(SEEDS)} seeds: their mean, and their range as a band. The dotted "
+            f"Table I's settings, run again from {len(SEEDS)} seeds: their mean, and their range "
+            f"as a band. The dotted "
             f"line, on the right axis, is the {self.label}.\n\n"
-            f"![Fig. 1: accuracy and discrepancy over the rounds, by classes per client]({self.picture})"
+            f"![Fig. 1: accuracy and discrepancy over the rounds, by classes per "
+            f"client]({self.picture})"
         )
 
     def _panel(self, axes: Any, results: Results, cell: Cell) -> Any:
         """Draw it; the right axis."""
         from fedkin.reporting.style import COLOURS, prepare
 
-        prepare(axes, f"classes per client: {cell.setting.row}", "accuracy; dotted, right axis: discrepancy")
+        prepare(
+            axes,
+            f"classes per client: {cell.setting.row}",
+            "accuracy; dotted, right axis: discrepancy",
+        )
         right = axes.twinx()
         plot(axes, results, cell, "accuracy", color=COLOURS[0])
         plot(right, results, cell, self.quantity, color=COLOURS[1], ls=":", lw=1.2)
@@ -78,5 +89,6 @@ def cells_of(table_i: Sequence[Cell]) -> list[Cell]:
         table_i: its cells of FedAvg.
     """
     return [
-        replace(cell, table="Fig. 1", setting=replace(cell.setting, seeds=SEEDS), published=None) for cell in table_i
+        replace(cell, table="Fig. 1", setting=replace(cell.setting, seeds=SEEDS), published=None)
+        for cell in table_i
     ]

@@ -1,5 +1,5 @@
-"""What ``python -m papers``, ``python -m papers.trust`` and ``python -m papers.benchmark`` have in common: options,
-runs that are printed as they are made, and ends in one line."""
+"""What ``python -m papers``, ``python -m papers.trust`` and ``python -m papers.benchmark`` have in
+common: options, runs that are printed as they are made, and ends in one line."""
 
 from __future__ import annotations
 
@@ -25,15 +25,24 @@ def parser(prog: str, about: str | None) -> argparse.ArgumentParser:
         prog: the command.
         about: what it does, in lines that stay as they are.
     """
-    options = argparse.ArgumentParser(prog, description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--hours", type=hours, help="run what is missing for so long, the most valuable runs first")
+    options = argparse.ArgumentParser(
+        prog, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument(
+        "--hours", type=hours, help="run what is missing for so long, the most valuable runs first"
+    )
     return options
 
 
 def add_workers(options: argparse.ArgumentParser) -> None:
     """``--workers``, of all cores where it is not given."""
     cores = os.cpu_count() or 1
-    options.add_argument("--workers", type=whole_number, default=cores, help=f"processes side by side (here: {cores})")
+    options.add_argument(
+        "--workers",
+        type=whole_number,
+        default=cores,
+        help=f"processes side by side (here: {cores})",
+    )
 
 
 def hours(text: str) -> float:
@@ -62,11 +71,13 @@ def whole_number(text: str) -> int:
 
 @contextmanager
 def ends_in_one_line() -> Iterator[None]:
-    """Ends the program with one line at an error of fedkin's own, such as missing data or a full disk; and outside a
-    checkout, where an empty page would be written."""
+    """Ends the program with one line at an error of fedkin's own, such as missing data or a full
+    disk; and outside a checkout, where an empty page would be written."""
     try:
         if not RESULTS.is_dir():
-            raise ConfigError(f"{RESULTS} is no folder here: start this in a checkout of the repository")
+            raise ConfigError(
+                f"{RESULTS} is no folder here: start this in a checkout of the repository"
+            )
         yield
     except FedkinError as error:
         raise SystemExit(f"error: {error}") from None
@@ -83,7 +94,8 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 
 def print_runs(lines: Iterable[Line], text: Callable[[Line], str], store: Path) -> int:
-    """Print each run as it is made, and return how many were made; Ctrl-C ends the program with a line.
+    """Print each run as it is made, and return how many were made; Ctrl-C ends the program with a
+    line.
 
     Args:
         lines: runs, made one by one.
@@ -96,5 +108,7 @@ def print_runs(lines: Iterable[Line], text: Callable[[Line], str], store: Path) 
             done += 1
             print(text(line), flush=True)
     except KeyboardInterrupt:
-        raise SystemExit(f"interrupted; {done} runs are kept in {store}, and the same command goes on") from None
+        raise SystemExit(
+            f"interrupted; {done} runs are kept in {store}, and the same command goes on"
+        ) from None
     return done

@@ -1,4 +1,5 @@
-"""Curves of runs over the rounds: what is stored of them, and lines of a figure, mean over the seeds."""
+"""Curves of runs over the rounds: what is stored of them, and lines of a figure, mean over the
+seeds."""
 
 from __future__ import annotations
 
@@ -14,20 +15,33 @@ from papers.recipe import Cell
 from papers.reproduction_marks import Results, values_of
 
 POINTS = 100  # of a stored curve
-TESTED = ("accuracy", "loss", "global_accuracy", "global_loss")  # empty in rounds that the papers leave out
+TESTED = (
+    "accuracy",
+    "loss",
+    "global_accuracy",
+    "global_loss",
+)  # empty in rounds that the papers leave out
 TRAINED = ("train_loss", "discrepancy_sum", "discrepancy_mean")
 BY_CLUSTER = ("accuracy_by_cluster", "discrepancy_to_global")
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
-    """Run a cell from one seed with the auxiliary global model scored beside the clusters; the curves of the run."""
+    """Run a cell from one seed with the auxiliary global model scored beside the clusters; the
+    curves of the run."""
     s, run = cell.setting, recipe.run(cell, seed, global_model=True)
-    line = {"table": cell.table, "row": s.row, "column": cell.column, "seed": seed, "seconds": round(run.seconds, 1)}
+    line = {
+        "table": cell.table,
+        "row": s.row,
+        "column": cell.column,
+        "seed": seed,
+        "seconds": round(run.seconds, 1),
+    }
     return {**line, **curves_of(run.records)}
 
 
 def curves_of(records: Sequence[Record]) -> dict[str, Any]:
-    """What is stored of a run: each quantity at a hundred of the rounds from 1 on, and ``every`` so many rounds.
+    """What is stored of a run: each quantity at a hundred of the rounds from 1 on, and ``every`` so
+    many rounds.
 
     Quantities by cluster are a curve per cluster. A quantity that a run does not have is left out.
     """
@@ -35,12 +49,20 @@ def curves_of(records: Sequence[Record]) -> dict[str, Any]:
     kept = records[1::every]
     curves: dict[str, Any] = {"every": every}
     for name in (*TESTED, *TRAINED):
-        curves[name] = [None if name in TESTED and r["partial"] else _rounded(r.get(name)) for r in kept]
+        curves[name] = [
+            None if name in TESTED and r["partial"] else _rounded(r.get(name)) for r in kept
+        ]
     for name in BY_CLUSTER:
         rows = [r.get(name) or [] for r in kept]
         if min(map(len, rows)) > 1:
-            curves[name] = [[_rounded(value) for value in curve] for curve in zip(*rows, strict=True)]
-    return {name: curve for name, curve in curves.items() if name == "every" or any(v is not None for v in curve)}
+            curves[name] = [
+                [_rounded(value) for value in curve] for curve in zip(*rows, strict=True)
+            ]
+    return {
+        name: curve
+        for name, curve in curves.items()
+        if name == "every" or any(v is not None for v in curve)
+    }
 
 
 def _rounded(value: float | int | None) -> float | None:
@@ -64,11 +86,19 @@ def plot(axes: Any, results: Results, cell: Cell, quantity: str, **style: Any) -
         rounds = 1 + np.arange(values.shape[1]) * values_of(results, *place, "every")[0]
         (line,) = axes.plot(rounds, values.mean(axis=0), **{"lw": 1.6, **style})
         if len(values) > 1:
-            axes.fill_between(rounds, values.min(axis=0), values.max(axis=0), color=line.get_color(), alpha=0.15, lw=0)
+            axes.fill_between(
+                rounds,
+                values.min(axis=0),
+                values.max(axis=0),
+                color=line.get_color(),
+                alpha=0.15,
+                lw=0,
+            )
 
 
 def plot_clusters(axes: Any, results: Results, cell: Cell, quantity: str, **style: Any) -> None:
-    """Add a line for each cluster in the run from the first seed: clusters of different seeds are not the same.
+    """Add a line for each cluster in the run from the first seed: clusters of different seeds are
+    not the same.
 
     Args:
         axes: the panel.
@@ -82,7 +112,9 @@ def plot_clusters(axes: Any, results: Results, cell: Cell, quantity: str, **styl
         label = style.pop("label", None)
         for number, curve in enumerate(curves):
             rounds = 1 + np.arange(len(curve)) * values_of(results, *place, "every")[0]
-            axes.plot(rounds, _floats(curve), **{"lw": 0.8, **style}, label=None if number else label)
+            axes.plot(
+                rounds, _floats(curve), **{"lw": 0.8, **style}, label=None if number else label
+            )
 
 
 def _floats(curve: Sequence[float | None]) -> Float[np.ndarray, "R"]:
@@ -90,8 +122,8 @@ def _floats(curve: Sequence[float | None]) -> Float[np.ndarray, "R"]:
 
 
 def finish(axes: Any, percent: bool = False, legend: bool = False) -> None:
-    """Label the rounds, and where asked for write the other axis in percent and add a legend of the lines there are. A
-    panel without lines is hidden."""
+    """Label the rounds, and where asked for write the other axis in percent and add a legend of the
+    lines there are. A panel without lines is hidden."""
     from matplotlib.ticker import PercentFormatter
 
     axes.set_visible(bool(axes.lines))

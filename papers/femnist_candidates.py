@@ -1,5 +1,5 @@
-"""Candidates for the FEMNIST file that FedProx's authors published: which of NIST's images a class had, and how clients
-share them, is not known. None of them is an option of the library."""
+"""Candidates for the FEMNIST file that FedProx's authors published: which of NIST's images a class
+had, and how clients share them, is not known. None of them is an option of the library."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ def femnist_candidate(
     classes: int = 26,
     seed: int = 0,
 ) -> FederatedData:
-    """200 clients of five letters each; sizes, shuffle and split are those of ``femnist`` from the same seed.
+    """200 clients of five letters each; sizes, shuffle and split are those of ``femnist`` from the
+    same seed.
 
     Args:
-        cursor: where a client's images of a class begin. ``"first"``: at the first, for every client. ``"wraps"``:
-            behind those of the client before, and at the first again after the last. ``"own"``: behind those of the
-            client before, until there are none.
+        cursor: where a client's images of a class begin. ``"first"``: at the first, for every
+            client. ``"wraps"``: behind those of the client before, and at the first again after the
+            last. ``"own"``: behind those of the client before, until there are none.
         images: images of a class, the first of the shuffled pool; None for all.
         step: 1 for the classes u, u + 1, .. of client u, -1 for u, u - 1, .. (mod 10).
         training_writers: only images by the writers of hsf_0 to hsf_3.
@@ -76,11 +77,13 @@ def deal(
     cursor: str = "first",
     step: int = 1,
 ) -> Ragged:
-    """The rows of every client: of each of its classes so many, from where the cursor of the class is.
+    """The rows of every client: of each of its classes so many, from where the cursor of the class
+    is.
 
     Args:
         pools: rows of each class.
-        counts: images per class of each client; at most the pool, so that no client has an image twice.
+        counts: images per class of each client; at most the pool, so that no client has an image
+            twice.
         classes_per_client: k.
         cursor, step: as for :func:`femnist_candidate`.
     """

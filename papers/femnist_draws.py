@@ -1,20 +1,23 @@
 """Which draws of FEMNIST's partition resemble the papers' files, chosen before any training.
 
-FedProx's generator draws the sizes of 200 clients; the seed of the file that FedGroup and FlexCFL trained on is not
-published, nor is that of FedSim's. A draw matches where its samples are within 0.5% of the file's and, where their
-labels are known, those of every label are within a margin: the smallest of 10%, 15% and 20% for which five of the first
-200,000 seeds match. Seeds are tried in turn from 0. All images are counted, train and test, in the partition as
-published: its clients share images, so that no class runs out.
+FedProx's generator draws the sizes of 200 clients; the seed of the file that FedGroup and FlexCFL
+trained on is not published, nor is that of FedSim's. A draw matches where its samples are within
+0.5% of the file's and, where their labels are known, those of every label are within a margin: the
+smallest of 10%, 15% and 20% for which five of the first 200,000 seeds match. Seeds are tried in
+turn from 0. All images are counted, train and test, in the partition as published: its clients
+share images, so that no class runs out.
 
-FedSim's text says five labels a client. The file of FedGroup and FlexCFL has three: in the log of a run under swap
-part, which FlexCFL's authors published with their code, none of the 200 clients gives away a label of its own besides
-u, u + 1 and u + 2, and 125 give away all three (``papers.femnist_label_swaps``). With three labels in a row, and as
-many images of each, the file's numbers of labels follow from whole numbers of images (``images_by_first_label``), which
-says little: their sum, 18,345, is a multiple of three. FedSim's 19,923 samples are one, too, and none of five, which
-with as many images of each label they would be. So the recipes have three labels, and five in rows of their own. (The
-one client with five labels that their notebooks print has unequal numbers, under the heading MNIST: ``OF_MNIST``.) With
-five no seed can match within 8%: a client has either c or c + 5, so that both have a fifth of all samples together, of
-the file's 18,345 that is 3,669, where it has 3,153 to 4,029.
+FedSim's text says five labels a client. The file of FedGroup and FlexCFL has three: in the log of a
+run under swap part, which FlexCFL's authors published with their code, none of the 200 clients
+gives away a label of its own besides u, u + 1 and u + 2, and 125 give away all three
+(``papers.femnist_label_swaps``). With three labels in a row, and as many images of each, the file's
+numbers of labels follow from whole numbers of images (``images_by_first_label``), which says
+little: their sum, 18,345, is a multiple of three. FedSim's 19,923 samples are one, too, and none of
+five, which with as many images of each label they would be. So the recipes have three labels, and
+five in rows of their own. (The one client with five labels that their notebooks print has unequal
+numbers, under the heading MNIST: ``OF_MNIST``.) With five no seed can match within 8%: a client has
+either c or c + 5, so that both have a fifth of all samples together, of the file's 18,345 that is
+3,669, where it has 3,153 to 4,029.
 
 ``python -m papers.femnist_draws`` searches, and prints what it finds.
 """
@@ -35,8 +38,10 @@ from papers.tables_markdown import markdown
 
 DRAWS = 5  # for each target
 OF_MNIST = (
-    "The one client with five labels that their notebooks print (0, 6, 7, 8 and 9; dataset_stat.ipynb at 0762ccd, "
-    "under the heading MNIST) trains on 5, 12, 4, 17 and 5 images of them, where FEMNIST's partition gives as many of "
+    "The one client with five labels that their notebooks print (0, 6, 7, 8 and 9; "
+    "dataset_stat.ipynb at 0762ccd, "
+    "under the heading MNIST) trains on 5, 12, 4, 17 and 5 images of them, where FEMNIST's "
+    "partition gives as many of "
     "each."
 )
 MOST = 200_000  # seeds to try
@@ -68,14 +73,30 @@ class Target:
     margin: float = LABEL_MARGINS[0]
 
 
-TRAIN = (1450, 1399, 2175, 2045, 2250, 1556, 1427, 1442, 1353, 1324)  # of the file that FedProx's authors published
+TRAIN = (
+    1450,
+    1399,
+    2175,
+    2045,
+    2250,
+    1556,
+    1427,
+    1442,
+    1353,
+    1324,
+)  # of the file that FedProx's authors published
 TEST = (182, 156, 246, 233, 254, 201, 171, 166, 150, 165)
 _LABELS = tuple(train + test for train, test in zip(TRAIN, TEST, strict=True))
 FEDGROUP_FILE = Target("FedGroup, FlexCFL", 3, 18_345, _LABELS, 0.15)
 FEDSIM_FILE = Target("FedSim", 3, 19_923)  # train and test samples in the logs of its runs
 FEDGROUP_TEXT = Target("FedGroup, FlexCFL, five labels", 5, 18_345, _LABELS, 0.2)
 FEDSIM_TEXT = Target("FedSim, five labels", 5, 19_923)
-CHOSEN = {FEDGROUP_FILE: FEDGROUP, FEDSIM_FILE: FEDSIM, FEDGROUP_TEXT: FEDGROUP_FIVE, FEDSIM_TEXT: FEDSIM_FIVE}
+CHOSEN = {
+    FEDGROUP_FILE: FEDGROUP,
+    FEDSIM_FILE: FEDSIM,
+    FEDGROUP_TEXT: FEDGROUP_FIVE,
+    FEDSIM_TEXT: FEDSIM_FIVE,
+}
 
 
 def label_counts(counts: Int[np.ndarray, "N"], classes_per_client: int) -> Int[np.ndarray, "C"]:
@@ -90,7 +111,8 @@ def label_counts(counts: Int[np.ndarray, "N"], classes_per_client: int) -> Int[n
 
 
 def images_by_first_label(labels: Sequence[int], classes_per_client: int) -> list[int] | None:
-    """Images per label of all clients whose first label is c, for each c, from the samples of each label.
+    """Images per label of all clients whose first label is c, for each c, from the samples of each
+    label.
 
     Args:
         labels: samples of each label.
@@ -100,7 +122,9 @@ def images_by_first_label(labels: Sequence[int], classes_per_client: int) -> lis
         None where no whole numbers above 0 give these labels.
     """
     shifts = [np.roll(np.eye(len(labels)), j, axis=0) for j in range(classes_per_client)]
-    firsts = np.rint(np.linalg.lstsq(np.sum(shifts, axis=0), np.array(labels), rcond=None)[0]).astype(int)
+    firsts = np.rint(
+        np.linalg.lstsq(np.sum(shifts, axis=0), np.array(labels), rcond=None)[0]
+    ).astype(int)
     given = np.sum([np.roll(firsts, j) for j in range(classes_per_client)], axis=0)
     return firsts.tolist() if firsts.min() > 0 and np.array_equal(given, labels) else None
 
@@ -111,7 +135,8 @@ def draw(seed: int, classes_per_client: int) -> Int[np.ndarray, "N"]:
 
 
 def matches(seed: int, target: Target) -> bool:
-    """Whether the draw of a seed has the target's samples, and those of every label within its margin."""
+    """Whether the draw of a seed has the target's samples, and those of every label within its
+    margin."""
     counts = draw(seed, target.classes_per_client)
     samples = target.classes_per_client * int(counts.sum())
     near = abs(samples - target.samples) <= SAMPLES_MARGIN * target.samples
@@ -179,7 +204,12 @@ def main() -> None:
     for target in CHOSEN:
         for margin in LABEL_MARGINS if target.labels else LABEL_MARGINS[:1]:
             seeds = search(replace(target, margin=margin))
-            print(target.name, f"each label within {100 * margin:g}%:" if target.labels else "", seeds, flush=True)
+            print(
+                target.name,
+                f"each label within {100 * margin:g}%:" if target.labels else "",
+                seeds,
+                flush=True,
+            )
             if len(seeds) == DRAWS:
                 break
 

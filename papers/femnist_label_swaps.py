@@ -1,10 +1,11 @@
 """What the log of a run says of the labels of FlexCFL's FEMNIST file, which is not published.
 
-FlexCFL's authors published a notebook with the output of two runs of FlexCFL on FEMNIST, MLP, under swap part
-(morningD/FlexCFL at ecdf300, test.ipynb). Both print the same 1,140 swaps: client a gives all samples of one label of
-its own to client b, and b gives another to a. ``femnist_label_swaps.json`` has them in their order, each as a, its
-label, b, its label. A client that gives away a label which it was given before, and still has, shows nothing of what it
-had at first; any other label that it gives was its own.
+FlexCFL's authors published a notebook with the output of two runs of FlexCFL on FEMNIST, MLP, under
+swap part (morningD/FlexCFL at ecdf300, test.ipynb). Both print the same 1,140 swaps: client a gives
+all samples of one label of its own to client b, and b gives another to a.
+``femnist_label_swaps.json`` has them in their order, each as a, its label, b, its label. A client
+that gives away a label which it was given before, and still has, shows nothing of what it had at
+first; any other label that it gives was its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ Swap = tuple[int, int, int, int]
 
 
 def swaps() -> list[Swap]:
-    """The swaps of the log, in their order: a client, the label that it gives, another client, and its label."""
+    """The swaps of the log, in their order: a client, the label that it gives, another client, and
+    its label."""
     text = Path(__file__).with_name("femnist_label_swaps.json").read_text(encoding="utf-8")
     return [(a, of_a, b, of_b) for a, of_a, b, of_b in json.loads(text)]
 

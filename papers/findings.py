@@ -1,5 +1,5 @@
-"""What was learned, in sentences that can be quoted: each with its numbers, from the stored runs, and the command that
-gives them. A sentence stands only while its numbers bear it out."""
+"""What was learned, in sentences that can be quoted: each with its numbers, from the stored runs,
+and the command that gives them. A sentence stands only while its numbers bear it out."""
 
 from __future__ import annotations
 
@@ -30,9 +30,12 @@ Stores = Mapping[str, Results]
 DRAWS = 5  # of each kind, at least
 FIVE = 5  # findings to begin with, the first that stand; the others follow
 WHERE = (
-    "Our numbers are computed from the stored runs by `make results`. The command behind a sentence prints its table, "
-    "and the sentence below it, from the same runs; with `--out DIR` in place of `--stored` it makes the runs "
-    "anew, for as long as `fedkin reproduce` says. What the papers print, and what the authors' code gave where it was "
+    "Our numbers are computed from the stored runs by `make results`. The command behind a "
+    "sentence prints its table, "
+    "and the sentence below it, from the same runs; with `--out DIR` in place of `--stored` it "
+    "makes the runs "
+    "anew, for as long as `fedkin reproduce` says. What the papers print, and what the authors' "
+    "code gave where it was "
     "run again, is quoted."
 )
 COMMAND = re.compile(r"( With [^.]*:)? `fedkin reproduce [^`]*`$")  # what a finding ends with
@@ -43,41 +46,63 @@ def section(results: Stores) -> str:
     """The findings whose runs are stored; nothing where none is."""
     texts = [text for finding in FINDINGS if (text := finding(results))]
     lines = [f"{i}. {text}" for i, text in enumerate(texts[:FIVE], 1)]
-    others = ["", "And besides:", "", *(f"* {text}" for text in texts[FIVE:])] if texts[FIVE:] else []
+    others = (
+        ["", "And besides:", "", *(f"* {text}" for text in texts[FIVE:])] if texts[FIVE:] else []
+    )
     return "\n".join(["## What was learned", "", WHERE, "", *lines, *others]) if texts else ""
 
 
 def of_table(results: Stores, name: str) -> list[str]:
-    """The findings that rest on a table, of those whose runs are given; without the command, which shows the table.
+    """The findings that rest on a table, of those whose runs are given; without the command, which
+    shows the table.
 
     Args:
         results: stored runs, by paper.
         name: of the table, as ``fedkin reproduce`` knows it.
     """
     mention = re.compile(rf"`(fedkin reproduce )?{re.escape(name)}[ `]")
-    return [COMMAND.sub("", text) for finding in FINDINGS if (text := finding(results)) and mention.search(text)]
+    return [
+        COMMAND.sub("", text)
+        for finding in FINDINGS
+        if (text := finding(results)) and mention.search(text)
+    ]
 
 
 def ifca_leads(results: Stores) -> str:
     """Without the slip of the authors' code IFCA is ahead of FlexCFL."""
     runs = results.get("flexcfl", ())
     columns = ("IFCA", "FlexCFL", "IFCA, by samples", "IFCA, first client")
-    ifca, flexcfl, by_samples, slip = (_percent(runs, "III", MNIST.row, column, "best") for column in columns)
+    ifca, flexcfl, by_samples, slip = (
+        _percent(runs, "III", MNIST.row, column, "best") for column in columns
+    )
     down, own, base = (_bytes(runs, column) for column in ("IFCA", "FlexCFL", "FedAvg"))
-    gaps, gaps_by_samples = (_ahead(runs, column, "FlexCFL") for column in ("IFCA", "IFCA, by samples"))
-    if min(len(gaps), len(gaps_by_samples)) < LEAST_SEEDS or isnan(down + own + base) or min(gaps) <= 0:
+    gaps, gaps_by_samples = (
+        _ahead(runs, column, "FlexCFL") for column in ("IFCA", "IFCA, by samples")
+    )
+    if (
+        min(len(gaps), len(gaps_by_samples)) < LEAST_SEEDS
+        or isnan(down + own + base)
+        or min(gaps) <= 0
+    ):
         return ""
     p, p_by_samples = (paired_p(np.array(of), np.zeros(len(of))) for of in (gaps, gaps_by_samples))
     if p >= LEVEL or not slip < flexcfl:
         return ""
     return (
-        f"**IFCA is not behind FlexCFL on MNIST-MCLR, as printed, but ahead of it**: {ifca:.1f} and {flexcfl:.1f}% "
-        f"(printed: 94.2 and 95.8), by {min(gaps):.1f} to {max(gaps):.1f} points in each of {len(gaps)} seeds (paired "
-        f"t-test, p = {p:.2g}, not adjusted), at {down / base:.2f} times FedAvg's bytes where FlexCFL takes "
-        f"{own / base:.2f}. With the slip of the authors' code, which averages one client of each cluster, IFCA has "
-        f"{slip:.1f}; weighted by samples, as their code was before, {by_samples:.1f} (against FlexCFL p = "
-        f"{p_by_samples:.2g}). Their code, run again on another draw of the data, gave FlexCFL 95.8 in 194 rounds and "
-        f"IFCA, by samples, 95.5 in 150.{_elsewhere(runs)} `fedkin reproduce flexcfl-table3 --stored`"
+        f"**IFCA is not behind FlexCFL on MNIST-MCLR, as printed, but ahead of it**: {ifca:.1f} "
+        f"and {flexcfl:.1f}% "
+        f"(printed: 94.2 and 95.8), by {min(gaps):.1f} to {max(gaps):.1f} points in each of "
+        f"{len(gaps)} seeds (paired "
+        f"t-test, p = {p:.2g}, not adjusted), at {down / base:.2f} times FedAvg's bytes where "
+        f"FlexCFL takes "
+        f"{own / base:.2f}. With the slip of the authors' code, which averages one client of each "
+        f"cluster, IFCA has "
+        f"{slip:.1f}; weighted by samples, as their code was before, {by_samples:.1f} (against "
+        f"FlexCFL p = "
+        f"{p_by_samples:.2g}). Their code, run again on another draw of the data, gave FlexCFL "
+        f"95.8 in 194 rounds and "
+        f"IFCA, by samples, 95.5 in 150.{_elsewhere(runs)} `fedkin reproduce flexcfl-table3 "
+        f"--stored`"
     )
 
 
@@ -89,14 +114,18 @@ def _elsewhere(results: Results) -> str:
         printed = dict(zip(NO_SHIFT, PUBLISHED_III[setting], strict=True))
         gaps = [ours[0] - ours[1], (printed[ifca] or nan) - (printed[flexcfl] or nan)]
         ours_text, printed_text = (format_number(gap, "+.1f") for gap in gaps)
-        words.append(f"{ours_text} on {setting.row.removesuffix(', shared images')} (printed: {printed_text})")
+        words.append(
+            f"{ours_text} on {setting.row.removesuffix(', shared images')} (printed: "
+            f"{printed_text})"
+        )
     if any(NOT_RUN in text for text in words):
         return ""
     return f" IFCA less FlexCFL in the table's other counted rows: {', '.join(words[:-1])} and {words[-1]} points."
 
 
 def _ahead(results: Results, column: str, other: str) -> list[float]:
-    """Points by which one method's best accuracy on MNIST-MCLR is ahead of another's, of each seed of both."""
+    """Points by which one method's best accuracy on MNIST-MCLR is ahead of another's, of each seed
+    of both."""
     ours, theirs = _by_seed(results, column), _by_seed(results, other)
     return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
 
@@ -110,38 +139,56 @@ def _by_seed(results: Results, column: str) -> dict[int, float]:
 def the_slip_fits(results: Stores) -> str:
     """IFCA's numbers are those of the slip; FeSEM's are nearer to it."""
     far = {
-        method: [[*third, *fourth] for third, fourth in zip(*_both_tables(results, method), strict=True)]
+        method: [
+            [*third, *fourth] for third, fourth in zip(*_both_tables(results, method), strict=True)
+        ]
         for method in weightings.METHODS
     }
     seeds = weightings.fewest_seeds(results.get("flexcfl", ()), CPU_SIZED)
     if seeds < LEAST_SEEDS:
         return ""
-    on_synthetic = [distance for of_table in _both_tables(results, "FeSEM", LARGE.row) for distance in of_table[1]]
-    mean_of = {method: [mean(of_column) for of_column in of_columns] for method, of_columns in far.items()}
+    on_synthetic = [
+        distance
+        for of_table in _both_tables(results, "FeSEM", LARGE.row)
+        for distance in of_table[1]
+    ]
+    mean_of = {
+        method: [mean(of_column) for of_column in of_columns] for method, of_columns in far.items()
+    }
     if any(slip >= min(alike, by_samples) for alike, slip, by_samples in mean_of.values()):
         return ""
     words = "; ".join(
-        f"with it {_within(far[method][1])} numbers of {method} are within {MARGIN} points, and all {slip:.1f} points "
-        f"from the paper in the mean, {alike:.1f} where all clients count alike, {by_samples:.1f} by samples"
+        f"with it {_within(far[method][1])} numbers of {method} are within {MARGIN} points, and "
+        f"all {slip:.1f} points "
+        f"from the paper in the mean, {alike:.1f} where all clients count alike, {by_samples:.1f} "
+        f"by samples"
         for method, (alike, slip, by_samples) in mean_of.items()
     )
     return (
-        "**FlexCFL's numbers of IFCA fit a slip in its code, and those of FeSEM are nearer to the slip than to a "
+        "**FlexCFL's numbers of IFCA fit a slip in its code, and those of FeSEM are nearer to the "
+        "slip than to a "
         "mean**. "
-        f"The slip takes the first client of each cluster for the mean of all: {words}. Of FeSEM's on Synthetic(1,1) "
-        f"{_within(on_synthetic)} are within. These are the numbers of Tables III and IV, each from at least {seeds} "
+        f"The slip takes the first client of each cluster for the mean of all: {words}. Of "
+        f"FeSEM's on Synthetic(1,1) "
+        f"{_within(on_synthetic)} are within. These are the numbers of Tables III and IV, each "
+        f"from at least {seeds} "
         f"seeds that all three have. {_by_the_log(results)}With `flexcfl-table3`: "
         "`fedkin reproduce flexcfl-table4 --stored`"
     )
 
 
 def _by_the_log(results: Stores) -> str:
-    """The one run of IFCA whose log the authors published, which speaks against the slip, beside ours."""
+    """The one run of IFCA whose log the authors published, which speaks against the slip, beside
+    ours."""
     place = results.get("flexcfl", ()), "IV", f"{MNIST_MLP.row}: swap all"
-    by_samples, slip = (_percent(*place, f"IFCA, {how}", "best") for how in ("by samples", "first client"))
+    by_samples, slip = (
+        _percent(*place, f"IFCA, {how}", "best") for how in ("by samples", "first client")
+    )
     return (
-        "The one log of IFCA that the authors published speaks against it: by samples, and so without the slip, it has "
-        f"63.8% on MNIST-MLP under swap all, near the printed 63.4; ours has {by_samples:.1f} by samples and "
+        "The one log of IFCA that the authors published speaks against it: by samples, and so "
+        "without the slip, it has "
+        f"63.8% on MNIST-MLP under swap all, near the printed 63.4; ours has {by_samples:.1f} by "
+        f"samples and "
         f"{slip:.1f} with the slip. "
     )
 
@@ -151,22 +198,35 @@ def _within(distances: Sequence[float]) -> str:
 
 
 def _both_tables(results: Stores, method: str, data: str = "") -> list[list[list[float]]]:
-    return [weightings.distances(results.get("flexcfl", ()), method, table, data) for table in weightings.TABLES]
+    return [
+        weightings.distances(results.get("flexcfl", ()), method, table, data)
+        for table in weightings.TABLES
+    ]
 
 
 def a_fifth_is_missed(results: Stores) -> str:
     """The label-blind test does not see all swaps."""
     blind, aware = ("FlexCFL", "FlexCFL, label-aware")
-    seen = [_percent(results.get("flexcfl", ()), "IV", SWAPPED, column, "moves_noticed") for column in (blind, aware)]
-    best = [_percent(results.get("flexcfl", ()), "IV", SWAPPED, column, "best") for column in (blind, aware)]
+    seen = [
+        _percent(results.get("flexcfl", ()), "IV", SWAPPED, column, "moves_noticed")
+        for column in (blind, aware)
+    ]
+    best = [
+        _percent(results.get("flexcfl", ()), "IV", SWAPPED, column, "best")
+        for column in (blind, aware)
+    ]
     recall = _percent(results.get("flexcfl", ()), "IV", SWAPPED, blind, "shift_recall")
     if isnan(sum(best) + recall) or not 75 <= seen[0] <= 85 < min(seen[1], recall):
         return ""
     return (
-        f"**FlexCFL's test of a shift, blind to labels, misses a fifth of the swaps**: it detects {seen[0]:.0f}% on "
-        f"MNIST-MCLR, a test that compares labels class by class {seen[1]:.0f}%. Most clients that it overlooks are "
-        f"detected with a later swap (recall at the end {recall:.0f}%). The best round has {best[0]:.1f}% and "
-        f"{best[1]:.1f}%; the paper prints 95.1 for the first; its code, run again for 124 rounds, gave 92.1. "
+        f"**FlexCFL's test of a shift, blind to labels, misses a fifth of the swaps**: it detects "
+        f"{seen[0]:.0f}% on "
+        f"MNIST-MCLR, a test that compares labels class by class {seen[1]:.0f}%. Most clients "
+        f"that it overlooks are "
+        f"detected with a later swap (recall at the end {recall:.0f}%). The best round has "
+        f"{best[0]:.1f}% and "
+        f"{best[1]:.1f}%; the paper prints 95.1 for the first; its code, run again for 124 "
+        f"rounds, gave 92.1. "
         '`fedkin reproduce flexcfl-table4 --rows "MNIST-MCLR: swap all" --stored`'
     )
 
@@ -187,7 +247,8 @@ def alpha_does_nothing(results: Stores) -> str:
     if not all(values[:draws] == pni["0", beta][:draws] for (_, beta), values in pni.items()):
         return ""
     return (
-        "**The alpha of Synthetic(alpha, beta) does nothing**: it adds one number to the scores of all classes, so "
+        "**The alpha of Synthetic(alpha, beta) does nothing**: it adds one number to the scores "
+        "of all classes, so "
         f"that a seed gives the same data with every alpha. The non-IID index is equal in all "
         f"{draws} draws, and grows with beta from {low:.2f} to {high:.2f}. "
         "`fedkin reproduce fedsim-figure10 --stored`"
@@ -195,18 +256,26 @@ def alpha_does_nothing(results: Stores) -> str:
 
 
 def femnist_has_three_labels(results: Stores) -> str:
-    """FedGroup's row of FEMNIST with the labels that the authors' file has, and with those of FedSim's text."""
+    """FedGroup's row of FEMNIST with the labels that the authors' file has, and with those of
+    FedSim's text."""
     differences = {}
     for row in (fedgroup.FEMNIST, fedgroup.FEMNIST_FIVE):
-        ours = [_percent(results.get("fedgroup", ()), "III", row.row, column, "best") for column in fedgroup.METHODS]
-        differences[row] = [abs(a - (b or nan)) for a, b in zip(ours, fedgroup.PUBLISHED[row], strict=True)]
+        ours = [
+            _percent(results.get("fedgroup", ()), "III", row.row, column, "best")
+            for column in fedgroup.METHODS
+        ]
+        differences[row] = [
+            abs(a - (b or nan)) for a, b in zip(ours, fedgroup.PUBLISHED[row], strict=True)
+        ]
     three, five = (mean(differences[row]) for row in (fedgroup.FEMNIST, fedgroup.FEMNIST_FIVE))
     own = femnist_label_swaps.own_labels(femnist_label_swaps.swaps())
     if isnan(three + five) or three >= five:
         return ""
     return (
-        "**The FEMNIST of FedGroup and FlexCFL has three labels a client**, where FedSim's text says five: in the log "
-        f"of a run that FlexCFL's authors published none of {len(own)} clients gives away more than "
+        "**The FEMNIST of FedGroup and FlexCFL has three labels a client**, where FedSim's text "
+        "says five: in the log "
+        f"of a run that FlexCFL's authors published none of {len(own)} clients gives away more "
+        f"than "
         f"{max(map(len, own.values()))} labels of its own. With three, FedGroup's six "
         f"methods are {three:.1f} points from the paper in the mean, with five {five:.1f}. "
         '`fedkin reproduce fedgroup-table3 --rows "FEMNIST-MCLR, shared images" --rows "FEMNIST-MCLR, shared images, '
@@ -220,14 +289,23 @@ def fedsim_loses(results: Stores) -> str:
     others = _gains(results, UNMATCHED["(1, 1)"], BASELINES[0])
     if min(len(over_avg), len(over_prox), len(others)) < DRAWS or max(*over_avg, *over_prox) >= 0:
         return ""
-    p_avg, p_prox = (float(paired_p_one_tailed(np.zeros(len(g)), np.array(g))) for g in (over_avg, over_prox))
-    ranges = (f"{mean(g):+.1f} points ({min(g):+.1f} to {max(g):+.1f})" for g in (over_avg, over_prox, others))
+    p_avg, p_prox = (
+        float(paired_p_one_tailed(np.zeros(len(g)), np.array(g))) for g in (over_avg, over_prox)
+    )
+    ranges = (
+        f"{mean(g):+.1f} points ({min(g):+.1f} to {max(g):+.1f})"
+        for g in (over_avg, over_prox, others)
+    )
     avg, prox, elsewhere = ranges
     return (
-        f"**FedSim is behind both baselines on Synthetic(1, 1), as its paper says, on each of {len(over_avg)} draws** "
-        f"with the sizes and label shares of the authors' file: it gains {avg} over FedAvg and {prox} over FedProx; "
-        f"the paper prints -6.2 and -7.0. One-tailed paired t-tests of the draws have p = {p_avg:.2g} and "
-        f"{p_prox:.2g}, not adjusted for the other comparisons of Table 7, as its verdicts are. On {len(others)} other "
+        f"**FedSim is behind both baselines on Synthetic(1, 1), as its paper says, on each of "
+        f"{len(over_avg)} draws** "
+        f"with the sizes and label shares of the authors' file: it gains {avg} over FedAvg and "
+        f"{prox} over FedProx; "
+        f"the paper prints -6.2 and -7.0. One-tailed paired t-tests of the draws have p = "
+        f"{p_avg:.2g} and "
+        f"{p_prox:.2g}, not adjusted for the other comparisons of Table 7, as its verdicts are. "
+        f"On {len(others)} other "
         f"draws it gains {elsewhere} over FedAvg. "
         "`fedkin reproduce fedsim-table7 --rows '(1, 1)' --rows '(1, 1), other draws' --stored`"
     )
@@ -246,13 +324,20 @@ def panm_needs_less_of_the_rounds_updates(results: Stores) -> str:
         return ""
     worse = [gap for gap in usual.behind if gap > 1]
     return (
-        f"**PANM by updates is level with an oracle with an alpha of {QUARTER:g}, and not with the {Question.alpha:g} "
-        f"that re-implementations have**. Alpha is the weight of a round's own updates in the similarity of two peers. "
-        f"With {Question.alpha:g} accuracy is {span(worse, '.1f')} points behind an oracle that knows the clusters on "
-        f"{len(worse)} of {len(BY_ALPHA)} federations of MNIST and Fashion-MNIST, with {QUARTER:g} at most "
-        f"{max(less.behind):.1f} on any (means of {less.seeds} seeds); the least recall is {min(usual.recall):.1f}% "
-        f"and {min(less.recall):.1f}%, the least precision {min(usual.precision):.1f}% and {min(less.precision):.1f}%. "
-        f"Without these updates the least recall is {min(none.recall):.1f}%. With `panm-compared` and `panm-breaks`: "
+        f"**PANM by updates is level with an oracle with an alpha of {QUARTER:g}, and not with "
+        f"the {Question.alpha:g} "
+        f"that re-implementations have**. Alpha is the weight of a round's own updates in the "
+        f"similarity of two peers. "
+        f"With {Question.alpha:g} accuracy is {span(worse, '.1f')} points behind an oracle that "
+        f"knows the clusters on "
+        f"{len(worse)} of {len(BY_ALPHA)} federations of MNIST and Fashion-MNIST, with "
+        f"{QUARTER:g} at most "
+        f"{max(less.behind):.1f} on any (means of {less.seeds} seeds); the least recall is "
+        f"{min(usual.recall):.1f}% "
+        f"and {min(less.recall):.1f}%, the least precision {min(usual.precision):.1f}% and "
+        f"{min(less.precision):.1f}%. "
+        f"Without these updates the least recall is {min(none.recall):.1f}%. With `panm-compared` "
+        f"and `panm-breaks`: "
         "`fedkin reproduce panm-federations --stored`"
     )
 
@@ -270,13 +355,17 @@ FINDINGS: tuple[Callable[[Stores], str], ...] = (
 
 def _percent(results: Results, table: str, row: str, column: str, figure: str) -> float:
     """The mean over the seeds; NaN where they are too few."""
-    values = [value for value in values_of(results, table, row, column, figure) if value is not None]
+    values = [
+        value for value in values_of(results, table, row, column, figure) if value is not None
+    ]
     return 100 * mean(values) if len(values) >= LEAST_SEEDS else nan
 
 
 def _bytes(results: Results, column: str) -> float:
     """Bytes between server and clients in the runs of MNIST-MCLR; NaN where there is none."""
-    down, up = (values_of(results, "III", MNIST.row, column, f"bytes_{way}") for way in ("down", "up"))
+    down, up = (
+        values_of(results, "III", MNIST.row, column, f"bytes_{way}") for way in ("down", "up")
+    )
     return mean(down) + mean(up) if down else nan
 
 

@@ -1,8 +1,9 @@
-"""Every table and figure that the papers print: what it shows, and the recipe that reproduces it or the reason why
-there is none.
+"""Every table and figure that the papers print: what it shows, and the recipe that reproduces it or
+the reason why there is none.
 
-A panel of a figure that has a caption of its own, and rows of a table that have no recipe beside others that have one,
-are entries of their own. PANM's poster prints neither table nor figure. A new recipe is named here too.
+A panel of a figure that has a caption of its own, and rows of a table that have no recipe beside
+others that have one, are entries of their own. PANM's poster prints neither table nor figure. A new
+recipe is named here too.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from papers.tables_markdown import markdown
 
 @dataclass(frozen=True)
 class Entry:
-    """A printed table or figure. ``recipe``: the name, in the catalogue, of the table that reproduces it; without one,
-    the ``reason``.
+    """A printed table or figure. ``recipe``: the name, in the catalogue, of the table that
+    reproduces it; without one, the ``reason``.
 
     Raises ValueError unless exactly one of them is given.
     """
@@ -29,7 +30,9 @@ class Entry:
 
     def __post_init__(self) -> None:
         if bool(self.recipe) == bool(self.reason):
-            raise ValueError(f"{self.paper}, {self.number}: expected a recipe or a reason, and not both")
+            raise ValueError(
+                f"{self.paper}, {self.number}: expected a recipe or a reason, and not both"
+            )
 
     @property
     def whole(self) -> str:
@@ -52,34 +55,61 @@ ENTRIES = (
     Entry(FEDGROUP, "Table II", "data sets and model sizes", reason=SETTINGS),
     Entry(FEDGROUP, "Table III", "best accuracies of the methods", "fedgroup-table3"),
     Entry(FEDGROUP, "Table III (Sent140-LSTM)", "the row of tweets", "fedgroup-table3"),
-    Entry(FEDGROUP, "Fig. 1", "FedAvg's accuracy and discrepancy by classes per client", "fedgroup-figure1"),
+    Entry(
+        FEDGROUP,
+        "Fig. 1",
+        "FedAvg's accuracy and discrepancy by classes per client",
+        "fedgroup-figure1",
+    ),
     Entry(FEDGROUP, "Fig. 2", "overview of FedGroup", reason=DIAGRAM),
-    Entry(FEDGROUP, "Fig. 3", "accuracy and discrepancy over the rounds, MNIST and FEMNIST", "fedgroup-figure3"),
+    Entry(
+        FEDGROUP,
+        "Fig. 3",
+        "accuracy and discrepancy over the rounds, MNIST and FEMNIST",
+        "fedgroup-figure3",
+    ),
     Entry(
         FEDGROUP,
         "Fig. 4",
         "accuracy over the rounds, Synthetic(1,1) and Sent140 (the recipe: the first)",
         "fedgroup-figure4",
     ),
-    Entry(FEDGROUP, "Fig. 5", "distances by all cosines against those by three directions", "fedgroup-figure5"),
+    Entry(
+        FEDGROUP,
+        "Fig. 5",
+        "distances by all cosines against those by three directions",
+        "fedgroup-figure5",
+    ),
     Entry(FLEXCFL, "Table I", "FedAvg on MNIST by classes per client", "flexcfl-table1"),
     Entry(FLEXCFL, "Table II", "data sets and model sizes", reason=SETTINGS),
     Entry(FLEXCFL, "Table III", "best accuracies without a shift", "flexcfl-table3"),
     Entry(FLEXCFL, "Table IV", "best accuracies under three kinds of shift", "flexcfl-table4"),
     Entry(FLEXCFL, "Table IV (CNN rows)", "MNIST, FEMNIST, FashionMNIST", "flexcfl-table4"),
-    Entry(FLEXCFL, "Fig. 1", "FedAvg's accuracy and discrepancy by classes per client", "flexcfl-figure1"),
+    Entry(
+        FLEXCFL,
+        "Fig. 1",
+        "FedAvg's accuracy and discrepancy by classes per client",
+        "flexcfl-figure1",
+    ),
     Entry(FLEXCFL, "Fig. 2", "overview of FlexCFL", reason=DIAGRAM),
     Entry(
-        FLEXCFL, "Fig. 3(a)", "accuracy over the rounds, MNIST-MCLR; loss, discrepancy as for (b)", "flexcfl-figure3"
+        FLEXCFL,
+        "Fig. 3(a)",
+        "accuracy over the rounds, MNIST-MCLR; loss, discrepancy as for (b)",
+        "flexcfl-figure3",
     ),
     Entry(FLEXCFL, "Fig. 3(b)", "accuracy, loss, discrepancy, MNIST-MLP", "flexcfl-figure3-curves"),
     Entry(FLEXCFL, "Fig. 3(c)", "the same, MNIST-CNN", reason=HOURS),
     Entry(FLEXCFL, "Fig. 3(d)", "MNIST-MLP by eta_g", "flexcfl-figure3-curves"),
-    Entry(FLEXCFL, "Fig. 4(a)", "accuracy under three kinds of shift, MNIST-MCLR", "flexcfl-figure4"),
+    Entry(
+        FLEXCFL, "Fig. 4(a)", "accuracy under three kinds of shift, MNIST-MCLR", "flexcfl-figure4"
+    ),
     Entry(FLEXCFL, "Fig. 4(b)", "the same, FEMNIST-CNN", reason=HOURS),
     Entry(FLEXCFL, "Fig. 4(c)", "the same, FashionMNIST-CNN", reason=HOURS),
     Entry(FLEXCFL, "Fig. 5(a)", "accuracy by eta_g, FEMNIST-MLP, swap part", "flexcfl-figure5"),
-    Entry(FLEXCFL, "Fig. 5(b)", "training loss by eta_g, FEMNIST-MLP, swap part", "flexcfl-figure5"),
+    Entry(
+        FLEXCFL, "Fig. 5(b)", "training loss by eta_g, FEMNIST-MLP, swap part", "flexcfl-figure5"
+    ),
     Entry(FLEXCFL, "Fig. 6(a)", "communication of 300 rounds, MNIST, swap all", "flexcfl-figure6"),
     Entry(FLEXCFL, "Fig. 6(b)", "the same, FEMNIST, swap part", "flexcfl-figure6"),
     Entry(FLEXCFL, "Fig. 6(c)", "the same, FashionMNIST, incremental", "flexcfl-figure6"),
@@ -93,8 +123,15 @@ ENTRIES = (
     Entry(FEDSIM, "Fig. 1", "similarity of the clients' data, pair by pair", reason=DATA),
     Entry(FEDSIM, "Fig. 2", "overview of FedSim", reason=DIAGRAM),
     Entry(FEDSIM, "Fig. 3", "accuracy over the rounds, real data", "fedsim-figure3"),
-    Entry(FEDSIM, "Fig. 4", "all clients' gradients in two dimensions, in ten clusters", "fedsim-figure4"),
-    Entry(FEDSIM, "Fig. 5", "gains over the rounds, and where they are significant", "fedsim-figure5"),
+    Entry(
+        FEDSIM,
+        "Fig. 4",
+        "all clients' gradients in two dimensions, in ten clusters",
+        "fedsim-figure4",
+    ),
+    Entry(
+        FEDSIM, "Fig. 5", "gains over the rounds, and where they are significant", "fedsim-figure5"
+    ),
     Entry(FEDSIM, "Fig. 6", "accuracy over the rounds, other networks", "fedsim-figure6"),
     Entry(FEDSIM, "Fig. 7", "similarity against round robin, FEMNIST", "fedsim-figure7"),
     Entry(FEDSIM, "Fig. 8", "variance kept by principal components", "fedsim-figure8"),
@@ -106,7 +143,9 @@ ENTRIES = (
     Entry(SBRC, "Table 4", "accuracy by cluster, 2 classes", "athena-figure1"),
     Entry(SBRC, "Fig. 1", "how the clusters begin", reason=DIAGRAM),
     Entry(SBRC, "Fig. 2", "how a client joins", reason=DIAGRAM),
-    Entry(SBRC, "Fig. 3", "accuracy over the rounds, IID, one cluster or several", "athena-figure1"),
+    Entry(
+        SBRC, "Fig. 3", "accuracy over the rounds, IID, one cluster or several", "athena-figure1"
+    ),
     Entry(SBRC, "Fig. 4", "test loss over the rounds, 2 classes", reason=LOSS),
     Entry(SBRC, "Fig. 5", "test loss over the rounds, 5 classes", reason=LOSS),
     Entry(ATHENA, "Table 1", "epochs and bytes until convergence", "athena-table1"),
@@ -133,12 +172,16 @@ def sentence() -> str:
         lists.append(f"{names} ({reason})")
     count = len(ENTRIES) - len(without_recipe())
     return (
-        f"{count} of the papers' {len(ENTRIES)} tables and figures, panels counted one by one, have a recipe. These "
+        f"{count} of the papers' {len(ENTRIES)} tables and figures, panels counted one by one, "
+        f"have a recipe. These "
         f"have none: {'; '.join(lists)}."
     )
 
 
 def markdown_table() -> str:
     """All entries, in the order of the papers."""
-    lines = [[e.paper, e.number, e.shows, f"`{e.recipe}`" if e.recipe else f"none: {e.reason}"] for e in ENTRIES]
+    lines = [
+        [e.paper, e.number, e.shows, f"`{e.recipe}`" if e.recipe else f"none: {e.reason}"]
+        for e in ENTRIES
+    ]
     return markdown(["paper", "table or figure", "shows", "recipe"], lines)

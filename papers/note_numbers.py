@@ -1,7 +1,7 @@
 """Numbers of the notes that are in no single cell of a table: gains, counts, extremes over runs.
 
-A place ``{a name}`` in the note of a paper is the number of that name here, from the stored runs; ``papers.notes``
-fills it in. Shares are in percent.
+A place ``{a name}`` in the note of a paper is the number of that name here, from the stored runs;
+``papers.notes`` fills it in. Shares are in percent.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def planted(results: Results) -> Numbers:
     numbers |= count("IFCA, Glorot", GLOROT)
     for question in THRESHOLDS:
         numbers |= count(question.method, [question])
-    since = [planted_page.since(r["ari"]) for q in RECOVERY if q.method == "IFCA" for r in perfect(q)]
+    since = [
+        planted_page.since(r["ari"]) for q in RECOVERY if q.method == "IFCA" for r in perfect(q)
+    ]
     numbers["IFCA: latest round"] = format_number(extreme(max, since), ".0f")
     for method in dict.fromkeys(q.method for q in SWAPPED):
         recalls = [
@@ -77,20 +79,31 @@ def planted(results: Results) -> Numbers:
 
 
 def flexcfl(results: Results) -> Numbers:
-    """Best accuracies on MNIST-MCLR in as many rounds as the authors' code ran, and means of Table III."""
+    """Best accuracies on MNIST-MCLR in as many rounds as the authors' code ran, and means of Table
+    III."""
     slip = values_of(results, "III", MNIST.row, "IFCA, first client", "curve")
     swapped = values_of(results, "IV", f"{MNIST.row}: swap all", "FlexCFL", "curve")
-    numbers = {"slip, 97 rounds": _best_until(97, slip), "swap all, 124 rounds": _best_until(124, swapped)}
+    numbers = {
+        "slip, 97 rounds": _best_until(97, slip),
+        "swap all, 124 rounds": _best_until(124, swapped),
+    }
     for method in weightings.METHODS:
-        for name, of_rows in zip(weightings.NAMES, weightings.accuracies(results, method, "III"), strict=True):
-            numbers[f"Table III, {method}, {name}"] = format_number(mean(of_rows) if of_rows else nan, ".1f")
+        for name, of_rows in zip(
+            weightings.NAMES, weightings.accuracies(results, method, "III"), strict=True
+        ):
+            numbers[f"Table III, {method}, {name}"] = format_number(
+                mean(of_rows) if of_rows else nan, ".1f"
+            )
     return numbers
 
 
 def _best_until(round: int, curves: list[list[float | None]]) -> str:
     """The best accuracies up to a round; curves keep every third of 300 rounds, from the first on."""
     kept = 1 + (round - 1) // (MNIST.rounds // CURVE)
-    best = [max((100 * value for value in curve[:kept] if value is not None), default=nan) for curve in curves]
+    best = [
+        max((100 * value for value in curve[:kept] if value is not None), default=nan)
+        for curve in curves
+    ]
     return span(best, ".1f")
 
 
@@ -101,36 +114,57 @@ def peers(results: Results) -> Numbers:
         return runs_of(results, Question(panel, method, **options))
 
     compared = {
-        method: of("compared", method) for method in (*PANMS, "oracle", "gossip", "local", "PENS", "IFCA", "FedAvg")
+        method: of("compared", method)
+        for method in (*PANMS, "oracle", "gossip", "local", "PENS", "IFCA", "FedAvg")
     }
     accuracy = {method: percent_of(runs, "accuracy") for method, runs in compared.items()}
-    lowest = [p for method in PANMS for r in compared[method] for p in r["neighbour_precision"][10:] if p is not None]
+    lowest = [
+        p
+        for method in PANMS
+        for r in compared[method]
+        for p in r["neighbour_precision"][10:]
+        if p is not None
+    ]
     numbers = {
         "lowest precision": format_number(floor(1e4 * min(lowest)) / 1e4 if lowest else nan, ".4f"),
-        "behind the oracle": format_number(extreme(max, [accuracy["oracle"] - accuracy[m] for m in PANMS]), ".1f"),
+        "behind the oracle": format_number(
+            extreme(max, [accuracy["oracle"] - accuracy[m] for m in PANMS]), ".1f"
+        ),
         "above gossip": format_number(accuracy["PANMGrad"] - accuracy["gossip"], ".0f"),
         "above local": format_number(accuracy["PANMGrad"] - accuracy["local"], ".0f"),
-        "PENS: precision in round 50": format_number(percent_of(compared["PENS"], "neighbour_precision", 50), ".0f"),
+        "PENS: precision in round 50": format_number(
+            percent_of(compared["PENS"], "neighbour_precision", 50), ".0f"
+        ),
     }
     for method, runs in compared.items():
         megabytes = [run["bytes"] / ROUNDS / PEERS / 1e6 for run in runs]
-        numbers[f"{method}: megabytes"] = format_number(mean(megabytes) if megabytes else nan, ".1f")
+        numbers[f"{method}: megabytes"] = format_number(
+            mean(megabytes) if megabytes else nan, ".1f"
+        )
         numbers[f"{method}: accuracies"] = span([100 * run["accuracy"][-1] for run in runs], ".1f")
         if method in PANMS:
-            numbers[f"{method}: recall"] = format_number(percent_of(runs, "neighbour_recall"), ".0f")
+            numbers[f"{method}: recall"] = format_number(
+                percent_of(runs, "neighbour_recall"), ".0f"
+            )
     harder = [(f"{n} images", {"panel": "images", "images": n}) for n in (5, 10)]
     harder += [(f"{k} clusters", {"panel": "clusters", "clusters": k}) for k in (8, 16)]
-    harder += [(f"alpha {alpha}", {"panel": "alpha", "alpha": alpha}) for alpha in (0.0, 0.25, 0.75, 1.0)]
+    harder += [
+        (f"alpha {alpha}", {"panel": "alpha", "alpha": alpha}) for alpha in (0.0, 0.25, 0.75, 1.0)
+    ]
     harder += [(who, {"panel": "absent", "absent": who}) for who in ABSENT if who]
     for name, options in harder:
         for method in PANMS:
             runs = of(method=method, **options)
             for figure in ("precision", "recall"):
-                numbers[f"{method}, {name}: {figure}"] = format_number(percent_of(runs, f"neighbour_{figure}"), ".0f")
+                numbers[f"{method}, {name}: {figure}"] = format_number(
+                    percent_of(runs, f"neighbour_{figure}"), ".0f"
+                )
             numbers[f"{method}, {name}: wrong neighbours"] = format_number(
                 100 - percent_of(runs, "neighbour_precision"), ".0f"
             )
-            numbers[f"{method}, {name}: not found"] = format_number(100 - percent_of(runs, "neighbour_recall"), ".0f")
+            numbers[f"{method}, {name}: not found"] = format_number(
+                100 - percent_of(runs, "neighbour_recall"), ".0f"
+            )
     numbers |= _other_federations(results) | _by_alpha(results)
     of_eight = of("clusters", "PANMGrad", clusters=8)
     for round in (22, 50):
@@ -141,10 +175,12 @@ def peers(results: Results) -> Numbers:
 
 
 def _other_federations(results: Results) -> Numbers:
-    """How far PANM is behind the oracle on the other federations, and what becomes of PANMGrad's neighbours where that
-    is farthest behind of those of ``BY_ALPHA``."""
+    """How far PANM is behind the oracle on the other federations, and what becomes of PANMGrad's
+    neighbours where that is farthest behind of those of ``BY_ALPHA``."""
     behind = {
-        place: {method: behind_the_oracle(results, in_federation(place, method)) for method in PANMS}
+        place: {
+            method: behind_the_oracle(results, in_federation(place, method)) for method in PANMS
+        }
         for place in FEDERATIONS
     }
     run = {place: gaps for place, gaps in behind.items() if not any(map(isnan, gaps.values()))}
@@ -153,10 +189,20 @@ def _other_federations(results: Results) -> Numbers:
         gaps = [gap[method] for place, gap in run.items() if place in BY_ALPHA]
         numbers[f"{method}, other federations: behind the oracle"] = span(gaps, ".1f")
         for place, gap in behind.items():
-            precision = percent_of(runs_of(results, in_federation(place, method)), "neighbour_precision")
-            numbers[f"{method}, {panm_page.name_of(place)}: behind the oracle"] = format_number(gap[method], ".1f")
-            numbers[f"{method}, {panm_page.name_of(place)}: precision"] = format_number(precision, ".0f")
-    worst = max((place for place in run if place in BY_ALPHA), key=lambda place: run[place]["PANMGrad"], default=None)
+            precision = percent_of(
+                runs_of(results, in_federation(place, method)), "neighbour_precision"
+            )
+            numbers[f"{method}, {panm_page.name_of(place)}: behind the oracle"] = format_number(
+                gap[method], ".1f"
+            )
+            numbers[f"{method}, {panm_page.name_of(place)}: precision"] = format_number(
+                precision, ".0f"
+            )
+    worst = max(
+        (place for place in run if place in BY_ALPHA),
+        key=lambda place: run[place]["PANMGrad"],
+        default=None,
+    )
     numbers["PANMGrad: worst federation"] = panm_page.name_of(worst) if worst else NOT_RUN
     of_worst = runs_of(results, in_federation(worst, "PANMGrad")) if worst else []
     for name, round in (("round 20", 20), ("the end", -1)):
@@ -178,7 +224,9 @@ def _by_alpha(results: Results) -> Numbers:
             numbers[f"alpha {alpha:g}: precisions in round {round}"] = span(
                 by_alpha(results, alpha, round).precision, ".0f"
             )
-    options = [{"panel": "clusters", "clusters": k} for k in (8, 16)] + [{"panel": "absent", "absent": LATE}]
+    options = [{"panel": "clusters", "clusters": k} for k in (8, 16)] + [
+        {"panel": "absent", "absent": LATE}
+    ]
     for name, option in zip(("8 clusters", "16 clusters", "late peers"), options, strict=True):
         runs = runs_of(results, Question(method="PANMGrad", alpha=QUARTER, **option))
         for figure in ("precision", "recall"):
@@ -193,7 +241,13 @@ def advise(results: Results) -> Numbers:
     runs = {case: advise_page.runs_of(results, case) for case in (*PLANTED, *OTHERS)}
     known = [run for case in PLANTED for run in runs[case]]
     planted_cases = [case for case in PLANTED if case.kind != "iid"]
-    gains = [run["gain"] for case in OTHERS if case.kind != "Dirichlet 1" for run in runs[case] if "gain" in run]
+    gains = [
+        run["gain"]
+        for case in OTHERS
+        if case.kind != "Dirichlet 1"
+        for run in runs[case]
+        if "gain" in run
+    ]
     images = sorted({case.samples for case in PLANTED})
     return {
         "estimates": format_count(len(known)),

@@ -1,9 +1,10 @@
 """Notes on the results, written by hand, with numbers from the stored runs.
 
-A place ``{TABLE; ROW; COLUMN}`` in a note is our number in that table of the catalogue, as compared with the
-paper's. ``{TABLE; ROW; COLUMN; FIGURE}`` is the mean over the runs of one of their figures, such as ``final``; with
-``FIGURE range`` it is the lowest and the highest. ``{NAME}`` is a number that is in no single cell, such as a gain
-(``papers.note_numbers``). Accuracies are in percent. A note thus quotes no accuracy that no run has.
+A place ``{TABLE; ROW; COLUMN}`` in a note is our number in that table of the catalogue, as compared
+with the paper's. ``{TABLE; ROW; COLUMN; FIGURE}`` is the mean over the runs of one of their
+figures, such as ``final``; with ``FIGURE range`` it is the lowest and the highest. ``{NAME}`` is a
+number that is in no single cell, such as a gain (``papers.note_numbers``). Accuracies are in
+percent. A note thus quotes no accuracy that no run has.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from papers.reproduction_marks import POINTS, Results
 
 T = TypeVar("T")
 PLACE = re.compile(r"\{([^{}]+)\}")
-FRACTIONS = {"best", "final", "median", "bottom_decile", "moves_noticed", "shift_recall", "migration_recall"}
+FRACTIONS = {
+    "best",
+    "final",
+    "median",
+    "bottom_decile",
+    "moves_noticed",
+    "shift_recall",
+    "migration_recall",
+}
 
 
 def fill(note: str, paper: Paper, results: Results) -> str:
@@ -44,7 +53,11 @@ def _number(place: str, paper: Paper, results: Results, own: Numbers) -> str:
         return _one("number", place.strip(), list(own.values()), list(own))
     name, row, column, *figure = [part.strip() for part in place.split(";")]
     table = _one("table", name, paper.tables, [each.name for each in paper.tables])
-    return _figure(table, row, column, figure[0], results) if figure else _compared(table, row, column, results)
+    return (
+        _figure(table, row, column, figure[0], results)
+        if figure
+        else _compared(table, row, column, results)
+    )
 
 
 def _compared(table: Table, row: str, column: str, results: Results) -> str:
@@ -61,10 +74,16 @@ def _figure(table: Table, row: str, column: str, figure: str, results: Results) 
     job = _one("cell", f"{row}; {column}", table.jobs, [f"{j.row}; {j.column}" for j in table.jobs])
     name, _, span = figure.partition(" ")
     factor = 100 if name in FRACTIONS else 1
-    values = [factor * line[name] for line in results if job.matches(line) and line.get(name) is not None]
+    values = [
+        factor * line[name] for line in results if job.matches(line) and line.get(name) is not None
+    ]
     if not values:
         return NOT_RUN
-    return f"{_short(min(values))} to {_short(max(values))}" if span == "range" else _short(mean(values))
+    return (
+        f"{_short(min(values))} to {_short(max(values))}"
+        if span == "range"
+        else _short(mean(values))
+    )
 
 
 def _short(value: float) -> str:

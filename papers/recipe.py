@@ -42,7 +42,9 @@ class Setting:
     cohort: int = 20
     seeds: tuple[int, ...] = (0, 1, 2)
     shift: Shift | None = None
-    draws: tuple[int, ...] = (0,)  # seeds of the data, in turn: seed s has draws[s mod D]; empty: its own
+    draws: tuple[int, ...] = (
+        0,
+    )  # seeds of the data, in turn: seed s has draws[s mod D]; empty: its own
     work: LocalTraining | None = None  # None: plain SGD, batches of 10, with lr and epochs above
     seconds: float | int = 15  # of a run on two cores, an estimate, used until one is stored
     deviation: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
@@ -60,7 +62,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: a method at a setting, and the number in the paper (percent; None where it prints none)."""
+    """One cell: a method at a setting, and the number in the paper (percent; None where it prints
+    none)."""
 
     table: str
     setting: Setting
@@ -68,8 +71,12 @@ class Cell:
     method: Callable[[int], Method]  # number of clusters -> method
     published: float | None
     selection: Selection = "uniform"
-    variant_of: str = ""  # the column that this one is the same as, but for what the authors' code does
-    revision: int = 0  # raised where the code behind the cell was corrected, so that older runs are not shown
+    variant_of: str = (
+        ""  # the column that this one is the same as, but for what the authors' code does
+    )
+    revision: int = (
+        0  # raised where the code behind the cell was corrected, so that older runs are not shown
+    )
 
     def description(self, seed: int) -> dict[str, Any]:
         """What a run from a seed is determined by, besides the seed."""
@@ -96,7 +103,8 @@ def load(name: str, options: Options, seed: int = 0) -> FederatedData:
     """A data set, drawn from one seed as the papers drew one file for all runs.
 
     Args:
-        name: a registered data set, a candidate for FEMNIST's file, or ``published``: a file of the paper's authors.
+        name: a registered data set, a candidate for FEMNIST's file, or ``published``: a file of the
+            paper's authors.
         options: of the data set.
         seed: from which it is drawn.
     """
@@ -107,9 +115,7 @@ def load(name: str, options: Options, seed: int = 0) -> FederatedData:
 
 def published(folder: str, file: str) -> FederatedData:
     """A federation as its authors published it, from a folder of FEDKIN_DATA."""
-    help = (
-        f"The authors' file as npz: see help(fedkin.data.load); set FEDKIN_DATA to the folder that has {folder}/ in it"
-    )
+    help = f"The authors' file as npz: see help(fedkin.data.load); set FEDKIN_DATA to the folder that has {folder}/ in it"
     return own_file(fetch(Source(file, {file: None}, folders=(folder,), help=help)) / file)
 
 
@@ -142,12 +148,14 @@ def run(cell: Cell, seed: int, global_model: bool = False) -> Run:
 
 
 def figures(run: Run) -> dict[str, Any]:
-    """Best, final and median accuracy over the complete rounds of 1..T, and the accuracy at a hundred of them; the
-    discrepancy over rounds, rounds to 85%, migrations, and the cost."""
+    """Best, final and median accuracy over the complete rounds of 1..T, and the accuracy at a
+    hundred of them; the discrepancy over rounds, rounds to 85%, migrations, and the cost."""
     history, summary = run.history.loc[1:], run.summary()
     accuracy = history["accuracy"][~history["partial"].astype(bool)]
     discrepancy, reached = history["discrepancy_sum"], accuracy.index[accuracy >= 0.85]
-    clustering = {name: _short(summary[name]) for name in CLUSTERING} | {"moves_noticed": _detected_share(history)}
+    clustering = {name: _short(summary[name]) for name in CLUSTERING} | {
+        "moves_noticed": _detected_share(history)
+    }
     every = max(1, len(history) // 100)
     return {
         "best": _short(accuracy.max()) if len(accuracy) else None,
@@ -166,15 +174,26 @@ def figures(run: Run) -> dict[str, Any]:
         "bytes_up": summary["bytes_up"],
         "bytes_servers": history["bytes_by_operation"].iloc[-1].get("servers.sharing", [0, 0])[1],
         "seconds": round(run.seconds, 1),
-        "curve": [_short(a, 4) for a in history["accuracy"].where(~history["partial"].astype(bool))[::every]],
+        "curve": [
+            _short(a, 4)
+            for a in history["accuracy"].where(~history["partial"].astype(bool))[::every]
+        ],
     }
 
 
-CLUSTERING = ("ari", "migrations", "shift_precision", "shift_recall", "migration_precision", "migration_recall")
+CLUSTERING = (
+    "ari",
+    "migrations",
+    "shift_precision",
+    "shift_recall",
+    "migration_precision",
+    "migration_recall",
+)
 
 
 def _detected_share(history: pd.DataFrame) -> float | None:
-    """Detected shifts of assigned clients, divided by all their shifts, over the rounds in which the test ran."""
+    """Detected shifts of assigned clients, divided by all their shifts, over the rounds in which
+    the test ran."""
     tests, shifts, detected = (
         np.nan_to_num(history[name].to_numpy(float), nan=-1.0)
         for name in ("shifts_detected", "data_shifts_assigned", "shifts_detected_true")

@@ -36,7 +36,8 @@ class Share:
 
     @property
     def shown(self) -> int:
-        """Numbers that differ, with a run that gives the paper's number, or the authors' own run that gives ours."""
+        """Numbers that differ, with a run that gives the paper's number, or the authors' own run
+        that gives ours."""
         return self.code + self.data + self.authors
 
     @property
@@ -69,8 +70,9 @@ def share_of(table: Table, results: Results) -> Share:
 
 
 def cpu_sized(table: Table) -> set[str]:
-    """The rows whose runs take at most five minutes by the recipe's estimate, on data that can be had. Times that are
-    measured depend on what else a machine does, and must not change what is counted."""
+    """The rows whose runs take at most five minutes by the recipe's estimate, on data that can be
+    had. Times that are measured depend on what else a machine does, and must not change what is
+    counted."""
     return {job.row for job in table.jobs if job.seconds <= CPU_SIZED and not job.needs}
 
 
@@ -114,14 +116,23 @@ HEAD = (
 
 def headline(total: Share) -> str:
     """The share in a sentence."""
-    run = f" ({total.reproduced / total.run:.0%} of the {total.run} that were run)" if total.run else ""
+    run = (
+        f" ({total.reproduced / total.run:.0%} of the {total.run} that were run)"
+        if total.run
+        else ""
+    )
     return (
         f"**{total.reproduced} of {total.sized}** published numbers that are CPU-sized are "
-        f"reproduced within {MARGIN} points{run}. Of {total.shown} more a run shows why they differ "
-        f"({total.code} code, {total.data} data, {total.authors} authors). For {total.spread} more the paper's number "
-        f"is where one more run may be (spread), and {total.copy} stand in another row of the same table, where ours "
-        f"agree with them (copy). **{total.unknown}** differ for an unknown reason. {total.above} of all that differ "
-        f"came out above the paper's and {total.below} below; {total.single_seed} of those run rest on a single seed."
+        f"reproduced within {MARGIN} points{run}. Of {total.shown} more a run shows why they "
+        f"differ "
+        f"({total.code} code, {total.data} data, {total.authors} authors). For {total.spread} "
+        f"more the paper's number "
+        f"is where one more run may be (spread), and {total.copy} stand in another row of the "
+        f"same table, where ours "
+        f"agree with them (copy). **{total.unknown}** differ for an unknown reason. {total.above} "
+        f"of all that differ "
+        f"came out above the paper's and {total.below} below; {total.single_seed} of those run "
+        f"rest on a single seed."
     )
 
 
@@ -132,17 +143,25 @@ def in_other_words(total: Share) -> str:
     shown = total.reproduced + total.shown
     either = shown + total.possible
     return (
-        f"So {shown} of {total.run} ({shown / total.run:.0%}) are within {MARGIN} points or have a cause that a run "
-        f"shows; with the causes that our runs do not contradict they are {either} ({either / total.run:.1%})."
+        f"So {shown} of {total.run} ({shown / total.run:.0%}) are within {MARGIN} points or have "
+        f"a cause that a run "
+        f"shows; with the causes that our runs do not contradict they are {either} "
+        f"({either / total.run:.1%})."
     )
 
 
 def not_cpu_sized(results: Mapping[str, Results]) -> str:
-    """What came of the published numbers that were run although they are not CPU-sized, and are in no other count."""
-    numbers = [number for number, sized in _countable(results) if not sized and number.mark != Mark.NOT_RUN]
+    """What came of the published numbers that were run although they are not CPU-sized, and are in
+    no other count."""
+    numbers = [
+        number for number, sized in _countable(results) if not sized and number.mark != Mark.NOT_RUN
+    ]
     if not numbers:
         return ""
-    outcomes = Counter(str(number.cause) if number.mark in DIFFERS else f"within {MARGIN} points" for number in numbers)
+    outcomes = Counter(
+        str(number.cause) if number.mark in DIFFERS else f"within {MARGIN} points"
+        for number in numbers
+    )
     words = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
     once = sum(number.seeds == 1 for number in numbers)
     return f" Besides, {len(numbers)} that are not CPU-sized were run, {once} of them from a single seed: {words}."
@@ -158,22 +177,33 @@ def agreed_once(results: Mapping[str, Results]) -> str:
     """How many agree from one run alone."""
     numbers = _counted(results)
     once = sum(number.mark == Mark.REPRODUCED and number.seeds == 1 for number in numbers)
-    shown = sum(number.cause in SHOWN and number.source is not None and number.source.seeds == 1 for number in numbers)
-    words = [f"{once} of those within the margin"] * bool(once) + [f"{shown} of the shown causes"] * bool(shown)
+    shown = sum(
+        number.cause in SHOWN and number.source is not None and number.source.seeds == 1
+        for number in numbers
+    )
+    words = [f"{once} of those within the margin"] * bool(once) + [
+        f"{shown} of the shown causes"
+    ] * bool(shown)
     return f" {' and '.join(words)} rest on one run and may be so by chance." if words else ""
 
 
 def runs_by_outcome(results: Mapping[str, Results]) -> str:
     """How many of what agrees and of what differs have few runs: what differs was run again first."""
     numbers = _counted(results)
-    sides = [[n for n in numbers if n.mark == Mark.REPRODUCED], [n for n in numbers if n.mark in DIFFERS]]
+    sides = [
+        [n for n in numbers if n.mark == Mark.REPRODUCED],
+        [n for n in numbers if n.mark in DIFFERS],
+    ]
     agree, differ = ((sum(n.seeds < LEAST_RUNS for n in side), len(side)) for side in sides)
     if not agree[0]:
         return ""
     return (
-        f" Further seeds were run first where a number differed: {agree[0]} of the {agree[1]} numbers within the "
-        f"margin and {differ[0]} of the {differ[1]} that differ have fewer than {LEAST_RUNS} runs. So an agreement by "
-        "chance has been tested less, and *spread* can be the cause only where these seeds were run."
+        f" Further seeds were run first where a number differed: {agree[0]} of the {agree[1]} "
+        f"numbers within the "
+        f"margin and {differ[0]} of the {differ[1]} that differ have fewer than {LEAST_RUNS} "
+        f"runs. So an agreement by "
+        "chance has been tested less, and *spread* can be the cause only where these seeds were "
+        "run."
     )
 
 
@@ -182,23 +212,31 @@ def few_runs(results: Mapping[str, Results]) -> str:
     unknown = _of_cause(Cause.UNKNOWN, results)
     few = sum(len((number.source or number).runs) < LEAST_RUNS for number in unknown)
     have = "has" if few == 1 else "have"
-    return f" {few} of the unknown {have} fewer than the {LEAST_RUNS} runs that *spread* asks for." if few else ""
+    return (
+        f" {few} of the unknown {have} fewer than the {LEAST_RUNS} runs that *spread* asks for."
+        if few
+        else ""
+    )
 
 
 def width_of_spread(results: Mapping[str, Results]) -> str:
     """How wide the intervals behind *spread* are: a wide one contradicts little."""
     numbers = _of_cause(Cause.SPREAD, results)
-    widths = [high - low for low, high in (prediction_interval((n.source or n).runs) for n in numbers)]
+    widths = [
+        high - low for low, high in (prediction_interval((n.source or n).runs) for n in numbers)
+    ]
     if not widths:
         return ""
     return (
-        " *Spread* shows no more than that our runs do not contradict the paper's number: half of their intervals "
+        " *Spread* shows no more than that our runs do not contradict the paper's number: half of "
+        "their intervals "
         f"are wider than {median(widths):.0f} points."
     )
 
 
 def code_and_spread(results: Mapping[str, Results]) -> str:
-    """How many of *spread* stand on the interval of a variant, and in how many of these ours would not do."""
+    """How many of *spread* stand on the interval of a variant, and in how many of these ours would
+    not do."""
     variants = [n for n in _of_cause(Cause.SPREAD, results) if n.source and n.source.variant_of]
     if not variants:
         return ""
@@ -207,7 +245,8 @@ def code_and_spread(results: Mapping[str, Results]) -> str:
     outside = sum(not low <= printed <= high for printed, low, high in intervals)
     are = "is" if len(variants) == 1 else "are"
     return (
-        f" {len(variants)} of these intervals {are} not ours but of runs with what the authors' code does; for "
+        f" {len(variants)} of these intervals {are} not ours but of runs with what the authors' "
+        f"code does; for "
         f"{outside} of these numbers the interval of ours does not hold the paper's number."
     )
 
@@ -218,16 +257,23 @@ def duration(results: Mapping[str, Results]) -> str:
     for paper in PAPERS.values():
         for table in paper.tables:
             counted = {n.row for n in table.numbers([]) if n.counts} & cpu_sized(table)
-            jobs = [job for job in table.jobs if job.published and job.row in counted]  # variants are not counted
+            jobs = [
+                job for job in table.jobs if job.published and job.row in counted
+            ]  # variants are not counted
             places = {(job.key.get("table"), job.row, job.column) for job in jobs}
             for line in results.get(paper.name, []):
-                if (line.get("table"), line.get("row"), line.get("column")) in places and "seconds" in line:
+                if (
+                    line.get("table"),
+                    line.get("row"),
+                    line.get("column"),
+                ) in places and "seconds" in line:
                     times.setdefault((table.name, line["row"]), []).append(float(line["seconds"]))
     if not times:
         return ""
     (name, row), seconds = max(times.items(), key=lambda item: median(item[1]))
     return (
-        f"Of the runs behind these numbers those of {name}, {row}, took longest: {median(seconds):.0f} seconds in the "
+        f"Of the runs behind these numbers those of {name}, {row}, took longest: "
+        f"{median(seconds):.0f} seconds in the "
         f"median and at most {max(seconds):.0f}, on a core each and beside other work."
     )
 
@@ -244,7 +290,9 @@ def _counted(results: Mapping[str, Results]) -> list[ComparedNumber]:
 
 def _countable(results: Mapping[str, Results]) -> list[tuple[ComparedNumber, bool]]:
     """The numbers of all tables at the papers' settings, and whether they are CPU-sized."""
-    tables = [(paper.name, table, cpu_sized(table)) for paper in PAPERS.values() for table in paper.tables]
+    tables = [
+        (paper.name, table, cpu_sized(table)) for paper in PAPERS.values() for table in paper.tables
+    ]
     return [
         (number, number.row in small)
         for paper, table, small in tables
@@ -259,13 +307,20 @@ def _line(name: str, share: Share) -> list[str]:
 
 def _legend(tables: Sequence[Table]) -> str:
     """What the columns mean, and what is not counted."""
-    without_recipe = "; ".join(f"{table.name}: {', '.join(table.without_recipe)}" for table in tables)
+    without_recipe = "; ".join(
+        f"{table.name}: {', '.join(table.without_recipe)}" for table in tables
+    )
     return (
-        "*CPU-sized*: the recipe is the paper's, and by the recipe's estimate a run takes at most 300 seconds on two "
-        "quiet cores; the other printed numbers are those of convolutional and recurrent networks, and of Fed-MEx. A "
-        "number counts as run from one seed on; the tables of accuracies and gains below say how many there are. "
-        "Shortened runs, other data and variants of ours are shown below and not counted. FedSim's FEMNIST counts as "
-        "we read the authors' logs, with three labels a client, where their text has five. Printed, and without a "
+        "*CPU-sized*: the recipe is the paper's, and by the recipe's estimate a run takes at most "
+        "300 seconds on two "
+        "quiet cores; the other printed numbers are those of convolutional and recurrent "
+        "networks, and of Fed-MEx. A "
+        "number counts as run from one seed on; the tables of accuracies and gains below say how "
+        "many there are. "
+        "Shortened runs, other data and variants of ours are shown below and not counted. "
+        "FedSim's FEMNIST counts as "
+        "we read the authors' logs, with three labels a client, where their text has five. "
+        "Printed, and without a "
         f"recipe of the paper's size: {without_recipe}. {inventory.sentence()}"
     )
 
@@ -275,11 +330,15 @@ def other_numbers(results: Mapping[str, Results]) -> str:
     lines = []
     for paper in PAPERS.values():
         for table in paper.tables:
-            numbers = [number for number in table.numbers(results.get(paper.name, [])) if _is_other(number)]
+            numbers = [
+                number for number in table.numbers(results.get(paper.name, [])) if _is_other(number)
+            ]
             if numbers:
                 ran = [number for number in numbers if number.mark != Mark.NOT_RUN]
                 reproduced = sum(number.mark == Mark.REPRODUCED for number in ran)
-                lines.append([table.name, table.rule, str(len(numbers)), str(len(ran)), str(reproduced)])
+                lines.append(
+                    [table.name, table.rule, str(len(numbers)), str(len(ran)), str(reproduced)]
+                )
     return markdown(["", "rule", "numbers", "run", "hold"], lines)
 
 

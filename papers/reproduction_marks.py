@@ -36,16 +36,22 @@ class Cause(StrEnum):
 
 
 DIFFERS = (Mark.NOT_REPRODUCED, Mark.EXPLAINED, Mark.NOT_CONTRADICTED)
-SYMBOLS = {Mark.REPRODUCED: "✓", **dict.fromkeys(DIFFERS, "≠"), Mark.NO_NUMBER: "", Mark.NOT_RUN: ""}
+SYMBOLS = {
+    Mark.REPRODUCED: "✓",
+    **dict.fromkeys(DIFFERS, "≠"),
+    Mark.NO_NUMBER: "",
+    Mark.NOT_RUN: "",
+}
 
 
 @dataclass(frozen=True)
 class ComparedNumber:
-    """One published number and ours. ``difference`` is ours less theirs, in ``unit``; None where it does not apply.
-    ``deviation`` is why our run is not the paper's (fewer rounds, other data): such a number is not counted.
-    ``runs`` are the values behind ours, ``variant_of`` the column that this one is a variant of. Where the number
-    differs, ``cause`` says why, ``shown_by`` which runs show it, and ``source`` is the number that has these runs: of a
-    variant, of another reading of the data, or this one."""
+    """One published number and ours. ``difference`` is ours less theirs, in ``unit``; None where it
+    does not apply. ``deviation`` is why our run is not the paper's (fewer rounds, other data): such
+    a number is not counted. ``runs`` are the values behind ours, ``variant_of`` the column that
+    this one is a variant of. Where the number differs, ``cause`` says why, ``shown_by`` which runs
+    show it, and ``source`` is the number that has these runs: of a variant, of another reading of
+    the data, or this one."""
 
     row: str
     column: str
@@ -72,13 +78,15 @@ class ComparedNumber:
 
     @property
     def value(self) -> float | None:
-        """Ours; None where it was not run, or where there is no published number to compare it with."""
+        """Ours; None where it was not run, or where there is no published number to compare it
+        with."""
         printed = self.printed
         return None if printed is None or self.difference is None else printed + self.difference
 
     @property
     def exact(self) -> float:
-        """Ours with all its digits, where there is a published number or runs; else as it is shown, in its digits."""
+        """Ours with all its digits, where there is a published number or runs; else as it is shown,
+        in its digits."""
         value = self.value
         return value if value is not None else mean(self.runs) if self.runs else float(self.ours)
 
@@ -90,7 +98,9 @@ class ComparedNumber:
     @property
     def cause_words(self) -> str:
         """The cause; of spread also whether it is that of runs with what the authors' code does."""
-        of_variant = self.cause == Cause.SPREAD and self.source is not None and self.source.variant_of
+        of_variant = (
+            self.cause == Cause.SPREAD and self.source is not None and self.source.variant_of
+        )
         return f"{self.cause}, of the variant" if of_variant else str(self.cause or "")
 
     @property
@@ -182,7 +192,17 @@ def compare_number(
     mark = mark_within(published, ours, margin)
     shown = f"{ours:.2f}" if unit == POINTS and ours is not None else digits(ours)
     return ComparedNumber(
-        row, column, digits(published), shown, gap, mark, unit, seeds, deviation, tuple(runs), variant_of
+        row,
+        column,
+        digits(published),
+        shown,
+        gap,
+        mark,
+        unit,
+        seeds,
+        deviation,
+        tuple(runs),
+        variant_of,
     )
 
 

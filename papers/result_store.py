@@ -1,8 +1,9 @@
 """The jobs of a table, and the store of their runs: one JSON object a line, a line a run.
 
-A line ends with its own checksum, so that one that was damaged or edited is no run. A run belongs to a job if it has
-the job's key, one of its seeds and the digest of its setting. Any other line, one that is no run, and the same run once
-more (of two processes at a time) are named, and count nowhere.
+A line ends with its own checksum, so that one that was damaged or edited is no run. A run belongs
+to a job if it has the job's key, one of its seeds and the digest of its setting. Any other line,
+one that is no run, and the same run once more (of two processes at a time) are named, and count
+nowhere.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Job:
     measure: Callable[[int], Line]  # seed -> line
     seconds: float | int  # of a run on two cores; what the recipe guesses
     setting: Callable[[int], str]  # seed -> digest of what is run
-    published: bool = False  # its runs are the paper's: no variant, no other data, no question of ours
+    published: bool = (
+        False  # its runs are the paper's: no variant, no other data, no question of ours
+    )
     needs: str = ""  # files that nobody may hand on
 
     @property
@@ -95,7 +98,15 @@ def job_of_question(
     """
     key = asdict(question)
     of_setting = digest({**key, "fixed": dict(fixed or {})})
-    return Job(row, column, seeds, key, lambda seed: measure(question, seed), seconds, lambda seed: of_setting)
+    return Job(
+        row,
+        column,
+        seeds,
+        key,
+        lambda seed: measure(question, seed),
+        seconds,
+        lambda seed: of_setting,
+    )
 
 
 @dataclass(frozen=True)
@@ -105,8 +116,12 @@ class Stored:
     runs: list[Line]
     damaged: list[str] = field(default_factory=list)  # "FILE, line 3", of lines that are no run
     unknown: list[Line] = field(default_factory=list)  # runs of no job of today's recipes
-    other_seeds: list[Line] = field(default_factory=list)  # runs of a job from a seed that its recipe does not have
-    repeated: list[Line] = field(default_factory=list)  # runs of a job and a seed that are there already
+    other_seeds: list[Line] = field(
+        default_factory=list
+    )  # runs of a job from a seed that its recipe does not have
+    repeated: list[Line] = field(
+        default_factory=list
+    )  # runs of a job and a seed that are there already
 
     def left_out(self) -> list[str]:
         """What counts nowhere, in words; empty where all lines are runs of today's recipes."""
@@ -119,7 +134,9 @@ class Stored:
 def _counted(lines: Sequence[Line], why: str) -> list[str]:
     """How many runs of each name there are, and why they are left out."""
     counts = Counter(_name(line) for line in lines)
-    return [f"{name}: {count} {'run' if count == 1 else 'runs'} {why}" for name, count in counts.items()]
+    return [
+        f"{name}: {count} {'run' if count == 1 else 'runs'} {why}" for name, count in counts.items()
+    ]
 
 
 def _name(line: Line) -> str:
@@ -223,7 +240,9 @@ def pending(requested: Iterable[tuple[Job, Sequence[int]]], stored: Sequence[Lin
         (job, seed)
         for job, seeds in requested
         for seed in seeds
-        if not any(line["seed"] == seed and job.matches(line) for line in by_row.get(job.setting(seed), []))
+        if not any(
+            line["seed"] == seed and job.matches(line) for line in by_row.get(job.setting(seed), [])
+        )
     ]
 
 
@@ -269,7 +288,8 @@ class RowTime(NamedTuple):
 
 
 def seconds_of_rows(jobs: Iterable[Job], stored: Sequence[Line]) -> dict[str, RowTime]:
-    """How long a run of each row takes: the median of the row's runs in the store, else the recipe's estimate."""
+    """How long a run of each row takes: the median of the row's runs in the store, else the
+    recipe's estimate."""
     rows: dict[str, list[Job]] = {}
     for job in jobs:
         rows.setdefault(job.row, []).append(job)
@@ -277,6 +297,12 @@ def seconds_of_rows(jobs: Iterable[Job], stored: Sequence[Line]) -> dict[str, Ro
     for row, of_row in rows.items():
         shapes = {_key(job.key, job.key) for job in of_row}
         names = {tuple(job.key) for job in of_row}
-        seconds = [float(m["seconds"]) for m in stored if "seconds" in m and any(_key(m, n) in shapes for n in names)]
-        times[row] = RowTime(median(seconds), True) if seconds else RowTime(float(of_row[0].seconds), False)
+        seconds = [
+            float(m["seconds"])
+            for m in stored
+            if "seconds" in m and any(_key(m, n) in shapes for n in names)
+        ]
+        times[row] = (
+            RowTime(median(seconds), True) if seconds else RowTime(float(of_row[0].seconds), False)
+        )
     return times

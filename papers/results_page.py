@@ -29,9 +29,12 @@ index of how far data are from IID; *ARI*, the adjusted Rand index, 1 where two 
 
 
 def page(
-    results: Mapping[str, Results], notes: Mapping[str, str], left_out: Mapping[str, Sequence[str]] | None = None
+    results: Mapping[str, Results],
+    notes: Mapping[str, str],
+    left_out: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
-    """The whole page: for each paper the tables written from its runs, and hand-written notes on them.
+    """The whole page: for each paper the tables written from its runs, and hand-written notes on
+    them.
 
     Args:
         results: stored runs of today's recipes, by paper.
@@ -56,7 +59,11 @@ def _left_out(left_out: Mapping[str, Sequence[str]]) -> str:
 
 def section(paper: Paper, results: Results) -> str:
     """The part of one paper: each table, and the causes of what differs in it."""
-    parts = [part for table in paper.tables for part in (_table(table, results), differences(table, results))]
+    parts = [
+        part
+        for table in paper.tables
+        for part in (_table(table, results), differences(table, results))
+    ]
     return "\n\n".join(part for part in (f"## {paper.heading}", paper.about, *parts) if part)
 
 
@@ -67,7 +74,15 @@ def _table(table: Table, results: Results) -> str:
 def differences(table: Table, results: Results) -> str:
     """Every number that differs by more than the margin, its cause, and the runs that show it."""
     lines = [
-        [n.row, n.column, n.ours, n.published, f"{n.difference:+.1f}", n.cause_words, n.shown_by or "-"]
+        [
+            n.row,
+            n.column,
+            n.ours,
+            n.published,
+            f"{n.difference:+.1f}",
+            n.cause_words,
+            n.shown_by or "-",
+        ]
         for n in table.numbers(results)
         if n.cause is not None
     ]

@@ -47,11 +47,14 @@ class QueuedRun:
         return self.value / self.seconds
 
 
-def queue(folder: Path, selected: Sequence[Job] | None = None, seeds: Sequence[int] = ()) -> list[QueuedRun]:
+def queue(
+    folder: Path, selected: Sequence[Job] | None = None, seeds: Sequence[int] = ()
+) -> list[QueuedRun]:
     """All runs that the stores lack, the most valuable for their time first.
 
-    A cell's first run is worth most: 1 where the paper prints a number, else a half (it may show a cause). The run
-    behind n others is worth 1/(n + 1)^2 of that, about what it takes off the variance of a mean.
+    A cell's first run is worth most: 1 where the paper prints a number, else a half (it may show a
+    cause). The run behind n others is worth 1/(n + 1)^2 of that, about what it takes off the
+    variance of a mean.
 
     Args:
         folder: of the stores.
@@ -68,7 +71,9 @@ def queue(folder: Path, selected: Sequence[Job] | None = None, seeds: Sequence[i
             missing = pending([(job, wanted)], stored)
             done = len(wanted) - len(missing)
             runs += [
-                QueuedRun(paper.name, job, seed, _value(job, done + i), max(times[job.row].seconds, 0.1))
+                QueuedRun(
+                    paper.name, job, seed, _value(job, done + i), max(times[job.row].seconds, 0.1)
+                )
                 for i, (_, seed) in enumerate(missing)
             ]
     return sorted(runs, key=lambda run: -run.rate)
@@ -87,12 +92,14 @@ def _value(job: Job, earlier: int) -> float:
     return (1.0 if job.published else 0.5) / (1 + earlier) ** 2
 
 
-def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, workers: int) -> Iterator[Line]:
+def carry_out(
+    runs: Sequence[QueuedRun], folder: Path, hours: float | None, workers: int
+) -> Iterator[Line]:
     """Run side by side what fits into the time; each run is in its store as soon as it is done.
 
-    A run that is expected to end after the time is up is passed over for shorter ones. A row of which a run fails, such
-    as one whose data are missing, is named on standard error, and no more of it is tried. Interrupt it at any time: the
-    same command goes on with what is left.
+    A run that is expected to end after the time is up is passed over for shorter ones. A row of
+    which a run fails, such as one whose data are missing, is named on standard error, and no more
+    of it is tried. Interrupt it at any time: the same command goes on with what is left.
 
     Args:
         runs: in the order in which they shall start.
@@ -109,7 +116,11 @@ def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, work
         while left or running:
             while len(running) < workers and (run := _next(left, end - time.monotonic())):
                 left.remove(run)
-                running[pool.submit(_run, run.paper, dict(run.job.key), run.job.setting(run.seed), run.seed)] = run
+                running[
+                    pool.submit(
+                        _run, run.paper, dict(run.job.key), run.job.setting(run.seed), run.seed
+                    )
+                ] = run
             if not running:
                 return
             done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -122,7 +133,11 @@ def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, work
                     keep(line, store_of(folder, run.paper))
                     yield line
                 else:
-                    left = [other for other in left if (other.paper, other.job.row) != (run.paper, run.job.row)]
+                    left = [
+                        other
+                        for other in left
+                        if (other.paper, other.job.row) != (run.paper, run.job.row)
+                    ]
             if broken:
                 _stop(pool)
                 pool = _pool(workers)
@@ -150,7 +165,9 @@ def _run(paper: str, key: Mapping[str, Any], setting: str, seed: int) -> Line:
 
     Raises ConfigError where the recipe has been edited since.
     """
-    job = next((job for job in jobs_of(paper) if job.key == key and job.setting(seed) == setting), None)
+    job = next(
+        (job for job in jobs_of(paper) if job.key == key and job.setting(seed) == setting), None
+    )
     if job is None:
         raise ConfigError("the recipe has changed since this command began; start it again")
     return job.run(seed)
@@ -164,14 +181,20 @@ def _pool(workers: int) -> ProcessPoolExecutor:
         os.environ["XLA_FLAGS"] = f"{flags} {ONE_CORE}".strip()
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
     owners = context.Array("q", workers)  # of each core the process that has it
-    options = {"initializer": _begin, "initargs": (owners,), "max_tasks_per_child": RUNS_OF_A_PROCESS}
+    options = {
+        "initializer": _begin,
+        "initargs": (owners,),
+        "max_tasks_per_child": RUNS_OF_A_PROCESS,
+    }
     return ProcessPoolExecutor(workers, context, **options)
 
 
 def _begin(owners: Any) -> None:
-    """Begin as a process of a pool: leave Ctrl-C to the first one, and keep to a core that no other has.
+    """Begin as a process of a pool: leave Ctrl-C to the first one, and keep to a core that no other
+    has.
 
-    Where there are as many cores: processes that each wake threads on all of them get into each other's way.
+    Where there are as many cores: processes that each wake threads on all of them get into each
+    other's way.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -181,7 +204,9 @@ def _begin(owners: Any) -> None:
         own = next((i for i, process in enumerate(owners[:]) if not _is_alive(process)), 0)
         owners[own] = os.getpid()
     os.sched_setaffinity(0, {cores[own]})
-    os.environ["NPROC"] = "1"  # threads of XLA; the first process may have one for each of its devices
+    os.environ["NPROC"] = (
+        "1"  # threads of XLA; the first process may have one for each of its devices
+    )
 
 
 def _is_alive(process: int) -> bool:
@@ -196,8 +221,8 @@ def _is_alive(process: int) -> bool:
 def _stop(pool: ProcessPoolExecutor) -> None:
     """Kill the processes; what they were doing is done again later.
 
-    SIGTERM would not end them: a run notes it and goes on to the end of its round, and a process that it does end may
-    hold a lock that the others wait for.
+    SIGTERM would not end them: a run notes it and goes on to the end of its round, and a process
+    that it does end may hold a lock that the others wait for.
     """
     processes = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
@@ -208,7 +233,8 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 def stored_runs(
     folder: Path, count: int, selected: Sequence[Job] | None = None, seeds: Sequence[int] = ()
 ) -> list[tuple[Job, Line]]:
-    """Runs of today's recipes that are stored: of each paper in turn, the next of its rows, by the shortest first.
+    """Runs of today's recipes that are stored: of each paper in turn, the next of its rows, by the
+    shortest first.
 
     Args:
         folder: of the stores.
@@ -219,7 +245,11 @@ def stored_runs(
     by_paper: list[list[tuple[Job, Line]]] = []
     for paper in PAPERS.values():
         jobs = [job for job in paper.jobs() if selected is None or job in selected]
-        lines = [line for line in read(store_of(folder, paper.name), jobs).runs if not seeds or line["seed"] in seeds]
+        lines = [
+            line
+            for line in read(store_of(folder, paper.name), jobs).runs
+            if not seeds or line["seed"] in seeds
+        ]
         runs = [(next(job for job in jobs if job.matches(line)), line) for line in lines]
         rows: dict[str, tuple[Job, Line]] = {}
         for job, line in sorted(runs, key=lambda run: run[1].get("seconds", run[0].seconds)):
@@ -244,5 +274,7 @@ def claimed(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ConfigError(f"another command runs what {folder} lacks; wait for it, or stop it") from None
+            raise ConfigError(
+                f"another command runs what {folder} lacks; wait for it, or stop it"
+            ) from None
         yield

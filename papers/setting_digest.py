@@ -1,9 +1,10 @@
-"""The digest of a setting: by it a stored run is known, so that a recipe that was changed cannot show old runs.
+"""The digest of a setting: by it a stored run is known, so that a recipe that was changed cannot
+show old runs.
 
-Settings of one digest say the same: data and draw, model, method, training, rounds, cohort, shift. Of a dataclass, such
-as a method, the fields that differ from their defaults count, so that a new field with a default changes no digest; a
-test holds the defaults themselves. A correction of code behind a setting does not show in it: then the recipe's
-``revision`` is raised.
+Settings of one digest say the same: data and draw, model, method, training, rounds, cohort, shift.
+Of a dataclass, such as a method, the fields that differ from their defaults count, so that a new
+field with a default changes no digest; a test holds the defaults themselves. A correction of code
+behind a setting does not show in it: then the recipe's ``revision`` is raised.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ def digest(setting: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: a dataclass is its name and the fields that differ from their defaults."""
+    """A value as JSON has it: a dataclass is its name and the fields that differ from their
+    defaults."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"class": type(value).__name__, **{name: plain(v) for name, v in _set_fields(value).items()}}
+        return {
+            "class": type(value).__name__,
+            **{name: plain(v) for name, v in _set_fields(value).items()},
+        }
     if isinstance(value, Mapping):
         return {str(name): plain(v) for name, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -47,15 +52,23 @@ def plain(value: Any) -> Any:
 def _set_fields(value: Any) -> dict[str, Any]:
     """The fields of a dataclass that differ from their defaults."""
     fields = {f.name: (getattr(value, f.name), _default(f)) for f in dataclasses.fields(value)}
-    return {name: actual for name, (actual, default) in fields.items() if not _equal(actual, default)}
+    return {
+        name: actual for name, (actual, default) in fields.items() if not _equal(actual, default)
+    }
 
 
 def _default(field: dataclasses.Field) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    return (
+        field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    )
 
 
 def _equal(actual: Any, default: Any) -> bool:
     """2 and 2.0 are equal, 1 and True are not."""
     if isinstance(actual, bool) != isinstance(default, bool):
         return False
-    return bool(np.array_equal(actual, default)) if isinstance(actual, np.ndarray) else actual == default
+    return (
+        bool(np.array_equal(actual, default))
+        if isinstance(actual, np.ndarray)
+        else actual == default
+    )

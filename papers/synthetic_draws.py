@@ -1,13 +1,15 @@
 """Which draws of Synthetic(alpha, beta) resemble the papers' own, chosen before any training.
 
-One seed makes one federation, and the methods' order depends on it; the papers' seeds are not published. A draw is
-matched where it has what the paper prints, or what its published test file holds, to the margins of this file: number
-of samples, sizes of the largest clients, and purity, the share of the samples that have the most frequent label of
-their client. Seeds are tried in turn from 0, until five match. Draws are measured on the test part that the recipes
-make, as the file is: purity is higher in small parts than in all data (by 0.03 in IID). One seed gives FedSim's rows
-the same sizes, and alpha changes no draw.
+One seed makes one federation, and the methods' order depends on it; the papers' seeds are not
+published. A draw is matched where it has what the paper prints, or what its published test file
+holds, to the margins of this file: number of samples, sizes of the largest clients, and purity, the
+share of the samples that have the most frequent label of their client. Seeds are tried in turn from
+0, until five match. Draws are measured on the test part that the recipes make, as the file is:
+purity is higher in small parts than in all data (by 0.03 in IID). One seed gives FedSim's rows the
+same sizes, and alpha changes no draw.
 
-``python -m papers.synthetic_draws`` searches, and writes synthetic_draws.json, which the recipes read.
+``python -m papers.synthetic_draws`` searches, and writes synthetic_draws.json, which the recipes
+read.
 """
 
 from __future__ import annotations
@@ -34,8 +36,14 @@ DRAWS = 5  # of each kind, for each row
 PRINTED = 75_349  # samples of all 100 clients: FedGroup's Table II, FlexCFL's Table II
 Measures = dict[str, float]
 
-# One rule for all rows. With 0.05 for the largest client's purity, (0.75, 0.75) has two matches in 52,000 seeds.
-RELATIVE = {"samples": 0.005, "test samples": 0.05, "largest client": 0.1, "three largest clients": 0.1}
+# One rule for all rows. With 0.05 for the largest client's purity, (0.75, 0.75) has two matches in
+# 52,000 seeds.
+RELATIVE = {
+    "samples": 0.005,
+    "test samples": 0.05,
+    "largest client": 0.1,
+    "three largest clients": 0.1,
+}
 ABSOLUTE = {"purity": 0.03, "purity of the largest client": 0.1}
 
 
@@ -55,7 +63,11 @@ ROWS = (
     *(
         Row(("fedsim",), name, options=options, file=f"synthetic_{file}.npz")
         for name, options, file in (
-            ("IID", {"iid": True}, "fedprox_iid_testonly"),  # FedProx's file is FedSim's, as in two others
+            (
+                "IID",
+                {"iid": True},
+                "fedprox_iid_testonly",
+            ),  # FedProx's file is FedSim's, as in two others
             ("(0, 0)", {"alpha": 0.0, "beta": 0.0}, "fedsim_0_0_full"),
             ("(0.25, 0.25)", {"alpha": 0.25, "beta": 0.25}, "fedsim_0.25_0.25_testonly"),
             ("(0.5, 0.5)", {"alpha": 0.5, "beta": 0.5}, "fedprox_0.5_0.5_testonly"),
@@ -78,7 +90,9 @@ def unmatched(paper: str, name: str) -> tuple[int, ...]:
 
 def fits(measures: Measures, target: Measures) -> bool:
     """Whether all measures found are within their margins of the target."""
-    return all(abs(value - target[name]) <= margin(name, target[name]) for name, value in measures.items())
+    return all(
+        abs(value - target[name]) <= margin(name, target[name]) for name, value in measures.items()
+    )
 
 
 def margin(name: str, target: float) -> float:
@@ -87,11 +101,14 @@ def margin(name: str, target: float) -> float:
 
 
 def published(row: Row) -> Measures:
-    """What the paper's own draw has: the printed number of samples, or the measures of its test file."""
+    """What the paper's own draw has: the printed number of samples, or the measures of its test
+    file."""
     if not row.file:
         return {"samples": PRINTED}
     help = "The authors' test files as npz; set FEDKIN_DATA to the folder that has synthetic/ in it"
-    with np.load(fetch(Source(row.file, {row.file: None}, folders=("synthetic",), help=help)) / row.file) as file:
+    with np.load(
+        fetch(Source(row.file, {row.file: None}, folders=("synthetic",), help=help)) / row.file
+    ) as file:
         test = file["split"] == 1
         counts = _label_counts(file["client_id"][test], file["y"][test], row.clients)
     return size_measures(counts.sum(1)) | label_measures(counts)
@@ -100,7 +117,11 @@ def published(row: Row) -> Measures:
 def measures_of_sizes(row: Row, seed: int) -> Measures:
     """What can be said of a draw without making it."""
     sizes = client_sizes(seed, row.clients)
-    return size_measures(sizes - (0.9 * sizes).astype(int)) if row.file else {"samples": int(sizes.sum())}
+    return (
+        size_measures(sizes - (0.9 * sizes).astype(int))
+        if row.file
+        else {"samples": int(sizes.sum())}
+    )
 
 
 def measures_of_labels(row: Row, seed: int) -> Measures:
@@ -113,7 +134,8 @@ def measures_of_labels(row: Row, seed: int) -> Measures:
 
 @cache
 def client_sizes(seed: int, clients: int) -> Int[np.ndarray, "N"]:
-    """Samples of each client: the generator's first numbers, so that most seeds are refused without a sample."""
+    """Samples of each client: the generator's first numbers, so that most seeds are refused without
+    a sample."""
     return legacy_random(seed).lognormal(4, 2, clients).astype(np.int64) + 50
 
 
@@ -128,7 +150,8 @@ def size_measures(sizes: Int[np.ndarray, "N"]) -> Measures:
 
 
 def label_measures(counts: Int[np.ndarray, "N C"]) -> Measures:
-    """Share of the samples that have the most frequent label of their client, in all clients and in the largest."""
+    """Share of the samples that have the most frequent label of their client, in all clients and in
+    the largest."""
     sizes, frequent = counts.sum(1), counts.max(1)
     largest = sizes.argmax()
     return {
@@ -137,7 +160,9 @@ def label_measures(counts: Int[np.ndarray, "N C"]) -> Measures:
     }
 
 
-def _label_counts(owners: Int[np.ndarray, "M"], labels: Int[np.ndarray, "M"], clients: int) -> Int[np.ndarray, "N C"]:
+def _label_counts(
+    owners: Int[np.ndarray, "M"], labels: Int[np.ndarray, "M"], clients: int
+) -> Int[np.ndarray, "N C"]:
     counts = np.zeros((clients, CLASSES), dtype=np.int64)
     np.add.at(counts, (owners.astype(int), labels.astype(int)), 1)
     return counts
@@ -172,7 +197,8 @@ def search(row: Row) -> dict[str, Any]:
 
 
 def markdown_table() -> str:
-    """How the draws were chosen: the target of each row, the margins, the seeds tried, and what the draws have."""
+    """How the draws were chosen: the target of each row, the margins, the seeds tried, and what the
+    draws have."""
     head = ["row", "measure", "published", "margin", "matched draws", "unmatched draws"]
     return markdown(head, [line for entry in _store() for line in _lines(entry)])
 
@@ -181,10 +207,15 @@ def _lines(entry: dict[str, Any]) -> list[list[str]]:
     """One line that names the seeds, then one for each measure."""
     name = f"{', '.join(entry['papers'])}: {entry['row']}"
     tried = f"{entry['tried']:,} seeds tried, {len(entry['sizes_fit']):,} of the right sizes"
-    seeds = ["; ".join(str(draw["seed"]) for draw in entry[kind]) for kind in ("matched", "unmatched")]
+    seeds = [
+        "; ".join(str(draw["seed"]) for draw in entry[kind]) for kind in ("matched", "unmatched")
+    ]
     lines = [[f"**{name}**", "seed", tried, "", *seeds]]
     for measure, target in entry["target"].items():
-        values = ["; ".join(_number(draw[measure]) for draw in entry[kind]) for kind in ("matched", "unmatched")]
+        values = [
+            "; ".join(_number(draw[measure]) for draw in entry[kind])
+            for kind in ("matched", "unmatched")
+        ]
         margin = entry["margins"][measure]
         allowed = f"± {margin:g}" if measure in ABSOLUTE else f"± {100 * margin:g}%"
         lines.append(["", measure, _number(target), allowed, *values])

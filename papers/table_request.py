@@ -1,5 +1,5 @@
-"""A request for cells of a table, by the names of table, rows and columns; where its runs are stored; how long it
-takes."""
+"""A request for cells of a table, by the names of table, rows and columns; where its runs are
+stored; how long it takes."""
 
 from __future__ import annotations
 
@@ -53,17 +53,28 @@ class TableRequest:
         """The numbers of these cells, ours beside the paper's."""
         rows, columns = ({getattr(job, name) for job in self.jobs} for name in ("row", "column"))
         other = [job for job in self.table.jobs if job not in self.jobs]
-        no_rows, no_columns = {job.row for job in other} - rows, {job.column for job in other} - columns
+        no_rows, no_columns = (
+            {job.row for job in other} - rows,
+            {job.column for job in other} - columns,
+        )
         numbers = self.table.numbers(self.results())
-        return [number for number in numbers if number.row not in no_rows and number.column not in no_columns]
+        return [
+            number
+            for number in numbers
+            if number.row not in no_rows and number.column not in no_columns
+        ]
 
     def findings(self) -> list[str]:
-        """What was learned from these cells, in sentences of Markdown; of some seeds alone nothing is learned."""
+        """What was learned from these cells, in sentences of Markdown; of some seeds alone nothing
+        is learned."""
         if self.seeds is not None:
             return []
         other = [job for job in self.table.jobs if job not in self.jobs]
         runs = [line for line in self.results() if not any(job.matches(line) for job in other)]
-        texts = [findings.of_table({self.paper.name: runs}, name) for name in (self.table.name, *self.table.also)]
+        texts = [
+            findings.of_table({self.paper.name: runs}, name)
+            for name in (self.table.name, *self.table.also)
+        ]
         return list(dict.fromkeys(text for of_name in texts for text in of_name))
 
 
@@ -93,12 +104,18 @@ def request_table(
     in_columns = _select("column", table, columns, [job.column for job in table.jobs])
     jobs = tuple(job for job in table.jobs if job.row in in_rows and job.column in in_columns)
     if not jobs:
-        raise ConfigError(f"{table.name} has no cell in rows {', '.join(rows)} and columns {', '.join(columns)}")
+        raise ConfigError(
+            f"{table.name} has no cell in rows {', '.join(rows)} and columns {', '.join(columns)}"
+        )
     return TableRequest(table, store_of(folder or default_folder(), paper.name), jobs, paper, seeds)
 
 
 def _find_table(name: str) -> tuple[Paper, Table]:
-    names = {alias: (paper, table) for paper, table in tables().values() for alias in (table.name, *table.also)}
+    names = {
+        alias: (paper, table)
+        for paper, table in tables().values()
+        for alias in (table.name, *table.also)
+    }
     if plain(name) not in names:
         raise ConfigError(f"{unknown('table', plain(name), names)} (fedkin reproduce lists all)")
     return names[plain(name)]
@@ -114,10 +131,14 @@ def _select(kind: str, table: Table, texts: Sequence[str], names: Sequence[str])
         for part in filter(plain, parts):
             matches = _matches(part, names)
             if not matches:
-                raise ConfigError(f"{table.name}: {unknown(kind, plain(part), {plain(name) for name in names})}")
+                raise ConfigError(
+                    f"{table.name}: {unknown(kind, plain(part), {plain(name) for name in names})}"
+                )
             selected |= matches
     if not selected:
-        raise ConfigError(f"{table.name}: expected the name of a {kind}, got {', '.join(map(repr, texts))}")
+        raise ConfigError(
+            f"{table.name}: expected the name of a {kind}, got {', '.join(map(repr, texts))}"
+        )
     return selected
 
 
@@ -139,8 +160,8 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class TableSummary:
-    """A table in the list: its number of cells, how many have a run, and the seconds of all runs and of those that are
-    not stored yet; ``guessed``: no run of some row says how long it is."""
+    """A table in the list: its number of cells, how many have a run, and the seconds of all runs
+    and of those that are not stored yet; ``guessed``: no run of some row says how long it is."""
 
     table: Table
     cells: int
@@ -155,7 +176,9 @@ def summaries(folder: Path | None = None) -> list[TableSummary]:
     own, summaries = folder or default_folder(), []
     for paper in PAPERS.values():
         stored = read(store_of(own, paper.name), paper.jobs(), any_seed=True).runs
-        summaries += [_summary(table, stored, [*stored, *shipped(own, paper)]) for table in paper.tables]
+        summaries += [
+            _summary(table, stored, [*stored, *shipped(own, paper)]) for table in paper.tables
+        ]
     return summaries
 
 
@@ -170,8 +193,11 @@ def _summary(table: Table, stored: Results, timed: Results) -> TableSummary:
 
 
 def shipped(folder: Path, paper: Paper) -> Results:
-    """The runs in the checkout, which say how long a run takes; none where they are the store's own."""
+    """The runs in the checkout, which say how long a run takes; none where they are the store's
+    own."""
     checkout = Path(__file__).resolve().parents[1] / CHECKOUT
     return (
-        [] if checkout == folder.resolve() else read(store_of(checkout, paper.name), paper.jobs(), any_seed=True).runs
+        []
+        if checkout == folder.resolve()
+        else read(store_of(checkout, paper.name), paper.jobs(), any_seed=True).runs
     )

@@ -10,19 +10,23 @@ from papers.recipe import Cell, Setting
 from papers.reproduction_marks import MARGIN, Mark, Results, values_of
 
 LAST_STORED = (
-    "Accuracy (%) in the last round whose values are stored, which need not be the last: where accuracy varies from "
+    "Accuracy (%) in the last round whose values are stored, which need not be the last: where "
+    "accuracy varies from "
     "round to round, the two can be far apart."
 )
 
 
 def share(results: Results, cells: Sequence[Cell]) -> str:
     """How many of the published cells came out within a margin of percentage points."""
-    numbers = [n for n in accuracy_numbers.best_accuracies(results, cells) if n.mark != Mark.NO_NUMBER]
+    numbers = [
+        n for n in accuracy_numbers.best_accuracies(results, cells) if n.mark != Mark.NO_NUMBER
+    ]
     ran = [n for n in numbers if n.difference is not None]
     close = sum(n.mark == Mark.REPRODUCED for n in ran)
     above = sum(n.mark != Mark.REPRODUCED and (n.difference or 0) > 0 for n in ran)
     return (
-        f"{len(ran)} of {len(numbers)} cells were run: {close} came out within {MARGIN} points of the paper, {above} "
+        f"{len(ran)} of {len(numbers)} cells were run: {close} came out within {MARGIN} points of "
+        f"the paper, {above} "
         f"above and {len(ran) - close - above} below it."
     )
 
@@ -33,7 +37,9 @@ def seeds(results: Results, cells: Sequence[Cell]) -> str:
     return " or ".join(str(n) for n in sorted(counts))
 
 
-def accuracies(results: Results, cells: Sequence[Cell], figure: str, with_paper: bool = True) -> str:
+def accuracies(
+    results: Results, cells: Sequence[Cell], figure: str, with_paper: bool = True
+) -> str:
     """A table of percentages: settings down, methods across.
 
     Args:
@@ -42,11 +48,16 @@ def accuracies(results: Results, cells: Sequence[Cell], figure: str, with_paper:
         figure: the key in a run, such as ``best`` or ``final``.
         with_paper: show the published numbers and marks too.
     """
-    rows, columns = list(dict.fromkeys(c.setting for c in cells)), list(dict.fromkeys(c.column for c in cells))
+    rows, columns = (
+        list(dict.fromkeys(c.setting for c in cells)),
+        list(dict.fromkeys(c.column for c in cells)),
+    )
     published = {(c.setting.row, c.column): c.published for c in cells}
     printed = {c.column for c in cells if c.published is not None}
     marks = (
-        {(n.row, n.column): n.symbol for n in accuracy_numbers.best_accuracies(results, cells)} if with_paper else {}
+        {(n.row, n.column): n.symbol for n in accuracy_numbers.best_accuracies(results, cells)}
+        if with_paper
+        else {}
     )
 
     def entry(setting: Setting, column: str) -> str:
@@ -56,7 +67,9 @@ def accuracies(results: Results, cells: Sequence[Cell], figure: str, with_paper:
         number, mark = published[setting.row, column], marks.get((setting.row, column))
         if not with_paper or column not in printed:
             return ours
-        return f"{ours}<br>*{number if number is not None else 'none'}*" + (f" {mark}" if mark else "")
+        return f"{ours}<br>*{number if number is not None else 'none'}*" + (
+            f" {mark}" if mark else ""
+        )
 
     of_row = {s: [c for c in cells if c.setting == s] for s in rows}
     counts = {s: seeds(results, of_row[s]) for s in rows}
@@ -71,7 +84,8 @@ def accuracies(results: Results, cells: Sequence[Cell], figure: str, with_paper:
 
 
 def _not_run(setting: Setting, cells: int) -> str:
-    """A row without runs: its cells, the time of its runs by the recipe's estimate, and data that are missing."""
+    """A row without runs: its cells, the time of its runs by the recipe's estimate, and data that
+    are missing."""
     hours = setting.seconds * len(setting.seeds) * cells / 3600
     time = f"about {hours:.0f} h" if hours >= 1 else "less than an hour"
     needs = f"; needs {setting.needs}, which cannot be handed on" if setting.needs else ""
@@ -79,30 +93,50 @@ def _not_run(setting: Setting, cells: int) -> str:
 
 
 def by_classes(
-    results: Results, published: Mapping[str, Sequence[float | int]], distance: str, column: str = "FedAvg"
+    results: Results,
+    published: Mapping[str, Sequence[float | int]],
+    distance: str,
+    column: str = "FedAvg",
 ) -> str:
     """Table I of FedGroup and FlexCFL: FedAvg's clients with more and more classes.
 
     Args:
         results: stored runs.
         published: the paper's numbers by classes per client.
-        distance: the figure that measures how far solutions are apart: ``discrepancy`` or ``distance``.
+        distance: the figure that measures how far solutions are apart: ``discrepancy`` or
+            ``distance``.
         column: which runs.
     """
-    forms: list[Callable[[list], str]] = [mean_and_range, mean_and_range, percent, percent, mean_and_range]
-    marks = {(n.row, n.column): n.symbol for n in accuracy_numbers.by_classes(results, published, distance, column)}
+    forms: list[Callable[[list], str]] = [
+        mean_and_range,
+        mean_and_range,
+        percent,
+        percent,
+        mean_and_range,
+    ]
+    marks = {
+        (n.row, n.column): n.symbol
+        for n in accuracy_numbers.by_classes(results, published, distance, column)
+    }
     rows = []
     for classes, printed in published.items():
         row = [classes]
-        for statistic, form, theirs in zip(accuracy_numbers.STATISTICS, forms, printed, strict=True):
-            ours = form(values_of(results, "I", classes, column, statistic.figure.format(distance=distance)))
+        for statistic, form, theirs in zip(
+            accuracy_numbers.STATISTICS, forms, printed, strict=True
+        ):
+            ours = form(
+                values_of(results, "I", classes, column, statistic.figure.format(distance=distance))
+            )
             row.append(f"{ours}<br>*{theirs}* {marks[classes, statistic.label]}".rstrip())
         rows.append([*row, str(len(values_of(results, "I", classes, column, "best")))])
-    return markdown(["classes", *(statistic.label for statistic in accuracy_numbers.STATISTICS), "seeds"], rows)
+    return markdown(
+        ["classes", *(statistic.label for statistic in accuracy_numbers.STATISTICS), "seeds"], rows
+    )
 
 
 def global_models(results: Results, cells: Sequence[Cell]) -> str:
-    """Accuracies of the cluster models and of their simple mean, the auxiliary global model, in the last stored round.
+    """Accuracies of the cluster models and of their simple mean, the auxiliary global model, in the
+    last stored round.
 
     Args:
         results: stored runs.
@@ -111,11 +145,21 @@ def global_models(results: Results, cells: Sequence[Cell]) -> str:
     lines = []
     for cell in cells:
         place = cell.table, cell.setting.row, cell.column
-        clusters, together = (values_of(results, *place, name) for name in ("accuracy", "global_accuracy"))
+        clusters, together = (
+            values_of(results, *place, name) for name in ("accuracy", "global_accuracy")
+        )
         if together:
             ends = [percent([curve[-1] for curve in curves]) for curves in (clusters, together)]
             last = 1 + (len(together[0]) - 1) * values_of(results, *place, "every")[0]
-            lines.append([cell.setting.row, cell.column, *ends, f"{last} of {cell.setting.rounds}", str(len(together))])
+            lines.append(
+                [
+                    cell.setting.row,
+                    cell.column,
+                    *ends,
+                    f"{last} of {cell.setting.rounds}",
+                    str(len(together)),
+                ]
+            )
     head = ["", "", "cluster models", "auxiliary global model", "round", "seeds"]
     return f"{LAST_STORED}\n\n{markdown(head, lines)}" if lines else "not run"
 
@@ -126,11 +170,16 @@ def percent(values: list) -> str:
     if not values:
         return "not run"
     shown = f"**{100 * mean(values):.1f}**"
-    return shown if len(values) == 1 else f"{shown} ({100 * min(values):.1f} - {100 * max(values):.1f})"
+    return (
+        shown
+        if len(values) == 1
+        else f"{shown} ({100 * min(values):.1f} - {100 * max(values):.1f})"
+    )
 
 
 def mean_and_range(values: list) -> str:
-    """Mean and range; runs that never reached it (None) are in no mean, and it is said of how many others it is."""
+    """Mean and range; runs that never reached it (None) are in no mean, and it is said of how many
+    others it is."""
     numbers = [v for v in values if v is not None]
     if not numbers:
         return "not run" if not values else "**never**"

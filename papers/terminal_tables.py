@@ -1,5 +1,5 @@
-"""``fedkin reproduce`` on a terminal: the list of tables, progress while runs are made, our numbers beside the
-paper's."""
+"""``fedkin reproduce`` on a terminal: the list of tables, progress while runs are made, our numbers
+beside the paper's."""
 
 from __future__ import annotations
 
@@ -24,20 +24,27 @@ from papers.result_store import Job, JobList
 from papers.table_request import TableRequest, TableSummary
 
 CAPTION = (
-    "time: of all runs, on two cores, as long as the stored runs took; ~ where the recipe's estimate stands for some\n"
-    "measured: cells with a run; left: the time of the runs that are missing, also seeds of measured cells"
+    "time: of all runs, on two cores, as long as the stored runs took; ~ where the recipe's "
+    "estimate stands for some\n"
+    "measured: cells with a run; left: the time of the runs that are missing, also seeds of "
+    "measured cells"
 )
 
 
 def overview(summaries: Sequence[TableSummary]) -> Grid:
     """The list of all tables."""
-    grid = Grid(title="fedkin reproduce NAME", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    grid = Grid(
+        title="fedkin reproduce NAME", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
+    )
     grid.add_column("name, and what it shows", overflow="fold")
     for column in ("cells", "measured", "time", "left"):
         grid.add_column(column, justify="right", no_wrap=True)
     for summary in summaries:
         mark = "~" if summary.guessed else ""
-        times = [mark + duration(seconds) if seconds else "-" for seconds in (summary.seconds, summary.seconds_left)]
+        times = [
+            mark + duration(seconds) if seconds else "-"
+            for seconds in (summary.seconds, summary.seconds_left)
+        ]
         about = Group(Text(summary.table.name, "bold"), Padding(_content(summary), (0, 0, 0, 2)))
         grid.add_row(about, str(summary.cells), str(summary.measured), *times)
     grid.caption, grid.caption_justify = CAPTION, "left"
@@ -55,7 +62,9 @@ def _content(summary: TableSummary) -> str:
 def summary_as_json(summary: TableSummary) -> dict[str, Any]:
     """A line of the list for machines."""
     table, numbers = summary.table, {k: v for k, v in vars(summary).items() if k != "table"}
-    texts = {name: getattr(table, name) for name in ("name", "title", "statistic", "rule", "same_runs")}
+    texts = {
+        name: getattr(table, name) for name in ("name", "title", "statistic", "rule", "same_runs")
+    }
     return {**texts, "also": list(table.also), **numbers}
 
 
@@ -75,7 +84,11 @@ class Progress:
         self._left = sum(seconds[job.row] for job, _ in jobs)  # expected
         self._done, self._expected, self._start = 0, 0.0, time.monotonic()
         console = Console(file=sys.stderr)
-        columns = (progress.BarColumn(), progress.MofNCompleteColumn(), progress.TextColumn("{task.description}"))
+        columns = (
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.description}"),
+        )
         self._bar = progress.Progress(*columns, console=console, disable=not console.is_terminal)
         self._plain = not console.is_terminal
         self._task = self._bar.add_task("", total=self._runs)
@@ -98,7 +111,11 @@ class Progress:
         self._left -= self._seconds[job.row]
         self._bar.update(self._task, completed=self._done)
         if self._plain:
-            print(f"{self._done}/{self._runs}  {job.name}, seed {seed}  {self.left()}", file=sys.stderr, flush=True)
+            print(
+                f"{self._done}/{self._runs}  {job.name}, seed {seed}  {self.left()}",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def left(self) -> str:
         """Time left: what is expected, corrected by the pace so far."""
@@ -118,21 +135,33 @@ def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid
     for number in numbers:
         form = "+.2f" if number.unit == POINTS else "+.3g"
         gap = "" if number.difference is None else f"{number.difference:{form}}"
-        grid.add_row(number.row, number.column, number.ours, number.published, gap, str(number.seeds), _mark(number))
+        grid.add_row(
+            number.row,
+            number.column,
+            number.ours,
+            number.published,
+            gap,
+            str(number.seeds),
+            _mark(number),
+        )
     grid.caption, grid.caption_justify = "\n".join(_legend(request, numbers)), "left"
     return grid
 
 
 def what_was_learned(sentences: Sequence[str]) -> Markdown:
     """The findings that rest on the table, below it."""
-    return Markdown("\n".join(["What was learned from this table:", "", *(f"* {text}" for text in sentences)]))
+    return Markdown(
+        "\n".join(["What was learned from this table:", "", *(f"* {text}" for text in sentences)])
+    )
 
 
 def _mark(number: ComparedNumber) -> str:
     """Whether it was reproduced; else why not, and what shows it."""
     mark = f"{SYMBOLS[number.mark]} {number.mark}".strip()
     if number.cause is not None:
-        return f"{SYMBOLS[number.mark]} {number.cause_words}" + (f" ({number.shown_by})" if number.shown_by else "")
+        return f"{SYMBOLS[number.mark]} {number.cause_words}" + (
+            f" ({number.shown_by})" if number.shown_by else ""
+        )
     return f"{mark} ({number.deviation})" if number.deviation else mark
 
 
@@ -141,12 +170,16 @@ def _legend(request: TableRequest, numbers: Sequence[ComparedNumber]) -> list[st
     counts = Counter(str(number.mark) for number in numbers if not number.deviation)
     lines, rule = [f"ours: {request.table.statistic}"], request.table.rule
     lines += [rule if rule == NO_PAPERS_NUMBER else f"reproduced: {rule}".replace("*", "")]
-    lines += ["; ".join(f"{count} {mark}" for mark, count in counts.most_common())] if counts else []
+    lines += (
+        ["; ".join(f"{count} {mark}" for mark, count in counts.most_common())] if counts else []
+    )
     left_out = [f"left out: {words}" for words in request.stored().left_out()]
     return [*lines, f"runs: {request.store}", *left_out]
 
 
-def numbers_as_json(request: TableRequest, numbers: Sequence[ComparedNumber], runs: int) -> dict[str, Any]:
+def numbers_as_json(
+    request: TableRequest, numbers: Sequence[ComparedNumber], runs: int
+) -> dict[str, Any]:
     """Our numbers beside the paper's, for machines.
 
     Args:

@@ -1,5 +1,6 @@
-"""Recipes on text with GloVe's vectors (Pennington, Socher, Manning 2014), a file that nobody but its authors hands
-on. A setting does not hold its path, so that one setting means the same on every machine."""
+"""Recipes on text with GloVe's vectors (Pennington, Socher, Manning 2014), a file that nobody but
+its authors hands on. A setting does not hold its path, so that one setting means the same on every
+machine."""
 
 from __future__ import annotations
 
@@ -28,4 +29,6 @@ def with_glove(cell: Cell) -> Cell:
     """
     path = fetch(GLOVE) / FILE
     setting = cell.setting
-    return replace(cell, setting=replace(setting, data_options=(*setting.data_options, ("glove", str(path)))))
+    return replace(
+        cell, setting=replace(setting, data_options=(*setting.data_options, ("glove", str(path))))
+    )

@@ -1,6 +1,7 @@
 """What every test may lean on: oracle vectors, real data, and settings that make runs repeatable.
 
-Nothing of fedkin is imported at the top: pytest reads this file before jaxtyping has put its checks in place.
+Nothing of fedkin is imported at the top: pytest reads this file before jaxtyping has put its checks
+in place.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ ROOT = Path(__file__).resolve().parents[1]
 ORACLES = ROOT / "tests" / "oracles"
 SHARED = ROOT.parent / "shared"
 
-# The level of each folder's tests; a file named here leaves its folder's level, a test may carry a mark of its own.
-# ``make test`` runs the unit level, the arithmetic of every method and measure in worlds of a few numbers, and the
-# examples. Unit tests need no extra: other levels test what needs cryptography, dp-accounting, PyTorch or Flower.
+# The level of each folder's tests; a file named here leaves its folder's level, a test may carry a
+# mark of its own. ``make test`` runs the unit level, the arithmetic of every method and measure in
+# worlds of a few numbers, and the examples. Unit tests need no extra: other levels test what needs
+# cryptography, dp-accounting, PyTorch or Flower.
 LEVELS = {
     "aggregation": "unit",
     "analysis": "simulation",
@@ -76,14 +78,16 @@ LEVELS = {
 QUICK_LEVELS = {"unit", "example"}
 MOST_MAPS = 20_000  # memory maps of one process; Linux ends it at 65,530, and every compiled program holds some
 
-# Compiled programs are kept between test runs, in CI between checkouts too. Set before anything imports jax.
+# Compiled programs are kept between test runs, in CI between checkouts too. Set before anything
+# imports jax.
 KEPT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedkin-tests"
 PROGRAMS = KEPT if os.environ.get("CI") else ROOT / ".pytest_cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(PROGRAMS))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("MPLBACKEND", "agg")
 
-# Where byte code is not written, each of the tests' many processes compiles fedkin again: seconds each.
+# Where byte code is not written, each of the tests' many processes compiles fedkin again: seconds
+# each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -93,25 +97,31 @@ settings.load_profile("fedkin")
 
 
 def pytest_sessionstart() -> None:
-    """Before a module of tests computes anything: once it has, the number of JAX's devices is fixed."""
+    """Before a module of tests computes anything: once it has, the number of JAX's devices is
+    fixed."""
     from fedkin.models.model import prepare_jax
 
     prepare_jax()
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; processes inherit it
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # in the background of a shell; processes inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def level_of(path: Path) -> str:
     """The level of a test file: that of its longest line in the table."""
     name = path.relative_to(ROOT / "tests").as_posix()
-    lines = [line for line in LEVELS if name == line or name.startswith((f"{line}/", f"test_{line}."))]
+    lines = [
+        line for line in LEVELS if name == line or name.startswith((f"{line}/", f"test_{line}."))
+    ]
     if not lines:
         raise pytest.UsageError(f"{name} has no line in LEVELS, tests/conftest.py")
     return LEVELS[max(lines, key=len)]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """``make test`` leaves files of other levels closed, because their imports take longer than the unit tests."""
+    """``make test`` leaves files of other levels closed, because their imports take longer than the
+    unit tests."""
     levels = set(config.option.markexpr.split(" or "))
     if not levels <= QUICK_LEVELS or not collection_path.match("test_*.py"):
         return None
@@ -128,10 +138,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(level_of(item.path))
 
 
-# --- compiled programs are released between modules and within long ones; the memory maps are counted before
+# --- compiled programs are released between modules and within long ones; the memory maps are
+# counted before
 
 TESTS_BETWEEN = 100  # of one module, between two releases
-_maps: dict[str, tuple[int, str]] = {}  # of this process and of every worker: the most maps, and after which module
+_maps: dict[
+    str, tuple[int, str]
+] = {}  # of this process and of every worker: the most maps, and after which module
 _tests_since_release = 0
 
 
@@ -159,7 +172,8 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """End the run at once when a worker has died: the other one would go on through half of all tests."""
+    """End the run at once when a worker has died: the other one would go on through half of all
+    tests."""
     if report.when not in ("setup", "call", "teardown"):
         pytest.exit(str(report.longrepr), returncode=1)
 
@@ -184,7 +198,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def _log_as_before() -> Iterator[None]:
-    """A test that shows fedkin's log from INFO on, as a server does, leaves the level and handlers as they were."""
+    """A test that shows fedkin's log from INFO on, as a server does, leaves the level and handlers
+    as they were."""
     log = logging.getLogger("fedkin")
     level = log.level
     handlers = list(log.handlers)
@@ -221,7 +236,8 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def tiny() -> FederatedData:
-    """Twelve clients with two features: six of them have the labels the other way round. One has no test sample."""
+    """Twelve clients with two features: six of them have the labels the other way round. One has no
+    test sample."""
     from fedkin.data.federated import FederatedData, Ragged
 
     rng = np.random.default_rng(0)
@@ -230,7 +246,9 @@ def tiny() -> FederatedData:
     y = (x[:, 0] > 0).astype(np.int64) ^ np.repeat(true_clusters, 20)
     rows = np.arange(len(x)).reshape(12, 20)
     test = [row[15:] for row in rows[:-1]] + [rows[-1][:0]]
-    return FederatedData("tiny", x, y, 2, Ragged.of([row[:15] for row in rows]), Ragged.of(test), true_clusters)
+    return FederatedData(
+        "tiny", x, y, 2, Ragged.of([row[:15] for row in rows]), Ragged.of(test), true_clusters
+    )
 
 
 @pytest.fixture
@@ -257,7 +275,8 @@ def _finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """An empty folder whose path leaves room for a socket's, which systems limit to about 100 bytes."""
+    """An empty folder whose path leaves room for a socket's, which systems limit to about 100
+    bytes."""
     with tempfile.TemporaryDirectory(prefix="fedkin-") as folder:
         yield Path(folder)
 
@@ -272,5 +291,6 @@ def hangup() -> Iterator[None]:
 
 @pytest.fixture
 def run_folder(_finished_run: Path, tmp_path: Path) -> Path:
-    """The folder ``a`` with a small finished run of the command line, FedGroup against FedAvg: a copy of one run."""
+    """The folder ``a`` with a small finished run of the command line, FedGroup against FedAvg: a
+    copy of one run."""
     return shutil.copytree(_finished_run, tmp_path / "a")

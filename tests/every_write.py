@@ -48,7 +48,8 @@ def operations(root: Path, write: Write, prepare: Write | None = None) -> int:
 def after_each_fault(
     fault: str, root: Path, last: int, write: Write, prepare: Write | None = None
 ) -> Iterator[tuple[int, Path]]:
-    """The number of each operation, and the folder after it was the faulty one; the folder is then removed.
+    """The number of each operation, and the folder after it was the faulty one; the folder is then
+    removed.
 
     Args:
         fault: one of ``FAULTS``.

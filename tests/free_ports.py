@@ -50,13 +50,21 @@ def until(so: Callable[[], bool], seconds: float = 60.0) -> bool:
     return so()
 
 
-def links(port: int, *known: int, tls: Path | None = None, zenoh: str | None = None) -> NetworkSettings:
+def links(
+    port: int, *known: int, tls: Path | None = None, zenoh: str | None = None
+) -> NetworkSettings:
     """A peer that listens on ``port`` and knows some others; ``tls`` is its folder of certificates."""
     way = "tls" if tls else "tcp"
-    certificates = TlsSettings(str(tls / "ca.pem"), str(tls / "certificate.pem"), str(tls / "key.pem")) if tls else None
+    certificates = (
+        TlsSettings(str(tls / "ca.pem"), str(tls / "certificate.pem"), str(tls / "key.pem"))
+        if tls
+        else None
+    )
     at = [f"{way}/127.0.0.1:{p}" for p in (port, *known)]
     return NetworkSettings(at[:1], at[1:], tls=certificates, zenoh=zenoh)
 
 
-def network(name: str, how: NetworkSettings, parameters: int = 100, federation: str = "trial") -> ZenohTransport:
+def network(
+    name: str, how: NetworkSettings, parameters: int = 100, federation: str = "trial"
+) -> ZenohTransport:
     return ZenohTransport(federation, name, how, parameters)

@@ -1,4 +1,5 @@
-"""Arguments of a run by the names of a configuration, as tests vary them, and a method with options without a run."""
+"""Arguments of a run by the names of a configuration, as tests vary them, and a method with options
+without a run."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ def simulate_arguments(settings: dict[str, Any]) -> dict[str, Any]:
     """Arguments of ``simulate``, of settings as a configuration names them.
 
     Args:
-        settings: arguments of ``simulate``; settings of [run]; and options by section, None for none.
+        settings: arguments of ``simulate``; settings of [run]; and options by section, None for
+            none.
     """
     scoring = _taken(settings, Scoring)
     compute = _taken(settings, Compute)
@@ -38,7 +40,10 @@ def simulate_arguments(settings: dict[str, Any]) -> dict[str, Any]:
         arguments["cohort"] = Cohort(settings["cohort"], selection=settings["selection"])
     if callbacks:
         given = settings.get("callbacks", ())
-        arguments["callbacks"] = [*(given if isinstance(given, list) else [given] if given else []), *callbacks]
+        arguments["callbacks"] = [
+            *(given if isinstance(given, list) else [given] if given else []),
+            *callbacks,
+        ]
     if options:
         arguments["options"] = [*settings.get("options", ()), *options]
     return arguments
@@ -68,7 +73,8 @@ def facts(method: Method, *options: Option, world: World) -> RunFacts:
 
 
 def with_options(method: Method, *options: Option, world: World) -> WithOptions:
-    """A method with options, as a run has it. Raises ConfigError for options that do not go with it.
+    """A method with options, as a run has it. Raises ConfigError for options that do not go with
+    it.
 
     Args:
         method: of the run.

@@ -9,6 +9,8 @@ def refused(result: Result, *words: str) -> None:
     """One clear line on stderr, nothing on stdout, status 2."""
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith("error: "), result.stderr
+    assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith("error: "), (
+        result.stderr
+    )
     for word in words:
         assert word in result.stderr

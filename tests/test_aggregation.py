@@ -1,4 +1,5 @@
-"""Means by cluster and inter-cluster aggregation: numbers worked by hand, and the laws any mean obeys."""
+"""Means by cluster and inter-cluster aggregation: numbers worked by hand, and the laws any mean
+obeys."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def test_weighted_mean_by_hand() -> None:
 
 
 def test_no_row_at_all() -> None:
-    mean, weight = mean_by_model(np.zeros((0, 3), np.float32), np.zeros(0), np.zeros(0, np.int64), 2)
+    mean, weight = mean_by_model(
+        np.zeros((0, 3), np.float32), np.zeros(0), np.zeros(0, np.int64), 2
+    )
     np.testing.assert_array_equal(mean, np.zeros((2, 3)))
     np.testing.assert_array_equal(weight, [0, 0])
 
@@ -47,14 +50,19 @@ def test_long_sums_keep_small_terms() -> None:
 
 def test_simple_mean_by_hand() -> None:
     rows = f32([[1, 1], [3, 5], [7, 7]])
-    np.testing.assert_allclose(simple_mean_by_cluster(rows, np.array([1, 1, 0]), 2), [[7, 7], [2, 3]])
+    np.testing.assert_allclose(
+        simple_mean_by_cluster(rows, np.array([1, 1, 0]), 2), [[7, 7], [2, 3]]
+    )
 
 
 def test_inter_cluster_by_hand() -> None:
-    """Norms 5 and 10, eta 2: ((3, 4) + 2 (0, 1)) / (1 + 2/10) and ((0, 10) + 2 (.6, .8)) / (1 + 2/5)."""
+    """Norms 5 and 10, eta 2: ((3, 4) + 2 (0, 1)) / (1 + 2/10) and ((0, 10) + 2 (.6, .8)) / (1 +
+    2/5)."""
     models = f32([[3, 4], [0, 10]])
     np.testing.assert_allclose(
-        inter_cluster_aggregation(models, 2.0), [[3 / 1.2, 6 / 1.2], [1.2 / 1.4, 11.6 / 1.4]], rtol=1e-6
+        inter_cluster_aggregation(models, 2.0),
+        [[3 / 1.2, 6 / 1.2], [1.2 / 1.4, 11.6 / 1.4]],
+        rtol=1e-6,
     )
     np.testing.assert_allclose(
         inter_cluster_aggregation(models, 2.0, normalize=False), [[3, 6], [1.2, 11.6]], rtol=1e-6
@@ -62,19 +70,26 @@ def test_inter_cluster_by_hand() -> None:
 
 
 def test_inter_cluster_sums_over_the_models_before_it() -> None:
-    """All clusters at once: swapping two clusters swaps the results, which an in-place loop would not give."""
+    """All clusters at once: swapping two clusters swaps the results, which an in-place loop would
+    not give."""
     models = f32([[1, 2], [3, -1], [-2, 5]])
     order = np.array([2, 0, 1])
     np.testing.assert_allclose(
-        inter_cluster_aggregation(models[order], 0.5), inter_cluster_aggregation(models, 0.5)[order], rtol=1e-6
+        inter_cluster_aggregation(models[order], 0.5),
+        inter_cluster_aggregation(models, 0.5)[order],
+        rtol=1e-6,
     )
 
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_inter_cluster_that_does_nothing(normalize: bool) -> None:
     models = f32([[1, 2], [3, -1]])
-    np.testing.assert_array_equal(inter_cluster_aggregation(models, 0.0, normalize=normalize), models)
-    np.testing.assert_array_equal(inter_cluster_aggregation(models[:1], 5.0, normalize=normalize), models[:1])
+    np.testing.assert_array_equal(
+        inter_cluster_aggregation(models, 0.0, normalize=normalize), models
+    )
+    np.testing.assert_array_equal(
+        inter_cluster_aggregation(models[:1], 5.0, normalize=normalize), models[:1]
+    )
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -109,7 +124,9 @@ def test_a_mean_lies_among_its_rows(call: tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 @given(calls(), st.randoms(use_true_random=False))
-def test_the_order_of_rows_does_not_matter(call: tuple[np.ndarray, np.ndarray, np.ndarray], random: Random) -> None:
+def test_the_order_of_rows_does_not_matter(
+    call: tuple[np.ndarray, np.ndarray, np.ndarray], random: Random
+) -> None:
     update, weight, model_index = call
     order = np.array(random.sample(range(len(weight)), len(weight)))
     mean, total = mean_by_model(update, weight, model_index, K)
@@ -119,7 +136,9 @@ def test_the_order_of_rows_does_not_matter(call: tuple[np.ndarray, np.ndarray, n
 
 
 @given(calls(), st.integers(1, 64))
-def test_only_the_ratio_of_weights_matters(call: tuple[np.ndarray, np.ndarray, np.ndarray], times: int) -> None:
+def test_only_the_ratio_of_weights_matters(
+    call: tuple[np.ndarray, np.ndarray, np.ndarray], times: int
+) -> None:
     update, weight, model_index = call
     mean, total = mean_by_model(update, weight, model_index, K)
     again, more = mean_by_model(update, times * weight, model_index, K)
@@ -127,7 +146,10 @@ def test_only_the_ratio_of_weights_matters(call: tuple[np.ndarray, np.ndarray, n
     np.testing.assert_array_equal(more, times * total)
 
 
-@given(hnp.arrays(np.float32, 3, elements=values), st.lists(st.integers(1, 500), min_size=1, max_size=8))
+@given(
+    hnp.arrays(np.float32, 3, elements=values),
+    st.lists(st.integers(1, 500), min_size=1, max_size=8),
+)
 def test_equal_rows_are_their_own_mean(row: np.ndarray, weight: list[int]) -> None:
     n = len(weight)
     mean, _ = mean_by_model(np.tile(row, (n, 1)), np.array(weight, float), np.zeros(n, np.int64), 1)
@@ -135,7 +157,9 @@ def test_equal_rows_are_their_own_mean(row: np.ndarray, weight: list[int]) -> No
 
 
 @given(calls())
-def test_simple_mean_is_the_mean_with_equal_weights(call: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+def test_simple_mean_is_the_mean_with_equal_weights(
+    call: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> None:
     update, _, model_index = call
     labels = np.concatenate([model_index, np.arange(K)])  # no cluster empty
     rows = np.concatenate([update, np.ones((K, update.shape[1]), np.float32)])
@@ -147,7 +171,9 @@ lengths = st.lists(st.floats(0.5, 10), min_size=2, max_size=4)
 
 
 @given(lengths, st.floats(0, 5))
-def test_normalised_aggregation_of_equal_models_is_the_identity(direction: list[float], eta: float) -> None:
+def test_normalised_aggregation_of_equal_models_is_the_identity(
+    direction: list[float], eta: float
+) -> None:
     """With every w_l = w, numerator and denominator carry the same factor 1 + eta (K - 1) / |w|."""
     models = np.tile(np.array(direction, np.float32), (K, 1))
     np.testing.assert_allclose(inter_cluster_aggregation(models, eta), models, rtol=1e-5)
@@ -155,9 +181,10 @@ def test_normalised_aggregation_of_equal_models_is_the_identity(direction: list[
 
 @given(lengths, st.floats(0.01, 5))
 def test_the_papers_sum_lengthens_equal_models(direction: list[float], eta: float) -> None:
-    """Without the denominator each |w| grows by eta (K - 1), which is why the authors' code divides."""
+    """Without the denominator each |w| grows by eta (K - 1), which is why the authors' code
+    divides."""
     models = np.tile(np.array(direction, np.float32), (K, 1))
-    grown = np.linalg.norm(inter_cluster_aggregation(models, eta, normalize=False), axis=1) - np.linalg.norm(
-        models, axis=1
-    )
+    grown = np.linalg.norm(
+        inter_cluster_aggregation(models, eta, normalize=False), axis=1
+    ) - np.linalg.norm(models, axis=1)
     np.testing.assert_allclose(grown, eta * (K - 1), rtol=1e-3, atol=1e-4)

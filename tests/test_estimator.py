@@ -20,7 +20,9 @@ from fedkin.core.errors import ConfigError, DataError, MethodError
 SMALL = fk.Clustered(rounds=12, cohort=6, epochs=2)
 
 
-@pytest.mark.filterwarnings("ignore:Clustered.fit was given no groups:UserWarning")  # which scikit-learn does not know
+@pytest.mark.filterwarnings(
+    "ignore:Clustered.fit was given no groups:UserWarning"
+)  # which scikit-learn does not know
 @parametrize_with_checks([SMALL])
 def test_it_is_a_classifier_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -41,12 +43,18 @@ def fitted(samples: dict[str, np.ndarray]) -> fk.Clustered:
     return fk.Clustered("ifca", clusters=2, rounds=20, cohort=6).fit(**samples)
 
 
-def test_each_client_is_served_by_its_clusters_model(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
+def test_each_client_is_served_by_its_clusters_model(
+    fitted: fk.Clustered, samples: dict[str, np.ndarray]
+) -> None:
     assert fitted.models_.shape[0] == 2 and fitted.classes_.tolist() == ["ill", "well"]
-    assert (fitted.labels_[:6] == fitted.labels_[0]).all() and (fitted.labels_[6:] == 1 - fitted.labels_[0]).all()
+    assert (fitted.labels_[:6] == fitted.labels_[0]).all() and (
+        fitted.labels_[6:] == 1 - fitted.labels_[0]
+    ).all()
     own = fitted.predict(samples["X"], groups=samples["groups"])
     assert np.mean(own == samples["y"]) > 0.9
-    assert fitted.score(samples["X"], samples["y"]) < 0.7  # without groups all models vote, and they disagree
+    assert (
+        fitted.score(samples["X"], samples["y"]) < 0.7
+    )  # without groups all models vote, and they disagree
     run = fitted.run_.predict(samples["X"][:50].astype(np.float32), client="hospital 00")
     assert (run == own[:50]).all()
 
@@ -56,15 +64,23 @@ def test_without_clients_it_says_that_nothing_is_clustered(samples: dict[str, np
         alone = fk.Clustered("ifca", clusters=2, rounds=1).fit(samples["X"], samples["y"])
     assert len(alone.models_) == 1
     with sklearn.config_context(enable_metadata_routing=True):
-        fk.Clustered("ifca", clusters=2, rounds=1).fit(**samples)  # warnings are errors in these tests
+        fk.Clustered("ifca", clusters=2, rounds=1).fit(
+            **samples
+        )  # warnings are errors in these tests
 
 
-def test_probabilities_are_of_the_classes(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
+def test_probabilities_are_of_the_classes(
+    fitted: fk.Clustered, samples: dict[str, np.ndarray]
+) -> None:
     for groups in (None, samples["groups"]):
         probabilities = fitted.predict_proba(samples["X"], groups)
         assert probabilities.shape == (600, 2) and np.allclose(probabilities.sum(axis=1), 1)
-    whole = [fitted.run_.predict(samples["X"].astype(np.float32), cluster=k, proba=True) for k in (0, 1)]
-    assert np.allclose(fitted.predict_proba(samples["X"]), (whole[0] + whole[1]) / 2, atol=1e-6)  # six clients each
+    whole = [
+        fitted.run_.predict(samples["X"].astype(np.float32), cluster=k, proba=True) for k in (0, 1)
+    ]
+    assert np.allclose(
+        fitted.predict_proba(samples["X"]), (whole[0] + whole[1]) / 2, atol=1e-6
+    )  # six clients each
 
 
 def test_a_new_client_is_assigned_and_remembered(samples: dict[str, np.ndarray]) -> None:
@@ -98,26 +114,36 @@ def test_names_beside_numbers_are_refused(samples: dict[str, np.ndarray]) -> Non
     numbers = np.repeat([9, 10, 11], 200)
     fitted = fk.Clustered("fedavg", rounds=1).fit(samples["X"], samples["y"], numbers)
     assert fitted.run_.clients["name"].tolist() == ["9", "10", "11"]
-    with pytest.raises(ValueError, match="client 'new' is of another type than those of fit, such as 9"):
+    with pytest.raises(
+        ValueError, match="client 'new' is of another type than those of fit, such as 9"
+    ):
         fitted.assign(samples["X"], samples["y"], "new")
 
 
 @pytest.mark.parametrize("method", ["fedper", "local"])
 def test_a_new_client_has_no_model_of_its_own(method: str, samples: dict[str, np.ndarray]) -> None:
     fitted = fk.Clustered(method, model="mlp", rounds=1, cohort=12).fit(**samples)
-    with pytest.raises(MethodError, match=f"{method} gives each client a model of its own, and .* not in fit has none"):
+    with pytest.raises(
+        MethodError,
+        match=f"{method} gives each client a model of its own, and .* not in fit has none",
+    ):
         fitted.assign(samples["X"], samples["y"], "new")
 
 
 def test_a_pickle_predicts_the_same(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
     again = pickle.loads(pickle.dumps(fitted))
-    assert (again.predict(samples["X"], samples["groups"]) == fitted.predict(samples["X"], samples["groups"])).all()
+    assert (
+        again.predict(samples["X"], samples["groups"])
+        == fitted.predict(samples["X"], samples["groups"])
+    ).all()
     with pytest.raises(MethodError, match="was not pickled"):
         again.assign(samples["X"], samples["y"], "new")
 
 
 def test_methods_and_models_may_be_objects(samples: dict[str, np.ndarray]) -> None:
-    estimator = fk.Clustered(fk.FedAvg(), model=lambda data: fk.models.mlp(data, hidden=(8,)), rounds=2)
+    estimator = fk.Clustered(
+        fk.FedAvg(), model=lambda data: fk.models.mlp(data, hidden=(8,)), rounds=2
+    )
     again: Any = clone(estimator)
     fitted = again.fit(**samples)
     assert len(fitted.models_) == 1 and set(fitted.labels_) == {0}
@@ -136,13 +162,18 @@ def test_clients_that_no_round_had_are_placed(samples: dict[str, np.ndarray]) ->
 
 
 def test_it_is_searched_like_any_other(samples: dict[str, np.ndarray]) -> None:
-    """By its clients: scikit-learn's metadata routing hands them to the splitter, to fit and to score."""
+    """By its clients: scikit-learn's metadata routing hands them to the splitter, to fit and to
+    score."""
     with sklearn.config_context(enable_metadata_routing=True):
         estimator: Any = fk.Clustered("ifca", clusters=2, rounds=6, cohort=12)
         estimator.set_fit_request(groups=True).set_score_request(groups=True)
-        search = GridSearchCV(estimator, {"lr": [1e-6, 0.1]}, cv=KFold(2, shuffle=True, random_state=0))
+        search = GridSearchCV(
+            estimator, {"lr": [1e-6, 0.1]}, cv=KFold(2, shuffle=True, random_state=0)
+        )
         search.fit(samples["X"], samples["y"], groups=samples["groups"])
-    assert search.best_params_ == {"lr": 0.1} and search.best_score_ > 0.8  # models of all clients together have 0.5
+    assert (
+        search.best_params_ == {"lr": 0.1} and search.best_score_ > 0.8
+    )  # models of all clients together have 0.5
     assert len(search.best_estimator_.groups_) == 12
 
 
@@ -153,7 +184,9 @@ def test_a_pipeline_hands_the_clients_on(samples: dict[str, np.ndarray]) -> None
         estimator.set_fit_request(groups=True).set_score_request(groups=True)
         folds = KFold(2, shuffle=True, random_state=0)
         pipeline = make_pipeline(StandardScaler(), estimator)
-        scores = cross_val_score(pipeline, X, y, cv=folds, params={"groups": groups})  # NaN where a score fails
+        scores = cross_val_score(
+            pipeline, X, y, cv=folds, params={"groups": groups}
+        )  # NaN where a score fails
     assert np.isfinite(scores).all()
 
 
@@ -171,7 +204,9 @@ def test_a_score_may_be_weighted(fitted: fk.Clustered, samples: dict[str, np.nda
         ({"model": "mcrl"}, "mclr"),
     ],
 )
-def test_bad_options_say_what_is_known(options: dict[str, Any], message: str, samples: dict[str, np.ndarray]) -> None:
+def test_bad_options_say_what_is_known(
+    options: dict[str, Any], message: str, samples: dict[str, np.ndarray]
+) -> None:
     with pytest.raises(ConfigError, match=message):
         fk.Clustered(**options).fit(**samples)
 
@@ -187,18 +222,26 @@ def test_groups_of_another_length_are_refused(samples: dict[str, np.ndarray]) ->
 
 
 @pytest.mark.parametrize("method", ["fedem", "fedrc"])
-def test_mixtures_predict_with_each_clients_shares(method: str, samples: dict[str, np.ndarray]) -> None:
+def test_mixtures_predict_with_each_clients_shares(
+    method: str, samples: dict[str, np.ndarray]
+) -> None:
     model = fk.Clustered(method, clusters=2, rounds=3, cohort=12, epochs=1).fit(**samples)
     assert model.models_.shape[0] == 2 and model.membership_.shape == (12, 2)
     assert np.allclose(model.membership_.sum(axis=1), 1)
     own = samples["groups"] == "hospital 07"
     x = samples["X"][own]
     probabilities = model.predict_proba(x, groups=samples["groups"][own])
-    parts = [model._mixture(np.eye(2)[k]).predict(x.astype(np.float32), proba=True) for k in range(2)]
+    parts = [
+        model._mixture(np.eye(2)[k]).predict(x.astype(np.float32), proba=True) for k in range(2)
+    ]
     by_hand = model.membership_[7, 0] * parts[0] + model.membership_[7, 1] * parts[1]
     assert np.allclose(probabilities, by_hand, atol=1e-5)
-    assert not np.allclose(probabilities, parts[model.labels_[7]], atol=1e-3)  # not the nearest model alone
-    mean = np.mean([model.predict_proba(x, groups=[name] * len(x)) for name in model.groups_], axis=0)
+    assert not np.allclose(
+        probabilities, parts[model.labels_[7]], atol=1e-3
+    )  # not the nearest model alone
+    mean = np.mean(
+        [model.predict_proba(x, groups=[name] * len(x)) for name in model.groups_], axis=0
+    )
     assert np.allclose(model.predict_proba(x), mean, atol=1e-5)
     run = model.run_.predict(x.astype(np.float32), client="hospital 07", proba=True)
     assert np.allclose(run, probabilities, atol=1e-6)
@@ -214,17 +257,25 @@ def test_a_new_client_of_a_mixture_gets_its_shares(samples: dict[str, np.ndarray
     placed = model.assign(samples["X"][~known], samples["y"][~known], "hospital 03")
     assert model.membership_[3].tolist() == pytest.approx(np.asarray(placed.membership).tolist())
     assert len(model.labels_) == len(model.membership_) == 12
-    assert np.allclose(model.predict_proba(samples["X"][known], groups=samples["groups"][known]), before)
+    assert np.allclose(
+        model.predict_proba(samples["X"][known], groups=samples["groups"][known]), before
+    )
     model.predict(samples["X"][~known], groups=samples["groups"][~known])
 
 
 def test_a_client_of_a_mixture_that_no_round_had_is_placed(samples: dict[str, np.ndarray]) -> None:
     model = fk.Clustered("fedem", clusters=2, rounds=2, cohort=5, epochs=1).fit(**samples)
-    assert (np.ptp(model.membership_, axis=1) > 0).all()  # no client keeps the equal shares of the start
+    assert (
+        np.ptp(model.membership_, axis=1) > 0
+    ).all()  # no client keeps the equal shares of the start
 
 
-def test_a_method_that_cannot_place_clients_needs_rounds_for_all(samples: dict[str, np.ndarray]) -> None:
-    with pytest.raises(MethodError, match=r"FeSEM .* 2 rounds of 4 clients reach 8 of 12: take cohort=6, .*'loss'"):
+def test_a_method_that_cannot_place_clients_needs_rounds_for_all(
+    samples: dict[str, np.ndarray],
+) -> None:
+    with pytest.raises(
+        MethodError, match=r"FeSEM .* 2 rounds of 4 clients reach 8 of 12: take cohort=6, .*'loss'"
+    ):
         fk.Clustered("fesem", clusters=2, rounds=2, cohort=4).fit(**samples)
     fk.Clustered("fesem", clusters=2, rounds=2, cohort=6).fit(**samples)
 
@@ -233,8 +284,12 @@ MISSING: list[Any] = [None, np.nan, ""]
 
 
 @pytest.mark.parametrize("missing", MISSING)
-def test_a_missing_client_is_refused_before_training(missing: Any, samples: dict[str, np.ndarray]) -> None:
-    groups = np.repeat(np.arange(12.0), 50) if missing is np.nan else samples["groups"].astype(object)
+def test_a_missing_client_is_refused_before_training(
+    missing: Any, samples: dict[str, np.ndarray]
+) -> None:
+    groups = (
+        np.repeat(np.arange(12.0), 50) if missing is np.nan else samples["groups"].astype(object)
+    )
     groups[[70, 71]] = missing
     model = fk.Clustered("ifca", clusters=2, rounds=2)
     with pytest.raises(DataError, match=r"groups is empty in row 70 \(2 such rows\)"):
@@ -242,7 +297,9 @@ def test_a_missing_client_is_refused_before_training(missing: Any, samples: dict
     assert not hasattr(model, "groups_")
 
 
-def test_a_missing_client_is_refused_in_predictions(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
+def test_a_missing_client_is_refused_in_predictions(
+    fitted: fk.Clustered, samples: dict[str, np.ndarray]
+) -> None:
     groups = samples["groups"].astype(object)
     groups[9] = None
     for call in (fitted.predict, fitted.predict_proba):
@@ -254,7 +311,9 @@ def test_a_missing_client_is_refused_in_predictions(fitted: fk.Clustered, sample
         fitted.assign(samples["X"][:50], samples["y"][:50], np.nan)
 
 
-def test_masked_samples_labels_and_clients_are_refused(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
+def test_masked_samples_labels_and_clients_are_refused(
+    fitted: fk.Clustered, samples: dict[str, np.ndarray]
+) -> None:
     model = fk.Clustered("ifca", clusters=2, rounds=2)
     mask = np.zeros((600, 5), bool)
     mask[4, 2] = True
@@ -264,13 +323,21 @@ def test_masked_samples_labels_and_clients_are_refused(fitted: fk.Clustered, sam
     with pytest.raises(DataError, match="X is masked in row 4, column 2"):
         fitted.predict(x, groups=samples["groups"])
     with pytest.raises(DataError, match="y is masked in row 4"):
-        model.fit(samples["X"], np.ma.masked_array(samples["y"], mask[:, 2]), groups=samples["groups"])
+        model.fit(
+            samples["X"], np.ma.masked_array(samples["y"], mask[:, 2]), groups=samples["groups"]
+        )
     with pytest.raises(DataError, match="groups is masked in row 4"):
-        model.fit(samples["X"], samples["y"], groups=np.ma.masked_array(np.repeat(np.arange(12), 50), mask[:, 2]))
+        model.fit(
+            samples["X"],
+            samples["y"],
+            groups=np.ma.masked_array(np.repeat(np.arange(12), 50), mask[:, 2]),
+        )
 
 
 @pytest.mark.parametrize("as_list", [True, False])
-def test_a_missing_label_is_refused_with_its_row(as_list: bool, samples: dict[str, np.ndarray]) -> None:
+def test_a_missing_label_is_refused_with_its_row(
+    as_list: bool, samples: dict[str, np.ndarray]
+) -> None:
     labels = samples["y"].astype(object)
     labels[5] = None
     y = labels.tolist() if as_list else labels
@@ -282,23 +349,37 @@ def test_whole_numbers_of_pandas_stay_whole(samples: dict[str, np.ndarray]) -> N
     import pandas as pd
 
     groups = pd.Series(np.repeat(np.arange(1, 13), 50), dtype="Int64")
-    model = fk.Clustered("ifca", clusters=2, rounds=1, cohort=12).fit(samples["X"], samples["y"], groups=groups)
+    model = fk.Clustered("ifca", clusters=2, rounds=1, cohort=12).fit(
+        samples["X"], samples["y"], groups=groups
+    )
     assert model.groups_.tolist() == list(range(1, 13)) and model.groups_.dtype.kind == "i"
 
 
 def test_numpys_numbers_are_options(samples: dict[str, np.ndarray]) -> None:
-    options = {"clusters": 2, "rounds": 2, "cohort": 6, "epochs": 1, "batch_size": 5, "lr": 0.5, "random_state": 1}
+    options = {
+        "clusters": 2,
+        "rounds": 2,
+        "cohort": 6,
+        "epochs": 1,
+        "batch_size": 5,
+        "lr": 0.5,
+        "random_state": 1,
+    }
     kinds = {int: np.int64, float: np.float32}
     numpy_options = {name: kinds[type(value)](value) for name, value in options.items()}
     plain = fk.Clustered("flexcfl", **options, method_options={"eta_g": 0.25}).fit(**samples)
-    made = fk.Clustered("flexcfl", **numpy_options, method_options={"eta_g": np.float32(0.25)}).fit(**samples)
+    made = fk.Clustered("flexcfl", **numpy_options, method_options={"eta_g": np.float32(0.25)}).fit(
+        **samples
+    )
     assert made.run_.fingerprint == plain.run_.fingerprint
     assert np.array_equal(made.models_, plain.models_)
     with sklearn.config_context(enable_metadata_routing=True):
         estimator: Any = fk.Clustered("ifca", rounds=1, cohort=12)
         estimator.set_fit_request(groups=True).set_score_request(groups=True)
         folds = KFold(2, shuffle=True, random_state=0)
-        search = GridSearchCV(estimator, {"clusters": np.arange(2, 4), "lr": np.logspace(-2, -1, 2)}, cv=folds)
+        search = GridSearchCV(
+            estimator, {"clusters": np.arange(2, 4), "lr": np.logspace(-2, -1, 2)}, cv=folds
+        )
         search.fit(samples["X"], samples["y"], groups=samples["groups"])
     assert search.best_params_["clusters"] in (2, 3)
 
@@ -324,8 +405,12 @@ def test_a_new_clients_labels_are_the_classes_that_fit_saw(classes: tuple[Any, A
         assert model.score(x[own], y[own], np.full(own.sum(), 10 + group)) >= expected
 
 
-def test_clients_that_are_whole_floats_are_named_by_whole_numbers(samples: dict[str, np.ndarray]) -> None:
+def test_clients_that_are_whole_floats_are_named_by_whole_numbers(
+    samples: dict[str, np.ndarray],
+) -> None:
     numbers = np.unique(samples["groups"], return_inverse=True)[1] + 1.0
     model = fk.Clustered("fedavg", rounds=1).fit(samples["X"], samples["y"], numbers)
     assert model.run_.trained.client_name(0) == "1"
-    assert np.array_equal(model.predict(samples["X"], numbers), model.predict(samples["X"], numbers.astype(int)))
+    assert np.array_equal(
+        model.predict(samples["X"], numbers), model.predict(samples["X"], numbers.astype(int))
+    )

@@ -1,1 +1,2 @@
-"""Acceptance runs of the field's newer methods: each prints its figures beside the bar that it is to reach."""
+"""Acceptance runs of the field's newer methods: each prints its figures beside the bar that it is
+to reach."""

@@ -1,6 +1,6 @@
-"""FedDrift on SINE: matrix A, ten clients, 100 samples a step, a network 2-16-2, 40 rounds a step of five steps of Adam
-each, delta 0.2, five seeds. Bars: prequential accuracy within half a point of an oracle that knows all concepts, two
-models from step 2 on, one global model below 60 %.
+"""FedDrift on SINE: matrix A, ten clients, 100 samples a step, a network 2-16-2, 40 rounds a step
+of five steps of Adam each, delta 0.2, five seeds. Bars: prequential accuracy within half a point of
+an oracle that knows all concepts, two models from step 2 on, one global model below 60 %.
 
     python -m benchmarks.field.feddrift
 """
@@ -28,7 +28,9 @@ class Concepts(FedDrift):
         state = super()._begin_step(world, state, stream)
         owner = state.owner.copy()
         owner[:, -1] = world.true_clusters
-        return replace(state, assignment=world.true_clusters.copy(), owner=owner, release=0 * state.release)
+        return replace(
+            state, assignment=world.true_clusters.copy(), owner=owner, release=0 * state.release
+        )
 
 
 def network(key: Any) -> eqx.nn.MLP:
@@ -37,7 +39,8 @@ def network(key: Any) -> eqx.nn.MLP:
 
 
 def prequential(method: Any, data: Any, seed: int) -> tuple[float, list[int]]:
-    """Accuracy on steps 1 to 10 before they are trained on, and the number of models in use in each step."""
+    """Accuracy on steps 1 to 10 before they are trained on, and the number of models in use in each
+    step."""
     model = fk.as_model(network, name="2-16-2")
     local = fk.LocalTraining(steps=5, batch_size=500, lr=0.01, optimizer="adam")
     run = fk.simulate(
@@ -71,7 +74,10 @@ def main() -> None:
         results = [prequential(method, fk.data.sine(seed=seed), seed) for seed in range(5)]
         each = [100 * accuracy for accuracy, _ in results]
         means[name] = np.mean(each)
-        print(f"{name:18} {means[name]:.2f}: {' '.join(f'{a:.1f}' for a in each)}; models by step", flush=True)
+        print(
+            f"{name:18} {means[name]:.2f}: {' '.join(f'{a:.1f}' for a in each)}; models by step",
+            flush=True,
+        )
         for _, models in results:
             print(" " * 20, *models, flush=True)
     print(f"FedDrift - oracle {means['FedDrift'] - means['oracle']:+.2f} (bar: within 0.5)")

@@ -1,6 +1,7 @@
-"""FedEM on its authors' synthetic federation (300 clients, three components, 200 rounds), beside FedAvg, and FedAvg
-with an epoch of fine-tuning. Bars: at lr 0.1 FedEM at least 73.5 (FedAvg 71.7), at lr 1.0 at least 83.5; fine-tuning
-adds 0.3 to 1.5 points to FedAvg; a run of FedEM takes less than 20 s.
+"""FedEM on its authors' synthetic federation (300 clients, three components, 200 rounds), beside
+FedAvg, and FedAvg with an epoch of fine-tuning. Bars: at lr 0.1 FedEM at least 73.5 (FedAvg 71.7),
+at lr 1.0 at least 83.5; fine-tuning adds 0.3 to 1.5 points to FedAvg; a run of FedEM takes less
+than 20 s.
 
     python -m benchmarks.field.fedem
 """
@@ -21,7 +22,8 @@ DROPS = fk.Schedule("step", every=50, gamma=0.1, warmup=50, warmup_start=1.0)
 
 
 def main() -> None:
-    """Accuracy over all test samples and at the 10 % client, seconds, and agreement with the largest true component."""
+    """Accuracy over all test samples and at the 10 % client, seconds, and agreement with the
+    largest true component."""
     data = synthetic_mixture()
     model = fk.models.mclr(data)
     for lr in (0.1, 1.0):
@@ -42,7 +44,10 @@ def main() -> None:
             accuracy = clients["accuracy"].to_numpy()
             decile = np.sort(accuracy)[len(accuracy) // 10]
             name, ari = type(method).__name__, run.summary().get("ari")
-            print(f"lr {lr}: {name} {accuracy.mean():.1%}, 10 % client {decile:.1%}, {seconds:.1f} s, ARI {ari}")
+            print(
+                f"lr {lr}: {name} {accuracy.mean():.1%}, 10 % client {decile:.1%}, {seconds:.1f} "
+                f"s, ARI {ari}"
+            )
             if name == "FedAvg":
                 print(f"lr {lr}: FedAvg with an epoch of fine-tuning {tuned(run, data):.1%}")
 

@@ -1,22 +1,27 @@
-"""FedSoft on MNIST and its 90-degree rotation: 100 clients of 100 to 200 images, of which client i has the share
-(i + 0.5) / 100 as they are, and the others rotated.
+"""FedSoft on MNIST and its 90-degree rotation: 100 clients of 100 to 200 images, of which client i
+has the share (i + 0.5) / 100 as they are, and the others rotated.
 
-Bar: each centre, on test images of one kind, within 2 points of an oracle that trains a model by FedAvg on the images
-of that kind alone, from the same clients. It is not reached. Points below, logistic regression by SGD: 7.7 to 8.8 after
-20 rounds and 8.1, 9.0, 9.3 after 60 (three seeds). With the local training of the authors' code (Adam at 1e-4, 10
-epochs, batches of 10, lambda 0.1) and their 200 rounds: 7.8 (``200 --adam``, one seed); with a network of 64 units
-6.3 after 60 rounds and 4.5 after 200 (``200 --adam --hidden 64``, one seed). Drawn clients for each centre, as the
-authors have them, are not nearer: 7.4 after 60 rounds with 30 (``--selected 30``), and 7.6 with 15 and u measured in
-every second round (``--selected 15 --every 2``), where all clients with weights v have 6.3. A larger network is: 200
-units have 4.5 after 60 rounds (``60 --adam --hidden 200``, one seed). By SGD 6.6 with as many units (20 rounds), and
-10.3 with 64 and lambda 1: a stronger pull brings the centres nearer to each other. The authors' CNN was not tried.
+Bar: each centre, on test images of one kind, within 2 points of an oracle that trains a model by
+FedAvg on the images of that kind alone, from the same clients. It is not reached. Points below,
+logistic regression by SGD: 7.7 to 8.8 after 20 rounds and 8.1, 9.0, 9.3 after 60 (three seeds).
+With the local training of the authors' code (Adam at 1e-4, 10 epochs, batches of 10, lambda 0.1)
+and their 200 rounds: 7.8 (``200 --adam``, one seed); with a network of 64 units 6.3 after 60 rounds
+and 4.5 after 200 (``200 --adam --hidden 64``, one seed). Drawn clients for each centre, as the
+authors have them, are not nearer: 7.4 after 60 rounds with 30 (``--selected 30``), and 7.6 with 15
+and u measured in every second round (``--selected 15 --every 2``), where all clients with weights v
+have 6.3. A larger network is: 200 units have 4.5 after 60 rounds (``60 --adam --hidden 200``, one
+seed). By SGD 6.6 with as many units (20 rounds), and
+10.3 with 64 and lambda 1: a stronger pull brings the centres nearer to each other. The authors' CNN
+                           was not tried.
 
-A centre is a mean over the models of clients of both kinds, whose weights v fall with their share only: where shares
-are spread evenly over 0 .. 1, a third of the images behind a centre are of the other kind, E[p^2] / E[p] = 2/3, even if
-u were exact. Each centre is best on a kind of its own, but for the 200 rounds of the network: there a centre serves
-both kinds alike (88.9% and 87.5%, 88.1% and 88.2%).
+A centre is a mean over the models of clients of both kinds, whose weights v fall with their share
+only: where shares are spread evenly over 0 .. 1, a third of the images behind a centre are of the
+other kind, E[p^2] / E[p] = 2/3, even if u were exact. Each centre is best on a kind of its own, but
+for the 200 rounds of the network: there a centre serves both kinds alike (88.9% and 87.5%, 88.1%
+and 88.2%).
 
-    python -m benchmarks.field.fedsoft [rounds] [--adam] [--hidden UNITS] [--selected S] [--every TAU] [--seeds 1,2,3]
+    python -m benchmarks.field.fedsoft [rounds] [--adam] [--hidden UNITS] [--selected S] [--every
+    TAU] [--seeds 1,2,3]
 """
 
 from __future__ import annotations
@@ -35,8 +40,8 @@ SGD, ADAM = fk.SGD(epochs=5, batch_size=10, lr=0.05), fk.Adam(epochs=10, batch_s
 
 
 def federation(seed: int) -> tuple[FederatedData, FederatedData, FederatedData]:
-    """The clients, and the same with images of one kind alone: as they are, and rotated. Test images of all are alike:
-    half of each kind, and those of one kind."""
+    """The clients, and the same with images of one kind alone: as they are, and rotated. Test
+    images of all are alike: half of each kind, and those of one kind."""
     images, rng = IMAGES["mnist"](), np.random.default_rng(seed)
     order, sizes = rng.permutation(len(images.y)), rng.integers(100, 201, CLIENTS)
     owner = np.repeat(np.arange(CLIENTS), sizes)
@@ -51,7 +56,9 @@ def federation(seed: int) -> tuple[FederatedData, FederatedData, FederatedData]:
         train = [np.flatnonzero((owner == client) & keep) for client in range(CLIENTS)]
         own = [(client, part) for client, part in enumerate(train) if len(part)]
         tests = [test if number == 0 else test[:0] for number in range(len(own))]
-        return FederatedData("mnist, two rotations", x, y, 10, Ragged.of([part for _, part in own]), Ragged.of(tests))
+        return FederatedData(
+            "mnist, two rotations", x, y, 10, Ragged.of([part for _, part in own]), Ragged.of(tests)
+        )
 
     first, second = mine + np.arange(TEST), mine + TEST + np.arange(TEST)
     everything = of(np.ones(mine, bool), np.concatenate([first, second]))
@@ -62,10 +69,18 @@ def main() -> None:
     """Accuracies of the centres and of the oracle's models, by kind."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.field.fedsoft", description=__doc__)
     parser.add_argument("rounds", type=int, nargs="?", default=20)
-    parser.add_argument("--adam", action="store_true", help="the local training of the authors' code")
-    parser.add_argument("--hidden", type=int, help="units of a network; by default logistic regression")
-    parser.add_argument("--selected", type=int, help="clients drawn for each centre; by default all, with weights")
-    parser.add_argument("--every", type=int, default=1, help="rounds between measurements of importance")
+    parser.add_argument(
+        "--adam", action="store_true", help="the local training of the authors' code"
+    )
+    parser.add_argument(
+        "--hidden", type=int, help="units of a network; by default logistic regression"
+    )
+    parser.add_argument(
+        "--selected", type=int, help="clients drawn for each centre; by default all, with weights"
+    )
+    parser.add_argument(
+        "--every", type=int, default=1, help="rounds between measurements of importance"
+    )
     parser.add_argument("--seeds", default="1,2,3")
     given = parser.parse_args()
     local = ADAM if given.adam else SGD
@@ -73,7 +88,12 @@ def main() -> None:
         data, *kinds = federation(seed)
         model = fk.models.mclr(data) if given.hidden is None else fk.models.mlp(data, given.hidden)
         scoring = fk.Scoring(evaluate_every=given.rounds)
-        options: dict[str, Any] = {"rounds": given.rounds, "local": local, "scoring": scoring, "seed": seed}
+        options: dict[str, Any] = {
+            "rounds": given.rounds,
+            "local": local,
+            "scoring": scoring,
+            "seed": seed,
+        }
         method = fk.FedSoft(2, every=given.every, selected=given.selected)
         run = fk.simulate(method, data, model, cohort=data.clients, **options)
         accuracy, oracle = np.zeros((2, 2)), np.zeros(2)
@@ -86,7 +106,8 @@ def main() -> None:
         own = accuracy if np.trace(accuracy) >= np.trace(accuracy[::-1]) else accuracy[::-1]
         gap = oracle - np.diag(own)
         print(
-            f"seed {seed}: centres {own[0, 0]:.1%} and {own[1, 1]:.1%} on their kinds (on the other "
+            f"seed {seed}: centres {own[0, 0]:.1%} and {own[1, 1]:.1%} on their kinds (on the "
+            f"other "
             f"{own[0, 1]:.1%}, {own[1, 0]:.1%}), oracle {oracle[0]:.1%} and {oracle[1]:.1%}: "
             f"{100 * gap.max():.1f} points below at most (bar 2.0)",
             flush=True,

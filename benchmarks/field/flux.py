@@ -1,8 +1,9 @@
 """FLUX on MNIST in four rotations: 20 clients of 1000 images, and 20 newcomers without labels.
 
-Bars: at least 0.9 of the unlabelled newcomers in the cluster of their rotation; K found in at least 4 of 5 seeds. The
-published rule for eps and noise is run beside ``eps="gap"``, on the same descriptors: all clients whose nearest other
-is farther than the knee are clusters of one, however far apart the kinds are.
+Bars: at least 0.9 of the unlabelled newcomers in the cluster of their rotation; K found in at least
+4 of 5 seeds. The published rule for eps and noise is run beside ``eps="gap"``, on the same
+descriptors: all clients whose nearest other is farther than the knee are clusters of one, however
+far apart the kinds are.
 
     python -m benchmarks.field.flux
 """
@@ -37,23 +38,32 @@ def main() -> None:
     """Clusters found by each rule, and where unlabelled newcomers are placed."""
     cluster_counts: dict[str, list[int]] = {name: [] for name in RULES}
     for seed in range(SEEDS):
-        everybody = fk.planted("mnist", "rotation", clusters=4, clients=2 * CLIENTS, samples=1000, seed=seed)
+        everybody = fk.planted(
+            "mnist", "rotation", clusters=4, clients=2 * CLIENTS, samples=1000, seed=seed
+        )
         data = first_clients(everybody, CLIENTS)
         model, local = fk.models.mlp(data, hidden=128), fk.SGD(epochs=1, batch_size=32, lr=0.05)
         truth = everybody.true_clusters
         assert truth is not None
         for name, method in RULES.items():
-            run = fk.simulate(method, data, model, rounds=ROUNDS, cohort=CLIENTS, local=local, seed=seed)
+            run = fk.simulate(
+                method, data, model, rounds=ROUNDS, cohort=CLIENTS, local=local, seed=seed
+            )
             label = run.state.assignment
-            home = [np.bincount(truth[:CLIENTS][label == k], minlength=4).argmax() for k in range(run.state.clusters)]
+            home = [
+                np.bincount(truth[:CLIENTS][label == k], minlength=4).argmax()
+                for k in range(run.state.clusters)
+            ]
             placed = [
-                run.place(everybody.x[everybody.train[c]], resamples=1).cluster for c in range(CLIENTS, 2 * CLIENTS)
+                run.place(everybody.x[everybody.train[c]], resamples=1).cluster
+                for c in range(CLIENTS, 2 * CLIENTS)
             ]
             right = np.mean([home[k] == truth[CLIENTS + i] for i, k in enumerate(placed)])
             cluster_counts[name].append(run.state.clusters)
             print(
                 f"seed {seed}, {name}: {run.state.clusters} clusters, ARI "
-                f"{adjusted_rand_score(truth[:CLIENTS], label):.2f}; newcomers without labels right {right:.2f} "
+                f"{adjusted_rand_score(truth[:CLIENTS], label):.2f}; newcomers without labels "
+                f"right {right:.2f} "
                 f"(bar 0.90); accuracy {run.summary()['final_accuracy']:.1%}",
                 flush=True,
             )

@@ -1,11 +1,12 @@
-"""Heart disease in four hospitals by FLamby's recipe: logistic regression, batches of 4, SGD, 15 rounds of 100 updates
-of every client, means weighted by samples, five seeds. Bars: one global model as FLamby's, and a personalised recipe
-that leaves no hospital worse off than alone.
+"""Heart disease in four hospitals by FLamby's recipe: logistic regression, batches of 4, SGD, 15
+rounds of 100 updates of every client, means weighted by samples, five seeds. Bars: one global model
+as FLamby's, and a personalised recipe that leaves no hospital worse off than alone.
 
     python -m benchmarks.field.heart
 
-FLamby's pooled accuracy is that of the model on all tests scaled by the pooled training patients, and so no mean over
-the hospitals' tests: both are printed. Numbers of epochs of fine-tuning are all shown, none is chosen.
+FLamby's pooled accuracy is that of the model on all tests scaled by the pooled training patients,
+and so no mean over the hospitals' tests: both are printed. Numbers of epochs of fine-tuning are all
+shown, none is chosen.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ EVERYBODY = np.arange(4)
 
 
 class OneScore(eqx.Module):
-    """Logistic regression 13 -> 1: the scores are 0 and z, so that their softmax is the sigmoid of z."""
+    """Logistic regression 13 -> 1: the scores are 0 and z, so that their softmax is the sigmoid of
+    z."""
 
     linear: eqx.nn.Linear
 
@@ -42,16 +44,28 @@ class OneScore(eqx.Module):
 MODEL = fk.as_model(OneScore, name="logistic")
 
 
-def federated(data: Any, pooled: Any, seed: int, lr: float, epochs: int | None = None, **options: Any) -> np.ndarray:
-    """FLamby's pooled accuracy, that of all clients' own tests, and each client's; with ``epochs`` the latter after so
-    many of fine-tuning."""
+def federated(
+    data: Any, pooled: Any, seed: int, lr: float, epochs: int | None = None, **options: Any
+) -> np.ndarray:
+    """FLamby's pooled accuracy, that of all clients' own tests, and each client's; with ``epochs``
+    the latter after so many of fine-tuning."""
     local = fk.LocalTraining(steps=100, batch_size=4, lr=lr)
     settings: dict[str, Any] = {"rounds": 15, "cohort": 4, "local": local, "seed": seed}
-    run = fk.simulate(fk.FedAvg(), data, MODEL, scoring=fk.Scoring(evaluate_every=0), **settings, **options)
+    run = fk.simulate(
+        fk.FedAvg(), data, MODEL, scoring=fk.Scoring(evaluate_every=0), **settings, **options
+    )
     clients = run.evaluate(fine_tune_epochs=epochs).clients
     own = clients["accuracy" if epochs is None else "fine_tuned_accuracy"].to_numpy()
-    scores = evaluate(fk.SimulatedWorld(pooled, MODEL), run.state.models, EVERYBODY, np.zeros(4, int))
-    return np.array([scores.correct.sum() / scores.examples.sum(), own @ data.test.sizes / data.test.sizes.sum(), *own])
+    scores = evaluate(
+        fk.SimulatedWorld(pooled, MODEL), run.state.models, EVERYBODY, np.zeros(4, int)
+    )
+    return np.array(
+        [
+            scores.correct.sum() / scores.examples.sum(),
+            own @ data.test.sizes / data.test.sizes.sum(),
+            *own,
+        ]
+    )
 
 
 def alone(data: Any, seed: int) -> np.ndarray:
@@ -59,29 +73,51 @@ def alone(data: Any, seed: int) -> np.ndarray:
     world = fk.SimulatedWorld(data, MODEL)
     start = world.initial(Stream(seed, 0, "model"))
     work = fk.LocalTraining(steps=1500, batch_size=4, lr=0.01)
-    reply = train(world, start[None], EVERYBODY, np.zeros(4, int), work=work, stream=Stream(seed, 1, "train"))
+    reply = train(
+        world, start[None], EVERYBODY, np.zeros(4, int), work=work, stream=Stream(seed, 1, "train")
+    )
     scores = evaluate(world, start + reply.update, EVERYBODY, EVERYBODY)
-    return np.array([np.nan, scores.correct.sum() / scores.examples.sum(), *(scores.correct / scores.examples)])
+    return np.array(
+        [np.nan, scores.correct.sum() / scores.examples.sum(), *(scores.correct / scores.examples)]
+    )
 
 
 def show(name: str, results: list[np.ndarray], bar: str) -> None:
     """One line of means and deviations over seeds."""
     mean, spread = np.mean(results, axis=0), np.std(results, axis=0, ddof=1)
     cells = [f"{a:.3f} ({s:.3f})" for a, s in zip(mean, spread, strict=True)]
-    print(f"{name:36} FLamby's pooled {cells[0]}; own tests {cells[1]}: {' '.join(cells[2:])}; bar: {bar}", flush=True)
+    print(
+        f"{name:36} FLamby's pooled {cells[0]}; own tests {cells[1]}: {' '.join(cells[2:])}; bar: "
+        f"{bar}",
+        flush=True,
+    )
 
 
 def main() -> None:
     """Figures of every recipe beside its bar."""
-    hospital, pooled = (fk.data.heart_disease(scaling=scaling) for scaling in ("hospital", "pooled"))
+    hospital, pooled = (
+        fk.data.heart_disease(scaling=scaling) for scaling in ("hospital", "pooled")
+    )
     adam: dict[str, Any] = {"options": [fk.FedAdam(lr=0.01, beta2=0.999, tau=1e-8)]}  # as FLamby
     show("FedAvg", [federated(hospital, pooled, s, 0.001) for s in SEEDS], "pooled 0.748 to 0.759")
-    show("FedAdam", [federated(hospital, pooled, s, 0.01, **adam) for s in SEEDS], "pooled 0.779 to 0.786")
+    show(
+        "FedAdam",
+        [federated(hospital, pooled, s, 0.01, **adam) for s in SEEDS],
+        "pooled 0.779 to 0.786",
+    )
     for name, data in (("hospital", hospital), ("pooled", pooled)):
-        show(f"alone, scaling {name}", [alone(data, s) for s in SEEDS], ALONE if data is hospital else "none")
+        show(
+            f"alone, scaling {name}",
+            [alone(data, s) for s in SEEDS],
+            ALONE if data is hospital else "none",
+        )
         for epochs in (5, 20):
             results = [federated(data, pooled, s, 0.01, epochs, **adam) for s in SEEDS]
-            show(f"FedAdam, {epochs} epochs alone, scaling {name}", results, f"own tests above 0.785, each {ALONE}")
+            show(
+                f"FedAdam, {epochs} epochs alone, scaling {name}",
+                results,
+                f"own tests above 0.785, each {ALONE}",
+            )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""PACFL on MNIST in four rotations: 128 clients, p = 3 per label, pixels 0 .. 1. Bar: ARI 1.0 with beta 20 by the
-code's rule; and what true principal angles need.
+"""PACFL on MNIST in four rotations: 128 clients, p = 3 per label, pixels 0 .. 1. Bar: ARI 1.0 with
+beta 20 by the code's rule; and what true principal angles need.
 
     python -m benchmarks.field.pacfl
 """
@@ -17,7 +17,12 @@ from fedkin.methods.pacfl import PACFL
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
 
-RULES = {"as_coded": (3.5, 20.0), "smallest": (3.5, 4.9, 20.0), "sum": (1100.0,), "same_rank": (2000.0,)}
+RULES = {
+    "as_coded": (3.5, 20.0),
+    "smallest": (3.5, 4.9, 20.0),
+    "sum": (1100.0,),
+    "same_rank": (2000.0,),
+}
 LINKAGES = ("weighted", "average")  # the first is what the code calls average
 
 
@@ -34,9 +39,14 @@ def main() -> None:
                 state = method.init(SimulatedWorld(data, mclr(data)), Stream(seed, 0, "init"))
                 near, far = state.angles[same & others], state.angles[~same]
                 ari = adjusted_rand_score(truth, state.assignment)
-                bar = " (bar 1.0)" if (angle, threshold) in (("as_coded", 20.0), ("smallest", 3.5)) else ""
+                bar = (
+                    " (bar 1.0)"
+                    if (angle, threshold) in (("as_coded", 20.0), ("smallest", 3.5))
+                    else ""
+                )
                 print(
-                    f"seed {seed} {angle:9} {linkage:8} beta {threshold:6.1f}: {near.min():.1f} to {near.max():.1f} "
+                    f"seed {seed} {angle:9} {linkage:8} beta {threshold:6.1f}: {near.min():.1f} "
+                    f"to {near.max():.1f} "
                     f"degrees within, {far.min():.1f} to {far.max():.1f} across; "
                     f"{state.clusters} clusters, ARI {ari:.3f}{bar}"
                 )

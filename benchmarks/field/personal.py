@@ -1,8 +1,9 @@
-"""Methods for clients that differ, on FedEM's synthetic mixture: accuracy, and time of a trained step beside FedAvg's.
+"""Methods for clients that differ, on FedEM's synthetic mixture: accuracy, and time of a trained
+step beside FedAvg's.
 
-Bar: no method takes more than 1.3 times FedAvg's time of a trained step. A step is the gradient of one mini-batch, of
-whichever model; the full gradient of SCAFFOLD's option I counts as a pass. Time is the median of rounds behind the
-first two, with all that is not training.
+Bar: no method takes more than 1.3 times FedAvg's time of a trained step. A step is the gradient of
+one mini-batch, of whichever model; the full gradient of SCAFFOLD's option I counts as a pass. Time
+is the median of rounds behind the first two, with all that is not training.
 
     python -m benchmarks.field.personal [ROUNDS]
 """
@@ -21,7 +22,9 @@ from fedkin.data.synthetic_mixture import synthetic_mixture
 
 EPOCHS, HEAD = 1, 10
 WORK = fk.SGD(epochs=EPOCHS, batch_size=32, lr=0.1)
-METHODS: dict[str, tuple[Any, int]] = {  # and how often it goes through a client's samples in a round
+METHODS: dict[
+    str, tuple[Any, int]
+] = {  # and how often it goes through a client's samples in a round
     "FedAvg": (fk.FedAvg(), EPOCHS),
     "Ditto, lambda 0.1": (fk.Ditto(0.1), 2 * EPOCHS),
     "Ditto, lambda 1": (fk.Ditto(1.0), 2 * EPOCHS),
@@ -49,17 +52,22 @@ def main() -> None:
     data = synthetic_mixture(clients=100, test_samples=500)
     model, first = fk.models.mlp(data, hidden=32), 0.0
     for name, (method, passes) in METHODS.items():
-        run = fk.simulate(method, data, model, rounds=rounds, cohort=data.clients, local=WORK, seed=0)
+        run = fk.simulate(
+            method, data, model, rounds=rounds, cohort=data.clients, local=WORK, seed=0
+        )
         spent = seconds_of_a_round(method, data, model)
         first = first or spent / passes
         print(
-            f"{name:20} accuracy {run.records[-1]['accuracy']:.4f}, {1000 * spent:7.1f} ms a round, "
+            f"{name:20} accuracy {run.records[-1]['accuracy']:.4f}, {1000 * spent:7.1f} ms a "
+            f"round, "
             f"{spent / passes / first:.2f} of FedAvg's time of a step (bar 1.3)",
             flush=True,
         )
         if name == "FedAvg":
             tuned = run.evaluate(fine_tune_epochs=EPOCHS).summary
-            print(f"{'FedAvg, fine-tuned':20} accuracy {tuned['fine_tuned_accuracy']:.4f}", flush=True)
+            print(
+                f"{'FedAvg, fine-tuned':20} accuracy {tuned['fine_tuned_accuracy']:.4f}", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""All MNIST images, divided among clients whose images are rotated: the setting of PACFL's and CFL-GP's runs here."""
+"""All MNIST images, divided among clients whose images are rotated: the setting of PACFL's and
+CFL-GP's runs here."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ FOUR = (0.0, 90.0, 180.0, 270.0)
 PAIRS = (0.0, 15.0, 90.0, 105.0, 180.0, 195.0, 270.0, 275.0)  # four near pairs
 
 
-def rotated_mnist(clients: int, angles: tuple[float, ...], seed: int, train: float = 0.7) -> FederatedData:
-    """Every image once, pixels 0 .. 1; client i has rotation i modulo their number. True clusters are multiples of 90
-    degrees, and what is within 15 degrees above one.
+def rotated_mnist(
+    clients: int, angles: tuple[float, ...], seed: int, train: float = 0.7
+) -> FederatedData:
+    """Every image once, pixels 0 .. 1; client i has rotation i modulo their number. True clusters
+    are multiples of 90 degrees, and what is within 15 degrees above one.
 
     Args:
         clients: N.
@@ -35,7 +38,13 @@ def rotated_mnist(clients: int, angles: tuple[float, ...], seed: int, train: flo
     )
     truth = np.array([int(angles[client % len(angles)] // 90) for client in range(clients)])
     return FederatedData(
-        "mnist rotated", x.reshape(len(x), -1), images.y[np.concatenate(parts)], 10, first, rest, truth
+        "mnist rotated",
+        x.reshape(len(x), -1),
+        images.y[np.concatenate(parts)],
+        10,
+        first,
+        rest,
+        truth,
     )
 
 

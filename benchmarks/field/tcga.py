@@ -1,5 +1,6 @@
-"""TCGA-BRCA in six regions by FLamby's recipe: a linear Cox model, five rounds of 100 steps with 8 patients, five
-seeds; C-index over the pairs within regions, beside FLamby's over all pairs. No bar: what docs/data-sets.md says of it.
+"""TCGA-BRCA in six regions by FLamby's recipe: a linear Cox model, five rounds of 100 steps with 8
+patients, five seeds; C-index over the pairs within regions, beside FLamby's over all pairs. No bar:
+what docs/data-sets.md says of it.
 
     python -m benchmarks.field.tcga
 """
@@ -34,10 +35,16 @@ def main() -> None:
             "scoring": fk.Scoring(evaluate_every=0),
             **options,
         }
-        runs = [fk.simulate(fk.FedAvg(), data, fk.models.cox(data), seed=seed, **settings) for seed in SEEDS]
+        runs = [
+            fk.simulate(fk.FedAvg(), data, fk.models.cox(data), seed=seed, **settings)
+            for seed in SEEDS
+        ]
         index = np.array([run.summary()["final_accuracy"] for run in runs])
         words = f" (FLamby {printed})" if printed else ""
-        print(f"{name}: C-index {index.mean():.3f}, deviation {index.std(ddof=1):.3f}{words}", flush=True)
+        print(
+            f"{name}: C-index {index.mean():.3f}, deviation {index.std(ddof=1):.3f}{words}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

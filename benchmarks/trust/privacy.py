@@ -2,10 +2,11 @@
 
     python -m benchmarks.trust.privacy [--seeds 3] [--noise 0,1] [--clip 0.2]
 
-Data: MNIST, four rotations, 1,000 clients of 50 samples each; 784-10 softmax regression, two local epochs of SGD (batch
-10, lr 0.1); 100 rounds, each client in each with probability 0.05. The true clusters are known, as are their equal
-sizes; the row "one model" is FedAvg with the same privacy. Noise is the system's, so no two runs are equal. The claim:
-four private models at epsilon <= 2.2 (delta 0.001) have accuracy 0.85 or more.
+Data: MNIST, four rotations, 1,000 clients of 50 samples each; 784-10 softmax regression, two local
+epochs of SGD (batch 10, lr 0.1); 100 rounds, each client in each with probability 0.05. The true
+clusters are known, as are their equal sizes; the row "one model" is FedAvg with the same privacy.
+Noise is the system's, so no two runs are equal. The claim: four private models at epsilon <= 2.2
+(delta 0.001) have accuracy 0.85 or more.
 """
 
 from __future__ import annotations
@@ -40,12 +41,19 @@ class TrueClusters:
         if world.true_clusters is None:
             raise MethodError("the true clusters must be known")
         count = int(world.true_clusters.max()) + 1
-        return State(np.stack([world.initial(stream.child("model"))] * count), world.true_clusters.astype(np.int64))
+        return State(
+            np.stack([world.initial(stream.child("model"))] * count),
+            world.true_clusters.astype(np.int64),
+        )
 
-    def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
+    def round(
+        self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> State:
         return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
 
-    def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
+    def place(
+        self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> State:
         return state
 
 
@@ -58,19 +66,30 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     options = parser.parse_args()
     print(
-        "| method | noise multiplier | epsilon | accuracy, by seed | mean | worst cluster |\n|---|---|---|---|---|---|"
+        "| method | noise multiplier | epsilon | accuracy, by seed | mean | worst cluster "
+        "|\n|---|---|---|---|---|---|"
     )
     for noise in map(float, options.noise.split(",")):
         for method, name in ((TrueClusters(), "true clusters"), (fk.FedAvg(), "one model")):
-            runs = [run(method, seed, noise, options.clip, options.rounds) for seed in range(options.seeds)]
+            runs = [
+                run(method, seed, noise, options.clip, options.rounds)
+                for seed in range(options.seeds)
+            ]
             print(row(name, noise, runs), flush=True)
 
 
 def run(
-    method: fk.Method, seed: int, noise: float, clip: float, rounds: int, start_noise: float | None = None
+    method: fk.Method,
+    seed: int,
+    noise: float,
+    clip: float,
+    rounds: int,
+    start_noise: float | None = None,
 ) -> fk.Run:
     """One run."""
-    data = fk.planted("mnist", "rotation", clusters=4, clients=1000, samples=50, test_samples=20, seed=seed)
+    data = fk.planted(
+        "mnist", "rotation", clusters=4, clients=1000, samples=50, test_samples=20, seed=seed
+    )
     work = fk.SGD(epochs=2, batch_size=10, lr=0.1)
     privacy = fk.ClientDP(noise_multiplier=noise, delta=DELTA, clip=clip, start_noise=start_noise)
     return fk.simulate(

@@ -1,12 +1,15 @@
-"""Clusters found under client-level differential privacy, everything charged: accuracy, agreement and epsilon.
+"""Clusters found under client-level differential privacy, everything charged: accuracy, agreement
+and epsilon.
 
-    python -m benchmarks.trust.private_cold_start [--seeds 3] [--first-seed 0] [--noise 1] [--start 4,8,16]
+    python -m benchmarks.trust.private_cold_start [--seeds 3] [--first-seed 0] [--noise 1] [--start
+    4,8,16]
 
-Data, work and rounds are those of ``benchmarks.trust.privacy``. The true clusters are not known to any of these
-methods: ``PrivateClusters`` finds them by three noisy sums of all clients, whose noise multiplier is ``--start`` times
-that of the rounds, and IFCA begins from random models, which cost nothing. Agreement (ARI) is that of the clusters
-after the last round. Noise is the system's, so no two runs are equal. The claim: accuracy 0.82 or more at epsilon <= 3
-(delta 0.001), with an ARI of 0.95 or more.
+Data, work and rounds are those of ``benchmarks.trust.privacy``. The true clusters are not known to
+any of these methods: ``PrivateClusters`` finds them by three noisy sums of all clients, whose noise
+multiplier is ``--start`` times that of the rounds, and IFCA begins from random models, which cost
+nothing. Agreement (ARI) is that of the clusters after the last round. Noise is the system's, so no
+two runs are equal. The claim: accuracy 0.82 or more at epsilon <= 3 (delta 0.001), with an ARI of
+0.95 or more.
 """
 
 from __future__ import annotations
@@ -23,9 +26,13 @@ HEAD = """| method | noise of the start | epsilon | accuracy, by seed | mean | A
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.trust.private_cold_start", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.trust.private_cold_start", description=__doc__
+    )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first-seed", type=int, default=0, help="the design was chosen on 10, 11 and 12")
+    parser.add_argument(
+        "--first-seed", type=int, default=0, help="the design was chosen on 10, 11 and 12"
+    )
     parser.add_argument("--noise", type=float, default=1.0, help="noise multiplier of the rounds")
     parser.add_argument("--start", default="4,8,16", help="of the cold start, in multiples of that")
     parser.add_argument("--clip", type=float, default=0.2)
@@ -36,7 +43,10 @@ def main() -> None:
     print(HEAD, flush=True)
     for times in map(float, options.start.split(",")):
         method, start_noise = fk.PrivateClusters(clusters=4), times * options.noise
-        print(row(f"{start_noise:g}", [run(method, seed, *plan, start_noise) for seed in seeds]), flush=True)
+        print(
+            row(f"{start_noise:g}", [run(method, seed, *plan, start_noise) for seed in seeds]),
+            flush=True,
+        )
     print(row("-", [run(fk.IFCA(4, weighting="examples"), seed, *plan) for seed in seeds]))
 
 
@@ -44,7 +54,10 @@ def row(start_noise: str, runs: list[fk.Run]) -> str:
     """A line of the table."""
     summaries = [one.summary() for one in runs]
     accuracy = [summary["final_accuracy"] for summary in summaries]
-    each, agreement = (", ".join(f"{summary[name]:.3f}" for summary in summaries) for name in ("final_accuracy", "ari"))
+    each, agreement = (
+        ", ".join(f"{summary[name]:.3f}" for summary in summaries)
+        for name in ("final_accuracy", "ari")
+    )
     epsilon = summaries[0]["privacy"]["epsilon"]
     shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}"
     name = summaries[0]["method"]

@@ -2,10 +2,11 @@
 
     python -m benchmarks.trust.secret_sums [--parameters 3000000] [--clients 100] [--dropout 0.3]
 
-First, one client among 20 with a model of P = 3e6: its CPU seconds in the four exchanges, and the bytes that it sends
-beside those of a plain update. Then 100 clients, of which 30% drop out, a third of them before each of the last three
-exchanges: is the sum, as integers, the plain sum of the vectors that came? And a simulated run with that many drop-outs
-beside the run without secret sums. The claims: CPU <= 1 s, upload <= 1.1 times a plain one, exact.
+First, one client among 20 with a model of P = 3e6: its CPU seconds in the four exchanges, and the
+bytes that it sends beside those of a plain update. Then 100 clients, of which 30% drop out, a third
+of them before each of the last three exchanges: is the sum, as integers, the plain sum of the
+vectors that came? And a simulated run with that many drop-outs beside the run without secret sums.
+The claims: CPU <= 1 s, upload <= 1.1 times a plain one, exact.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ COHORT = 20
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.trust.secret_sums", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.trust.secret_sums", description=__doc__
+    )
     parser.add_argument("--parameters", type=int, default=3_000_000)
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--dropout", type=float, default=0.3)
@@ -54,7 +57,10 @@ class Measured:
         announced = np.stack([one for _, one in begun])
         self._sent("announced", announced[0].astype(np.int64))
         self.exchange = Exchange.of(ABOUT, np.arange(count), announced, neighbours)
-        self.revealed, self.replied = np.zeros((*self.exchange.places.shape, 16), np.uint8), np.zeros(count, bool)
+        self.revealed, self.replied = (
+            np.zeros((*self.exchange.places.shape, 16), np.uint8),
+            np.zeros(count, bool),
+        )
 
     def run(self, lost: list[np.ndarray]) -> np.ndarray:
         """The sum, with clients that are lost before the second, the third and the last exchange."""
@@ -66,7 +72,9 @@ class Measured:
         return exchange.unmasked(self.revealed, self.replied)
 
     def _share(self, i: int) -> None:
-        self.sessions[i], self.exchange.sealed[i] = self._timed(i, client.share, self.sessions[i], self._group(i))
+        self.sessions[i], self.exchange.sealed[i] = self._timed(
+            i, client.share, self.sessions[i], self._group(i)
+        )
         self.exchange.shared[i] = True
         if i == 0:
             self._sent("sealed", self.exchange.sealed[0].astype(np.int64))
@@ -80,7 +88,9 @@ class Measured:
 
     def _reveal(self, i: int) -> None:
         asked = (self.exchange.partners[i], self.exchange.inbox()[i], self.exchange.wanted()[i])
-        self.sessions[i], self.revealed[i] = self._timed(i, client.reveal, self.sessions[i], self._group(i), *asked)
+        self.sessions[i], self.revealed[i] = self._timed(
+            i, client.reveal, self.sessions[i], self._group(i), *asked
+        )
         self.replied[i] = True
         if i == 0:
             self._sent("shares", self.revealed[0].astype(np.int64))
@@ -111,7 +121,10 @@ def one_client(parameters: int) -> None:
     plain = len(encode(RpcMessage({}, {"update": update})))
     print(f"one of {COHORT} clients, P = {parameters:,}: exact: {bool(exact)}")
     print(f"  CPU {quantizing + measured.seconds:.3f} s (of which integers {quantizing:.3f} s)")
-    print(f"  upload {measured.bytes:,} bytes, {measured.bytes / plain:.4f} times a plain update", flush=True)
+    print(
+        f"  upload {measured.bytes:,} bytes, {measured.bytes / plain:.4f} times a plain update",
+        flush=True,
+    )
 
 
 def many_clients(clients: int, dropout: float, numbers: int = 10_000) -> None:

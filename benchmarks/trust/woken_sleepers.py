@@ -1,15 +1,18 @@
-"""Attackers that are honest while clusters are found: what it is worth to split clusters when they wake.
+"""Attackers that are honest while clusters are found: what it is worth to split clusters when they
+wake.
 
-    python -m benchmarks.trust.woken_sleepers [--attacks sign_flip@2,...] [--seeds 3] [--first-seed 0]
+    python -m benchmarks.trust.woken_sleepers [--attacks sign_flip@2,...] [--seeds 3] [--first-seed
+    0]
         [--split-after 2] [--write docs/robustness.md]
 
-Data and training as in ``papers.trust``: MNIST in four rotations (kinds) of 25 clients with 60 samples each, softmax
-regression, five local epochs of SGD (batch 10, lr 0.05), 30 rounds; attackers know the honest updates of their model.
-A sleeper (``ipm@2``) attacks from round 2 on, after all clusters here are found. FL+HC cut by the silhouette in round
-1, and ``majority+`` in front of the geometric median. *Evenly*: 30% of each kind attack, and all clients are in each
-round; *at random*: 30% of all, and 40 of 100 clients are. Printed, by attack: the mean accuracy of honest clients after
-the last round, the lowest agreement of their clusters with the kinds (ARI) where it is below 1, and the share of
-attackers in clusters without honest clients.
+Data and training as in ``papers.trust``: MNIST in four rotations (kinds) of 25 clients with 60
+samples each, softmax regression, five local epochs of SGD (batch 10, lr 0.05), 30 rounds; attackers
+know the honest updates of their model. A sleeper (``ipm@2``) attacks from round 2 on, after all
+clusters here are found. FL+HC cut by the silhouette in round 1, and ``majority+`` in front of the
+geometric median. *Evenly*: 30% of each kind attack, and all clients are in each round; *at random*:
+30% of all, and 40 of 100 clients are. Printed, by attack: the mean accuracy of honest clients after
+the last round, the lowest agreement of their clusters with the kinds (ARI) where it is below 1, and
+the share of attackers in clusters without honest clients.
 """
 
 from __future__ import annotations
@@ -37,7 +40,11 @@ class Setting(NamedTuple):
     def __str__(self) -> str:
         where = "evenly" if self.spread == "evenly" else "at random"
         memory = f", memory {self.memory}" if self.memory else ""
-        return f"{where}{memory}, split after {self.split_after}" if self.split_after else f"{where}{memory}, no split"
+        return (
+            f"{where}{memory}, split after {self.split_after}"
+            if self.split_after
+            else f"{where}{memory}, no split"
+        )
 
 
 PLACES: tuple[tuple[Literal["evenly", "random"], int, int], ...] = (
@@ -49,18 +56,30 @@ PLACES: tuple[tuple[Literal["evenly", "random"], int, int], ...] = (
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.trust.woken_sleepers", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.trust.woken_sleepers", description=__doc__
+    )
     parser.add_argument("--attacks", default=ATTACKS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--split-after", type=int, default=2)
     parser.add_argument("--write", type=Path, help="a page that holds the table")
     options = parser.parse_args()
-    attacks, seeds = options.attacks.split(","), range(options.first_seed, options.first_seed + options.seeds)
+    attacks, seeds = (
+        options.attacks.split(","),
+        range(options.first_seed, options.first_seed + options.seeds),
+    )
     head, table = ["attackers, server", *attacks], list[list[str]]()
     print(" | ".join(head))
-    for setting in (Setting(*place, after) for place in PLACES for after in (0, options.split_after)):
-        table.append([str(setting), *(cell([run(setting, attack, seed) for seed in seeds]) for attack in attacks)])
+    for setting in (
+        Setting(*place, after) for place in PLACES for after in (0, options.split_after)
+    ):
+        table.append(
+            [
+                str(setting),
+                *(cell([run(setting, attack, seed) for seed in seeds]) for attack in attacks),
+            ]
+        )
         print(" | ".join(table[-1]), flush=True)
     if options.write:
         put(options.write, "python -m benchmarks.trust.woken_sleepers", head, table)
@@ -74,7 +93,9 @@ def run(setting: Setting, attack: str, seed: int) -> dict[str, Any]:
         attack: its name, with ``@2`` from round 2 on; ``none``.
         seed: of everything.
     """
-    data = fk.planted("mnist", "rotation", clusters=4, clients=100, samples=60, test_samples=20, seed=seed)
+    data = fk.planted(
+        "mnist", "rotation", clusters=4, clients=100, samples=60, test_samples=20, seed=seed
+    )
     kind, _, start = attack.partition("@")
     options: list[Any] = [
         fk.RobustAggregation(
@@ -86,7 +107,9 @@ def run(setting: Setting, attack: str, seed: int) -> dict[str, Any]:
         )
     ]
     if kind != "none":
-        options.append(fk.Byzantine(kind, share=0.3, spread=setting.spread, start=int(start or 0), seed=seed))
+        options.append(
+            fk.Byzantine(kind, share=0.3, spread=setting.spread, start=int(start or 0), seed=seed)
+        )
     run = fk.simulate(
         METHOD,
         data,
@@ -104,7 +127,9 @@ def run(setting: Setting, attack: str, seed: int) -> dict[str, Any]:
 
 def cell(summaries: list[dict[str, Any]]) -> str:
     """Accuracy, ARI and who is alone, of runs from several seeds."""
-    accuracy = statistics.mean(one.get("honest_accuracy", one["final_accuracy"]) for one in summaries)
+    accuracy = statistics.mean(
+        one.get("honest_accuracy", one["final_accuracy"]) for one in summaries
+    )
     ari = min(one.get("honest_ari", one["ari"]) for one in summaries)
     alone = [one["attackers_alone"] for one in summaries if "attackers_alone" in one]
     agreement = f" ({ari:.2f})" if ari < 0.995 else ""

@@ -1,6 +1,7 @@
 """Each hospital's own file: images (handwritten digits, in place of scans) and their findings.
 
-Hospitals 0 and 1 see mostly findings 0 to 4, hospitals 2, 3 and 4 mostly findings 5 to 9. No image is in two files.
+Hospitals 0 and 1 see mostly findings 0 to 4, hospitals 2, 3 and 4 mostly findings 5 to 9. No image
+is in two files.
 """
 
 from __future__ import annotations
@@ -12,13 +13,20 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 CLUSTERS = (0, 0, 1, 1, 1)  # of each hospital; the last one joins late
-SHARE, IMAGES = 0.95, 160  # of a hospital's images with its cluster's findings, and images of a hospital
+SHARE, IMAGES = (
+    0.95,
+    160,
+)  # of a hospital's images with its cluster's findings, and images of a hospital
 
 
 def findings(seed: int = 0) -> pd.DataFrame:
     """All hospitals' images in one table: columns p0 .. p63, y and client_id."""
     x, y = load_digits(return_X_y=True)
-    order, taken, tables = np.random.default_rng(seed).permutation(len(y)), np.zeros(len(y), bool), []
+    order, taken, tables = (
+        np.random.default_rng(seed).permutation(len(y)),
+        np.zeros(len(y), bool),
+        [],
+    )
     for hospital, cluster in enumerate(CLUSTERS):
         count = round(SHARE * IMAGES)
         typical, others = (y >= 5) == cluster, (y >= 5) != cluster

@@ -1,1 +1,2 @@
-"""What several runs show together: repeated seeds, comparisons, statistics, advice, eps studies, the non-IID index."""
+"""What several runs show together: repeated seeds, comparisons, statistics, advice, eps studies,
+the non-IID index."""

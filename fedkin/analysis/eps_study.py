@@ -47,7 +47,8 @@ class EpsStudy:
 
     @property
     def suggested(self) -> float:
-        """The middle of the widest range with least noise and several clusters (see ``suggest_eps``)."""
+        """The middle of the widest range with least noise and several clusters (see
+        ``suggest_eps``)."""
         return suggest_eps(self.ranges)
 
     @property
@@ -65,32 +66,46 @@ class EpsStudy:
         return sorted(best.values(), key=lambda one: one.low)
 
     def table(self) -> pd.DataFrame:
-        """One row per number of clusters, with and without noise; the relatively widest ranges where there are many."""
+        """One row per number of clusters, with and without noise; the relatively widest ranges
+        where there are many."""
         suggested = [one for one in self.ranges if one.low <= self.suggested < one.high]
         others = [one for one in self.widest() if one not in suggested]
-        shown = sorted([*suggested, *sorted(others, key=_growth)[1 - _ROWS :]], key=lambda one: one.low)
+        shown = sorted(
+            [*suggested, *sorted(others, key=_growth)[1 - _ROWS :]], key=lambda one: one.low
+        )
         return pd.DataFrame(
             {
                 "eps from": [f"{one.low:.4g}" for one in shown],
                 "up to": [f"{one.high:.4g}" if math.isfinite(one.high) else "any" for one in shown],
                 "clusters": [str(one.clusters) for one in shown],
                 "noise": [str(one.noise) for one in shown],
-                "silhouette": ["-" if one.silhouette is None else f"{one.silhouette:.2f}" for one in shown],
+                "silhouette": [
+                    "-" if one.silhouette is None else f"{one.silhouette:.2f}" for one in shown
+                ],
                 "": ["suggested" if one.low <= self.suggested < one.high else "" for one in shown],
             }
         )
 
     def summary(self) -> dict[str, Any]:
         """The study as plain JSON values; ``high`` of the last range is None."""
-        ranges = [{**vars(one), "high": one.high if math.isfinite(one.high) else None} for one in self.ranges]
+        ranges = [
+            {**vars(one), "high": one.high if math.isfinite(one.high) else None}
+            for one in self.ranges
+        ]
         return {"clients": len(self.clients), "min_samples": self.min_samples, "suggested": self.suggested,
                 "knee": self.knee, "k_distances": self.curve.tolist(), "ranges": ranges}  # fmt: skip
 
 
 def study_eps(
-    method: Method, data: FederatedData, model: AnyModel, *, local: LocalTraining | None = None, seed: int = 0
+    method: Method,
+    data: FederatedData,
+    model: AnyModel,
+    *,
+    local: LocalTraining | None = None,
+    seed: int = 0,
 ) -> EpsStudy:
-    """The clusters at every eps, from the clustering round that ``simulate`` with this seed begins with.
+    """The clusters at every eps, from the clustering round that ``simulate`` with this seed begins
+    with.
 
     Args:
         method: ``Hierarchical`` or ``Athena``; its own ``eps`` does not matter.
@@ -124,7 +139,8 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
     """
     if not isinstance(method, LastLayerClustering):
         raise ConfigError(
-            f"eps is for the methods hierarchical and athena, got {type(method).__name__}; see method.name"
+            f"eps is for the methods hierarchical and athena, got {type(method).__name__}; see "
+            f"method.name"
         )
     check_model(method, world.spec)
     world.begin(Stream(seed, 0, "scenario"))
@@ -132,7 +148,9 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
     clients = np.flatnonzero(state.assignment != UNASSIGNED)
     layers = state.layers[clients]
     curve = k_distances(layers, method.min_samples)
-    return EpsStudy(clients, layers, method.min_samples, eps_ranges(layers, method.min_samples), curve)
+    return EpsStudy(
+        clients, layers, method.min_samples, eps_ranges(layers, method.min_samples), curve
+    )
 
 
 def _growth(one: EpsRange) -> float:

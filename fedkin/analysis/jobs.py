@@ -1,5 +1,5 @@
-"""Runs that other processes carry out: each is told what to run by a configuration, and writes a run folder; nothing
-else passes between processes."""
+"""Runs that other processes carry out: each is told what to run by a configuration, and writes a
+run folder; nothing else passes between processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _log = logging.getLogger("fedkin")
 
 
 def replay(run: Run, on_round: OnRound) -> None:
-    """Call with the record of every round of a run that has ended in another process; nothing is left to stop.
+    """Call with the record of every round of a run that has ended in another process; nothing is
+    left to stop.
 
     Args:
         run: the finished run.
@@ -38,7 +39,8 @@ def replay(run: Run, on_round: OnRound) -> None:
     replies = [on_round(record) for record in run.records]
     if STOP in replies:
         _log.warning(
-            "%s: on_round returned STOP after round %d, and the run had ended: with several jobs it is called at the "
+            "%s: on_round returned STOP after round %d, and the run had ended: with several jobs "
+            "it is called at the "
             "end; use run.until or run.patience, or one job",
             run.config.method_name,
             replies.index(STOP),
@@ -101,12 +103,17 @@ def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | Non
     check_engine(engine)
     if not several(jobs, engine):
         return
-    how, alone = (f"jobs={jobs}", "leave jobs at 1") if engine is None else (f"engine={engine}", "leave out the engine")
+    how, alone = (
+        (f"jobs={jobs}", "leave jobs at 1")
+        if engine is None
+        else (f"engine={engine}", "leave out the engine")
+    )
     for config in configs:
         for entry in config.methods:
             if own_methods.only_here(entry.name):
                 raise ConfigError(
-                    f"{how}: no other process can import {entry.name!r}: put the class into a module of its "
+                    f"{how}: no other process can import {entry.name!r}: put the class into a "
+                    f"module of its "
                     f"own, or {alone}"
                 )
         if (config.run.devices or 1) > 1:
@@ -116,7 +123,8 @@ def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | Non
 
 
 class _Prepared(NamedTuple):
-    """What a process keeps from one job to the next: the setting, its data, model and compiled programs."""
+    """What a process keeps from one job to the next: the setting, its data, model and compiled
+    programs."""
 
     setting: str
     experiment: Experiment
@@ -133,7 +141,8 @@ def work(job: Job) -> None:
     for one in job.earlier:
         if fingerprint(one.config, *digests) != one.fingerprint:
             raise CheckpointError(
-                f"{one.folder} was run on other data, or with another model or version of JAX, than its others would "
+                f"{one.folder} was run on other data, or with another model or version of JAX, "
+                f"than its others would "
                 "be now; start the comparison again in another folder"
             )
     methods = named_methods(config.methods)
@@ -143,7 +152,8 @@ def work(job: Job) -> None:
 
 
 def _experiment(config: RunConfig) -> tuple[Experiment, Digests]:
-    """The experiment of a setting, and its digests; that of the job before where the setting is the same."""
+    """The experiment of a setting, and its digests; that of the job before where the setting is the
+    same."""
     global _prepared
     described = config.description().with_run(against=None)
     setting = json.dumps({**described.sections, "method": None}, sort_keys=True, default=str)

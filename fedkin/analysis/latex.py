@@ -20,7 +20,10 @@ def latex_head(head: str) -> str:
 
 
 def tabular(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = (), text_columns: int = 1
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    notes: Iterable[str] = (),
+    text_columns: int = 1,
 ) -> str:
     """A table of which the first columns are text and the others numbers.
 
@@ -34,4 +37,7 @@ def tabular(
     lines = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
     lines += [" & ".join(heads) + r" \\", r"\midrule"]
     lines += [" & ".join(row) + r" \\" if row else r"\midrule" for row in rows]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in notes)]) + "\n"
+    return (
+        "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in notes)])
+        + "\n"
+    )

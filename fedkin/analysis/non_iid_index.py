@@ -28,8 +28,9 @@ _AT_ONCE = 16  # models in one request: their predictions of all samples are hel
 
 @dataclass(frozen=True)
 class NonIIDIndex:
-    """The non-IID index of a federation, and the errors it is computed from. Row i is client i; a client without a
-    reply, or that has not joined yet, has NaN and is left out of everything else."""
+    """The non-IID index of a federation, and the errors it is computed from. Row i is client i; a
+    client without a reply, or that has not joined yet, has NaN and is left out of everything else.
+    """
 
     pni: float  # mean of PNI_i over clients and models
     clients: Float64[np.ndarray, "N"]  # PNI_i, mean over models
@@ -53,16 +54,21 @@ class NonIIDIndex:
         return {**shown, "by_model": self.by_model.tolist(), "clients": clients}
 
 
-def non_iid_index(data: FederatedData, model: AnyModel, *, models: int = 1, seed: int = 0) -> NonIIDIndex:
-    """Compute the privacy-preserving non-IID index (PNI) of data and a model (Palihawadana et al. 2022, section 3.3).
+def non_iid_index(
+    data: FederatedData, model: AnyModel, *, models: int = 1, seed: int = 0
+) -> NonIIDIndex:
+    """Compute the privacy-preserving non-IID index (PNI) of data and a model (Palihawadana et al.
+    2022, section 3.3).
 
-    Random models are sent to the clients; each replies with the root mean square error RMSE_i of the class *numbers*
-    that a model predicts on its training samples (eq. 16), and sends nothing else. PNI_i is the root of the sum over
-    all other clients j of (RMSE_i - RMSE_j)^2 (eq. 17), PNI their mean (eq. 18).
+    Random models are sent to the clients; each replies with the root mean square error RMSE_i of
+    the class *numbers* that a model predicts on its training samples (eq. 16), and sends nothing
+    else. PNI_i is the root of the sum over all other clients j of (RMSE_i - RMSE_j)^2 (eq. 17), PNI
+    their mean (eq. 18).
 
-    It has no unit and no upper bound: it grows with the number of clients, as sqrt(N), and depends on how the classes
-    are numbered and on the random model. So compare only indices of the same model, number of clients and numbering.
-    The paper averages 100 seeds and does not say of what; one random model alone may be far off.
+    It has no unit and no upper bound: it grows with the number of clients, as sqrt(N), and depends
+    on how the classes are numbered and on the random model. So compare only indices of the same
+    model, number of clients and numbering. The paper averages 100 seeds and does not say of what;
+    one random model alone may be far off.
 
     Args:
         data: the clients' data.
@@ -78,8 +84,8 @@ def non_iid_index(data: FederatedData, model: AnyModel, *, models: int = 1, seed
 
 
 def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDIndex:
-    """As :func:`non_iid_index`, of the clients that a world has in round 0. Its traffic is evaluation
-    (``scoring.label_errors`` on the ledger), not a method's.
+    """As :func:`non_iid_index`, of the clients that a world has in round 0. Its traffic is
+    evaluation (``scoring.label_errors`` on the ledger), not a method's.
 
     Args:
         world: where the clients are.
@@ -95,7 +101,10 @@ def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDInd
     clients = world.clients(0)
     rmse = np.full((world.total_clients, models), np.nan)
     with world.ledger.scoring():
-        replies = [world.run(LabelErrors(portion), clients).error for portion in _random_models(world, models, seed)]
+        replies = [
+            world.run(LabelErrors(portion), clients).error
+            for portion in _random_models(world, models, seed)
+        ]
     rmse[clients] = np.concatenate(replies, axis=1)
     return _index(rmse)
 
@@ -105,7 +114,9 @@ def _random_models(world: World, models: int, seed: int) -> Iterator[Float32[np.
     portion = min(_AT_ONCE, max(1, _PORTION // (world.spec.parameters * BYTES_PER_NUMBER)))
     for first in range(seed, seed + models, portion):
         seeds = range(first, min(first + portion, seed + models))
-        yield np.stack([world.initial(Stream(one, 0, "non-iid index")) for one in seeds]).astype(np.float32)
+        yield np.stack([world.initial(Stream(one, 0, "non-iid index")) for one in seeds]).astype(
+            np.float32
+        )
 
 
 def _index(rmse: Float64[np.ndarray, "N D"]) -> NonIIDIndex:
@@ -145,7 +156,9 @@ def _spread(values: Float[np.ndarray, "_"]) -> str:
 
 def extreme_clients(index: NonIIDIndex, data: FederatedData) -> pd.DataFrame:
     """The clients with the lowest, the median and the highest index, one row each."""
-    order = np.argsort(index.clients, kind="stable")[: len(index.clients) - index.missing]  # NaN is last
+    order = np.argsort(index.clients, kind="stable")[
+        : len(index.clients) - index.missing
+    ]  # NaN is last
     places = {"lowest": 0, "median": (len(order) - 1) // 2, "highest": len(order) - 1}
     rows = [_row(label, int(order[place]), index, data) for label, place in places.items()]
     return pd.DataFrame(rows)

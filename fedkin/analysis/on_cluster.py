@@ -1,7 +1,7 @@
 """Runs side by side on the cores of a Ray cluster (extra ``ray``), each in an actor of one core.
 
-An actor writes its run folder itself, so all machines must reach that under one path. One that dies, or whose machine
-does, is replaced, and its run goes on from its last checkpoint.
+An actor writes its run folder itself, so all machines must reach that under one path. One that
+dies, or whose machine does, is replaced, and its run goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _TRIES = 3  # of a run whose process dies
 _log = logging.getLogger("fedkin")
 
 
-def run_on_cluster(jobs: Sequence[Job], workers: int | None, engine: str) -> Generator[Outcome, None, None]:
+def run_on_cluster(
+    jobs: Sequence[Job], workers: int | None, engine: str
+) -> Generator[Outcome, None, None]:
     """Run jobs in their order; each is yielded when it has ended. Actors are ended with the caller.
 
     Args:
@@ -36,8 +38,13 @@ def run_on_cluster(jobs: Sequence[Job], workers: int | None, engine: str) -> Gen
     """
     cluster = Cluster(engine, None)
     ray, left = cluster.ray, [job._replace(out=job.out.resolve()) for job in jobs]
-    keys, deaths = {job.out: original for job, original in zip(left, jobs, strict=True)}, Counter[Path]()
-    runner = ray.remote(num_cpus=1, scheduling_strategy="SPREAD", runtime_env={"env_vars": ONE_CORE})(_Runner)
+    keys, deaths = (
+        {job.out: original for job, original in zip(left, jobs, strict=True)},
+        Counter[Path](),
+    )
+    runner = ray.remote(
+        num_cpus=1, scheduling_strategy="SPREAD", runtime_env={"env_vars": ONE_CORE}
+    )(_Runner)
     idle = [runner.remote() for _ in range(min(len(left), workers or cluster.total_cores))]
     running: dict[Any, tuple[Job, Any]] = {}
     place = (str(Path.cwd()), list(sys.path), versions())
@@ -68,7 +75,10 @@ def run_on_cluster(jobs: Sequence[Job], workers: int | None, engine: str) -> Gen
 
 def _death(error: Exception) -> ConfigError:
     reason = str(error).strip().splitlines()[-1]
-    return ConfigError(f"its process on the cluster died ({type(error).__name__}: {reason}); resume to try it again")
+    return ConfigError(
+        f"its process on the cluster died ({type(error).__name__}: {reason}); resume to try it "
+        f"again"
+    )
 
 
 class _Runner:
@@ -87,7 +97,8 @@ class _Runner:
             check_versions(platform.node(), versions(), here)
             if not Path(folder).is_dir():
                 raise ConfigError(
-                    f"machine {platform.node()} of the cluster does not reach {folder}, where it is to write"
+                    f"machine {platform.node()} of the cluster does not reach {folder}, where it "
+                    f"is to write"
                 )
             os.chdir(folder)
             sys.path += [one for one in path if one not in sys.path]

@@ -1,4 +1,5 @@
-"""Paired tests of methods over seeds: the one test that runs from several seeds and comparisons share."""
+"""Paired tests of methods over seeds: the one test that runs from several seeds and comparisons
+share."""
 
 from __future__ import annotations
 
@@ -24,14 +25,16 @@ def pairs(
     reasons: Reasons | None = None,
     sign: int = 1,
 ) -> pd.DataFrame:
-    """Every pair of methods, the one with the better mean first, the largest difference at the top; or one method
-    against each of the others, in their order.
+    """Every pair of methods, the one with the better mean first, the largest difference at the top;
+    or one method against each of the others, in their order.
 
-    Seed s of all methods saw the same data and cohorts, so seeds are pairs. Columns: ``method``, ``against``,
-    ``seeds``, ``difference`` (mean over the seeds in which both have a number), ``low`` and ``high`` (its 95% interval,
-    Student's t), ``p`` (two-sided paired t-test, Holm-adjusted over all pairs of the table), ``verdict``: "significant"
-    where p is below 0.05, and ``why`` seeds are left out, if some are. With fewer than three seeds nothing is tested:
-    "no score" where that is because of such a reason, else "too few seeds". It concerns that pair alone.
+    Seed s of all methods saw the same data and cohorts, so seeds are pairs. Columns: ``method``,
+    ``against``, ``seeds``, ``difference`` (mean over the seeds in which both have a number),
+    ``low`` and ``high`` (its 95% interval, Student's t), ``p`` (two-sided paired t-test,
+    Holm-adjusted over all pairs of the table), ``verdict``: "significant" where p is below 0.05,
+    and ``why`` seeds are left out, if some are. With fewer than three seeds nothing is tested: "no
+    score" where that is because of such a reason, else "too few seeds". It concerns that pair
+    alone.
 
     Args:
         values: one number a seed for each method, NaN where there is none.
@@ -41,18 +44,24 @@ def pairs(
     """
     reasons = reasons or {}
     if main is None:
-        rows = [_ordered(a, b, values[a], values[b], sign) for a, b in itertools.combinations(values, 2)]
+        rows = [
+            _ordered(a, b, values[a], values[b], sign) for a, b in itertools.combinations(values, 2)
+        ]
     else:
         rows = [_pair(main, name, values[main], values[name]) for name in values if name != main]
     table = pd.DataFrame(rows, columns=list(_Pair._fields))
     if len(table):
         table["p"] = holm(table["p"].to_numpy(np.float64))
     if len(table) and main is None:
-        table = table.sort_values("difference", ascending=sign < 0, kind="stable", ignore_index=True)
+        table = table.sort_values(
+            "difference", ascending=sign < 0, kind="stable", ignore_index=True
+        )
     named = zip(table["method"], table["against"], strict=True)
     why = [" ".join(reasons[name] for name in pair if name in reasons) or None for pair in named]
     p = table["p"].astype(float)
-    untested = np.where([reason is not None for reason in why], NO_SCORE, TOO_FEW) if why else TOO_FEW
+    untested = (
+        np.where([reason is not None for reason in why], NO_SCORE, TOO_FEW) if why else TOO_FEW
+    )
     verdict = np.where(p.isna(), untested, np.where(p < LEVEL, SIGNIFICANT, NOT_SIGNIFICANT))
     return table.assign(verdict=verdict, why=pd.Series(why, dtype=object))
 
@@ -69,7 +78,9 @@ class _Pair(NamedTuple):
     p: float = math.nan
 
 
-def _ordered(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"], sign: int) -> _Pair:
+def _ordered(
+    a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"], sign: int
+) -> _Pair:
     """The pair, the one with the better mean first."""
     both = np.isfinite(ours) & np.isfinite(theirs)
     swap = both.any() and sign * theirs[both].mean() > sign * ours[both].mean()
@@ -86,17 +97,19 @@ def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray
     if seeds < LEAST_SEEDS:
         return _Pair(a, b, seeds, gain)
     band = interval((first - second)[:, None])
-    return _Pair(a, b, seeds, gain, float(band.low[0]), float(band.high[0]), paired_p(first, second))
+    return _Pair(
+        a, b, seeds, gain, float(band.low[0]), float(band.high[0]), paired_p(first, second)
+    )
 
 
 def not_worse_than_best(
     pairs: Iterable[Mapping[str, Any]], means: Mapping[str, float | None], sign: int = 1
 ) -> set[str]:
-    """The method with the best mean, and all that are not significantly worse; where nothing could be tested, only
-    the best.
+    """The method with the best mean, and all that are not significantly worse; where nothing could
+    be tested, only the best.
 
-    Where seeds are missing, a mean may be the best because it is that of easy seeds; then the other may come first
-    in their pair, and may even be the better one.
+    Where seeds are missing, a mean may be the best because it is that of easy seeds; then the other
+    may come first in their pair, and may even be the better one.
 
     Args:
         pairs: rows of ``pairs``, of one setting.
@@ -109,6 +122,8 @@ def not_worse_than_best(
     best = max(known, key=lambda name: sign * known[name])
     equal = [(row["method"], row["against"]) for row in pairs if row["verdict"] == NOT_SIGNIFICANT]
     better = [
-        (row["method"], row["against"]) for row in pairs if row["verdict"] == SIGNIFICANT and row["against"] == best
+        (row["method"], row["against"])
+        for row in pairs
+        if row["verdict"] == SIGNIFICANT and row["against"] == best
     ]
     return {best}.union(*(pair for pair in (*equal, *better) if best in pair))

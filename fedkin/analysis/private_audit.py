@@ -21,12 +21,15 @@ def audit_of_config(config: RunConfig) -> Audit:
     """An audit of the mechanism that a configuration's run would have, with its number of clients.
 
     Raises:
-        ConfigError: the configuration has no privacy, or a run that is refused, or whose epsilon is infinite.
+        ConfigError: the configuration has no privacy, or a run that is refused, or whose epsilon is
+            infinite.
     """
     options = config.options
     settings = options.get(ClientDP.section)
     if not isinstance(settings, ClientDP):
-        raise ConfigError("privacy: there is nothing to audit: set privacy.name=client_dp privacy.epsilon=2")
+        raise ConfigError(
+            "privacy: there is nothing to audit: set privacy.name=client_dp privacy.epsilon=2"
+        )
     data = config.data.make()
     method = config.method.made
     spec = config.model.make(data).spec
@@ -42,6 +45,8 @@ def audit_of_config(config: RunConfig) -> Audit:
     for warning in settings.warnings(data.clients):
         _log.warning("%s", warning)
     mechanism = mechanism_of(settings, run)
-    rounds = config.run.rounds if mechanism.limit is None else min(config.run.rounds, mechanism.limit)
+    rounds = (
+        config.run.rounds if mechanism.limit is None else min(config.run.rounds, mechanism.limit)
+    )
     least = secret.least if isinstance(secret, SecretSums) else None
     return audit(mechanism, rounds, SystemRandomness(), least=least)

@@ -1,7 +1,8 @@
 """Ranks of methods over settings: average ranks, Friedman's test, and which methods differ.
 
-J. Demsar: Statistical Comparisons of Classifiers over Multiple Data Sets. JMLR 7 (2006). Settings are the samples, so
-these tests speak for other settings of this kind, where tests over seeds speak for other seeds of one setting.
+J. Demsar: Statistical Comparisons of Classifiers over Multiple Data Sets. JMLR 7 (2006). Settings
+are the samples, so these tests speak for other settings of this kind, where tests over seeds speak
+for other seeds of one setting.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ class Ranks:
     """Average ranks and what they tell apart.
 
     Attributes:
-        scores: one row per setting, a column per method: mean over the seeds. Settings that lack one are left out.
+        scores: one row per setting, a column per method: mean over the seeds. Settings that lack
+            one are left out.
         average: by method, in its order: mean rank over the settings (1 is best, ties share).
-        friedman: Friedman's chi-square, corrected for ties; NaN below three methods or two settings, as is all below.
+        friedman: Friedman's chi-square, corrected for ties; NaN below three methods or two
+            settings, as is all below.
         p: of Friedman's test that all methods are alike.
         critical_difference: by which two average ranks must differ to be significant (Nemenyi, 5%).
-        pairs: every pair, the better rank first: difference of ranks, ``p_nemenyi``, and ``p_wilcoxon`` (signed-rank
-            test over settings, two-sided, Pratt's zeros, Holm-adjusted over all pairs).
+        pairs: every pair, the better rank first: difference of ranks, ``p_nemenyi``, and
+            ``p_wilcoxon`` (signed-rank test over settings, two-sided, Pratt's zeros, Holm-adjusted
+            over all pairs).
     """
 
     scores: pd.DataFrame
@@ -50,21 +54,31 @@ class Ranks:
 
     @property
     def differ(self) -> bool:
-        """Whether Friedman's test says that not all methods are alike: without that, no pair is said to differ."""
+        """Whether Friedman's test says that not all methods are alike: without that, no pair is
+        said to differ."""
         return self.tested and self.p < LEVEL
 
     def table(self) -> pd.DataFrame:
-        """One row per method, the best rank first: its average rank, and the methods that differ from it by more than
-        the critical difference, where Friedman's test says that some do."""
+        """One row per method, the best rank first: its average rank, and the methods that differ
+        from it by more than the critical difference, where Friedman's test says that some do."""
         ordered = sorted(self.average.items(), key=lambda one: one[1])
         least = self.critical_difference if self.differ else math.inf
-        apart = {name: [o for o, rank in ordered if abs(rank - own) > least] for name, own in ordered}
-        rows = [{"method": n, "average_rank": rank, "differs_from": "; ".join(apart[n])} for n, rank in ordered]
+        apart = {
+            name: [o for o, rank in ordered if abs(rank - own) > least] for name, own in ordered
+        }
+        rows = [
+            {"method": n, "average_rank": rank, "differs_from": "; ".join(apart[n])}
+            for n, rank in ordered
+        ]
         return pd.DataFrame(rows, columns=["method", "average_rank", "differs_from"])
 
     def summary(self) -> dict[str, Any]:
         """As plain JSON values."""
-        numbers = {"friedman": self.friedman, "p": self.p, "critical_difference": self.critical_difference}
+        numbers = {
+            "friedman": self.friedman,
+            "p": self.p,
+            "critical_difference": self.critical_difference,
+        }
         known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
         return {"settings": len(self.scores), **known, "pairs": rows_of(self.pairs)}
 
@@ -78,7 +92,10 @@ class Ranks:
 
     def notes(self) -> list[str]:
         """How to read them."""
-        lines = [f"Average ranks over {len(self.scores)} settings, from the mean over the seeds; 1 is best."]
+        lines = [
+            f"Average ranks over {len(self.scores)} settings, from the mean over the seeds; 1 is "
+            f"best."
+        ]
         if self.tested:
             lines.append(f"Friedman: chi-square {self.friedman:.2f}, p = {self.p:.2g}.")
             nemenyi = f"Nemenyi: ranks that differ by more than {self.critical_difference:.2f} differ significantly."
@@ -86,7 +103,8 @@ class Ranks:
         least = least_wilcoxon(len(self.average))
         if self.tested and len(self.scores) < least:
             lines.append(
-                f"Wilcoxon's test of all pairs of {len(self.average)} methods, Holm-adjusted, can find nothing in "
+                f"Wilcoxon's test of all pairs of {len(self.average)} methods, Holm-adjusted, can "
+                f"find nothing in "
                 f"fewer than {least} settings."
             )
         return lines
@@ -102,26 +120,31 @@ def rank(scores: pd.DataFrame, sign: int = 1) -> Ranks:
     whole = scores.dropna(axis=0)
     settings, methods = whole.shape
     ranks = whole.rank(axis=1, ascending=sign < 0)
-    average = {str(name): float(value) for name, value in ranks.mean(axis=0).items()} if settings else {}
+    average = (
+        {str(name): float(value) for name, value in ranks.mean(axis=0).items()} if settings else {}
+    )
     friedman, p, critical = math.nan, math.nan, math.nan
     if settings >= 2 and methods >= LEAST_METHODS:
         if (whole.nunique(axis=1) > 1).any():
             friedman, p = map(float, stats.friedmanchisquare(*(whole[name] for name in whole)))
         else:  # no method is ever better
             friedman, p = 0.0, 1.0
-        critical = _error(settings, methods) * float(stats.studentized_range.ppf(1 - LEVEL, methods, np.inf))
+        critical = _error(settings, methods) * float(
+            stats.studentized_range.ppf(1 - LEVEL, methods, np.inf)
+        )
     return Ranks(whole, average, friedman, p, critical, _pairs(whole, average))
 
 
 def least_wilcoxon(methods: int) -> int:
-    """Settings from which on a pair can differ significantly: of n, the smallest p of a pair is 2 / 2^n, and Holm's
-    adjustment multiplies it by the number of pairs."""
+    """Settings from which on a pair can differ significantly: of n, the smallest p of a pair is 2 /
+    2^n, and Holm's adjustment multiplies it by the number of pairs."""
     pairs = max(1, methods * (methods - 1) // 2)
     return math.floor(math.log2(2 * pairs / LEVEL)) + 1
 
 
 def _error(settings: int, methods: int) -> float:
-    """The standard error of a difference of average ranks, divided by the root of two as the studentized range asks."""
+    """The standard error of a difference of average ranks, divided by the root of two as the
+    studentized range asks."""
     return math.sqrt(methods * (methods + 1) / (12 * settings))
 
 
@@ -132,10 +155,14 @@ def _pairs(whole: pd.DataFrame, average: dict[str, float]) -> pd.DataFrame:
     for a, b in itertools.combinations(sorted(average, key=lambda name: average[name]), 2):
         gap, nemenyi, wilcoxon = average[b] - average[a], math.nan, math.nan
         if settings >= 2 and methods >= LEAST_METHODS:
-            nemenyi = float(stats.studentized_range.sf(gap / _error(settings, methods), methods, np.inf))
+            nemenyi = float(
+                stats.studentized_range.sf(gap / _error(settings, methods), methods, np.inf)
+            )
             wilcoxon = _wilcoxon(whole[a].to_numpy(float) - whole[b].to_numpy(float))
         rows.append((a, b, gap, nemenyi, wilcoxon))
-    table = pd.DataFrame(rows, columns=["method", "against", "rank_difference", "p_nemenyi", "p_wilcoxon"])
+    table = pd.DataFrame(
+        rows, columns=["method", "against", "rank_difference", "p_nemenyi", "p_wilcoxon"]
+    )
     if len(table):
         table["p_wilcoxon"] = holm(table["p_wilcoxon"].to_numpy(np.float64))
     return table.sort_values("rank_difference", ascending=False, kind="stable", ignore_index=True)

@@ -1,4 +1,5 @@
-"""The same experiment from many seeds, one after another in one process: everything is compiled once."""
+"""The same experiment from many seeds, one after another in one process: everything is compiled
+once."""
 
 from __future__ import annotations
 
@@ -38,12 +39,13 @@ def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> RepeatedRun
     """Run an experiment from several seeds, one after another.
 
     Args:
-        run: seed -> finished run, such as ``lambda seed: fk.simulate(..., seed=seed)``. Whatever does not change
-            from seed to seed (the data, the model) is best made outside of it.
+        run: seed -> finished run, such as ``lambda seed: fk.simulate(..., seed=seed)``. Whatever
+            does not change from seed to seed (the data, the model) is best made outside of it.
         seeds: how many, from 0 on; or the seeds themselves.
 
     Raises:
-        ConfigError: no seeds, a seed twice, something that is no seed, or runs that are not of one experiment.
+        ConfigError: no seeds, a seed twice, something that is no seed, or runs that are not of one
+            experiment.
     """
     seeds = plain(seeds)
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
@@ -67,8 +69,8 @@ def execute_seeds(
     jobs: int | None = None,
     engine: str | None = None,
 ) -> RepeatedRuns:
-    """Run a configuration from ``run.seeds`` seeds, ``run.seed`` on. Each has a folder of its own in ``seeds/``, which
-    holds what a run from that seed alone would have written.
+    """Run a configuration from ``run.seeds`` seeds, ``run.seed`` on. Each has a folder of its own
+    in ``seeds/``, which holds what a run from that seed alone would have written.
 
     Args:
         config: the configuration.
@@ -77,10 +79,10 @@ def execute_seeds(
         on_round: called with the record of every round.
         on_seed: called before each run with its number (from 0) and its seed.
         track: trackers, by name or object.
-        jobs: how many seeds at a time, in processes of one core each; then there must be a folder and no tracker, and
-            ``on_seed`` and ``on_round`` are called when a seed is finished.
-        engine: where these processes run: on this machine, where nothing is said; ``ray``, or ``ray:`` and the address
-            of a cluster, by default one on each of its cores.
+        jobs: how many seeds at a time, in processes of one core each; then there must be a folder
+            and no tracker, and ``on_seed`` and ``on_round`` are called when a seed is finished.
+        engine: where these processes run: on this machine, where nothing is said; ``ray``, or
+            ``ray:`` and the address of a cluster, by default one on each of its cores.
 
     Raises as ``execute`` does.
     """
@@ -101,7 +103,9 @@ def _execute_seeds(
     check_jobs(jobs, [config], engine)
     if several(jobs, engine) and (out is None or track):
         how = f"jobs={jobs}" if engine is None else f"engine={engine}"
-        raise ConfigError(f"{how} needs a folder for the runs, and takes no trackers; or run one after another")
+        raise ConfigError(
+            f"{how} needs a folder for the runs, and takes no trackers; or run one after another"
+        )
     trackers = make_trackers(track, out)
     experiment, methods = from_config(config, resume, on_round)
     experiment = dataclasses.replace(experiment, trackers=trackers)
@@ -112,7 +116,9 @@ def _execute_seeds(
     seeds, folder = seeds_of(config.run.seed, config.run.seeds), None
     if out is not None:
         if resume and (out / run_folder.METRICS).exists():
-            raise CheckpointError(f"{out} holds one run, not several seeds; start them in another folder")
+            raise CheckpointError(
+                f"{out} holds one run, not several seeds; start them in another folder"
+            )
         if not resume:
             run_folder.refuse_others(out, (CURVES, COMPARISONS, SEEDS))
         opened = Folder.reopen if resume else Folder.create
@@ -122,14 +128,18 @@ def _execute_seeds(
     runs: list[Run] = []
     try:
         if several(jobs, engine) and out is not None:
-            work = [Job(seed, config.description(), seed, out / SEEDS / str(seed)) for seed in seeds]
+            work = [
+                Job(seed, config.description(), seed, out / SEEDS / str(seed)) for seed in seeds
+            ]
             runs = _side_by_side(run_side_by_side(work, jobs, engine), on_round, on_seed)
         for number, seed in enumerate(() if several(jobs, engine) else seeds):
             if on_seed:
                 on_seed(number, seed)
             runs.append(_one(experiment, methods, digests, seed, out, resume))
     except Exception:
-        if folder and not resume and not (folder.path / SEEDS).exists():  # no seed has anything to go on from
+        if (
+            folder and not resume and not (folder.path / SEEDS).exists()
+        ):  # no seed has anything to go on from
             folder.abandon()
         raise
     repeated = RepeatedRuns(tuple(runs))
@@ -142,8 +152,8 @@ def _execute_seeds(
 def _side_by_side(
     side_by_side: Generator[Outcome, None, None], on_round: OnRound | None, on_seed: OnSeed | None
 ) -> list[Run]:
-    """Run seeds in processes of their own. One that fails is logged, and the others go on; then the first error is
-    raised, for statistics need all of them."""
+    """Run seeds in processes of their own. One that fails is logged, and the others go on; then the
+    first error is raised, for statistics need all of them."""
     errors: list[Exception] = []
     finished: dict[int, Run] = {}
     with closing(side_by_side) as outcomes:  # an error ends the processes now
@@ -164,7 +174,14 @@ def _side_by_side(
     return [finished[seed] for seed in sorted(finished)]
 
 
-def _one(experiment: Experiment, methods: Methods, digests: Digests, seed: int, out: Path | None, resume: bool) -> Run:
+def _one(
+    experiment: Experiment,
+    methods: Methods,
+    digests: Digests,
+    seed: int,
+    out: Path | None,
+    resume: bool,
+) -> Run:
     """Run one seed in its own folder, resumed where it had been begun."""
     inner = out / SEEDS / str(seed) if out else None
     begun = resume and inner is not None and holds_run(inner)
@@ -178,12 +195,19 @@ def _refuse_fewer_rounds(out: Path, seeds: Iterable[int], rounds: int) -> None:
             last = len(complete_lines(records)) - 1
             if last > rounds:
                 raise CheckpointError(
-                    f"{records.parent} is at round {last} already; run.rounds must be at least that, not {rounds}"
+                    f"{records.parent} is at round {last} already; run.rounds must be at least "
+                    f"that, not {rounds}"
                 )
 
 
 def _warn_of_other_seeds(out: Path, seeds: Iterable[int]) -> None:
     """Seeds of an earlier run with more of them stay on disk, and are not counted."""
-    others = sorted(p.name for p in (out / SEEDS).iterdir() if p.name not in {str(seed) for seed in seeds})
+    others = sorted(
+        p.name for p in (out / SEEDS).iterdir() if p.name not in {str(seed) for seed in seeds}
+    )
     if others:
-        _log.warning("%s: seeds %s are kept there and not counted; run.seeds is smaller now", out, ", ".join(others))
+        _log.warning(
+            "%s: seeds %s are kept there and not counted; run.seeds is smaller now",
+            out,
+            ", ".join(others),
+        )

@@ -1,4 +1,5 @@
-"""Finished runs of one experiment from several seeds: mean curves, tables and comparisons over the seeds."""
+"""Finished runs of one experiment from several seeds: mean curves, tables and comparisons over the
+seeds."""
 
 from __future__ import annotations
 
@@ -40,9 +41,11 @@ CURVES, COMPARISONS = "curves.csv", "comparisons.csv"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RepeatedRuns:
-    """Finished runs of one experiment from S seeds, in order; each may have other methods ``against`` it.
+    """Finished runs of one experiment from S seeds, in order; each may have other methods
+    ``against`` it.
 
-    Raises ConfigError where there is no run, a seed twice, or where not all have the same methods and rounds.
+    Raises ConfigError where there is no run, a seed twice, or where not all have the same methods
+    and rounds.
     """
 
     runs: tuple[Run, ...]
@@ -52,14 +55,21 @@ class RepeatedRuns:
             raise ConfigError("expected at least one run")
         for run in self.runs:
             if not isinstance(run, Run):
-                raise ConfigError(f"expected finished runs, such as simulate returns, got {type(run).__name__}")
+                raise ConfigError(
+                    f"expected finished runs, such as simulate returns, got {type(run).__name__}"
+                )
         if len(set(self.seeds)) < len(self.seeds):  # the same run twice would count as evidence
-            raise ConfigError(f"runs must come from different seeds, theirs are {self.seeds}; run with the seed given")
+            raise ConfigError(
+                f"runs must come from different seeds, theirs are {self.seeds}; run with the seed "
+                f"given"
+            )
         for run in self.runs[1:]:
             if self._experiment(run) != self._experiment(self.runs[0]):
                 raise ConfigError(
-                    f"runs of one experiment have the same methods and rounds; seed {self.seeds[0]} has "
-                    f"{self._experiment(self.runs[0])}, seed {run.config.seed} {self._experiment(run)}"
+                    f"runs of one experiment have the same methods and rounds; seed "
+                    f"{self.seeds[0]} has "
+                    f"{self._experiment(self.runs[0])}, seed {run.config.seed} "
+                    f"{self._experiment(run)}"
                 )
 
     def __repr__(self) -> str:
@@ -91,14 +101,16 @@ class RepeatedRuns:
         return [run if method == self.methods[0] else run.against[method] for run in self.runs]
 
     def curves(self, column: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
-        """A column of the history by method: one row per seed, a column per round 0 to T. NaN where it was not
-        measured or a run had stopped; accuracies of rounds in which some client had no cluster are NaN too."""
+        """A column of the history by method: one row per seed, a column per round 0 to T. NaN where
+        it was not measured or a run had stopped; accuracies of rounds in which some client had no
+        cluster are NaN too."""
         return curves_of({method: self.of(method) for method in self.methods}, column)
 
     def comparisons(self, measure: str = "final") -> pd.DataFrame:
-        """The main method against each of the others, a row each, as ``Comparison.differences`` has every pair: mean
-        difference over the seeds and its 95% interval, p of the two-sided paired t-test (Holm-adjusted over the rows),
-        verdict, and why seeds are left out, if some are (``pairwise_tests.pairs``).
+        """The main method against each of the others, a row each, as ``Comparison.differences`` has
+        every pair: mean difference over the seeds and its 95% interval, p of the two-sided paired
+        t-test (Holm-adjusted over the rows), verdict, and why seeds are left out, if some are
+        (``pairwise_tests.pairs``).
 
         Args:
             measure: ``final`` or ``best`` accuracy, or that of the ``bottom`` 10% of clients.
@@ -106,15 +118,17 @@ class RepeatedRuns:
         Raises ConfigError for another measure.
         """
         compared = compared_by(measure, self.measures)
-        values, reasons = scores_by_method({method: self.of(method) for method in self.methods}, compared)
+        values, reasons = scores_by_method(
+            {method: self.of(method) for method in self.methods}, compared
+        )
         log_reasons(reasons.values())
         table = pairs(values, self.methods[0], reasons, compared.sign)
         return table.assign(measure=compared.by)
 
     def table(self) -> pd.DataFrame:
-        """One row per method: mean over the seeds and its 95% interval (Student's t; none with two seeds) of the last,
-        the best and the mean accuracy of a run and of the accuracy of the bottom 10% of clients; clusters at the end
-        and as configured; and bytes."""
+        """One row per method: mean over the seeds and its 95% interval (Student's t; none with two
+        seeds) of the last, the best and the mean accuracy of a run and of the accuracy of the
+        bottom 10% of clients; clusters at the end and as configured; and bytes."""
         return pd.DataFrame([self._row(method) for method in self.methods])
 
     def _row(self, method: str) -> dict[str, Any]:
@@ -126,11 +140,14 @@ class RepeatedRuns:
         for name, values in columns.items():
             row |= mean_and_interval(name, values)
         row |= clusters_and_configured(summaries)
-        return row | {name: float(np.mean([s[name] for s in summaries])) for name in ("bytes_down", "bytes_up")}
+        return row | {
+            name: float(np.mean([s[name] for s in summaries]))
+            for name in ("bytes_down", "bytes_up")
+        }
 
     def latex(self) -> str:
-        """The table as LaTeX (booktabs): a row per method, the highest final accuracy (of all clients) in bold, and
-        below it, as comments, how the main method differs from the others."""
+        """The table as LaTeX (booktabs): a row per method, the highest final accuracy (of all
+        clients) in bold, and below it, as comments, how the main method differs from the others."""
         rows = rows_of(self.table())
         columns = [*ACCURACIES, CLUSTERS, TRAFFIC, *map(mean_column, self.measures)]
         tested = [row["accuracy_all_clients"] for row in rows]
@@ -138,7 +155,11 @@ class RepeatedRuns:
         lines = []
         for row in rows:
             cells = [escaped(column.cell(row)) for column in columns]
-            cells[0] = rf"\textbf{{{cells[0]}}}" if row["accuracy_all_clients"] == best is not None else cells[0]
+            cells[0] = (
+                rf"\textbf{{{cells[0]}}}"
+                if row["accuracy_all_clients"] == best is not None
+                else cells[0]
+            )
             lines.append([escaped(method_title(row["method"])), str(row["seeds"]), *cells])
         heads = [latex_head(column.head) for column in columns]
         return tabular(["Method", "Seeds", *heads], lines, self._latex_notes())
@@ -148,7 +169,10 @@ class RepeatedRuns:
         final = MEASURES["final_accuracy"]
         lines = ["Means over the seeds, from three on with their 95% intervals (Student's t)."]
         if any(is_partial(run) for method in self.methods for run in self.of(method)):
-            lines.append("All clients: with those that had no cluster in the last round; tests and bold type use it.")
+            lines.append(
+                "All clients: with those that had no cluster in the last round; tests and bold "
+                "type use it."
+            )
         for row in rows_of(self.comparisons()):
             pair = f"{method_title(row['method'])} over {method_title(row['against'])}"
             numbers = ("difference", "low", "high", "p")
@@ -166,25 +190,36 @@ class RepeatedRuns:
         first = self.runs[0].summary()
         shown = {name: first[name] for name in ("method", "data", "model")}
         shown["rounds"] = max(len(run.records) - 1 for run in self.runs)
-        private = [run.final["privacy"] for m in self.methods for run in self.of(m) if "privacy" in run.final]
+        private = [
+            run.final["privacy"]
+            for m in self.methods
+            for run in self.of(m)
+            if "privacy" in run.final
+        ]
         notes = privacy_notes(private)
         return {
             **shown,
             "seeds": self.seeds,
             "methods": rows_of(self.table()),
             "comparisons": rows_of(self.comparisons()),
-            "seconds": round(sum(run.seconds for method in self.methods for run in self.of(method)), 3),
+            "seconds": round(
+                sum(run.seconds for method in self.methods for run in self.of(method)), 3
+            ),
             **({"privacy_notes": notes} if notes else {}),
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write curves.csv, comparisons.csv and summary.json into a new folder; ``fk.draw`` writes the figure.
+        """Write curves.csv, comparisons.csv and summary.json into a new folder; ``fk.draw`` writes
+        the figure.
 
-        Raises StorageError for a folder that holds runs or such files already, or that cannot be written.
+        Raises StorageError for a folder that holds runs or such files already, or that cannot be
+        written.
         """
         target = user_path(path)
         if holds_run(target) or (target / run_folder.SUMMARY).exists():
-            raise StorageError(f"{target} already holds runs or their summary; choose another folder")
+            raise StorageError(
+                f"{target} already holds runs or their summary; choose another folder"
+            )
         return self.write(target)
 
     def write(self, target: Path) -> Path:
@@ -198,7 +233,9 @@ class RepeatedRuns:
     def _long_table(self) -> pd.DataFrame:
         """Every accuracy, one row each: method, seed, round."""
         parts = [
-            pd.DataFrame({"method": method, "seed": seed, "round": np.arange(len(curve)), "accuracy": curve})
+            pd.DataFrame(
+                {"method": method, "seed": seed, "round": np.arange(len(curve)), "accuracy": curve}
+            )
             for method, curves in self.curves().items()
             for seed, curve in zip(self.seeds, curves, strict=True)
         ]
@@ -215,7 +252,9 @@ class RepeatedRuns:
         seeds = config.seeds
         if seeds is None:
             raise CheckpointError(f"{path} holds one run, not several seeds; Run.load reads it")
-        return cls(tuple(Run.load(folder / SEEDS / str(seed)) for seed in seeds_of(config.seed, seeds)))
+        return cls(
+            tuple(Run.load(folder / SEEDS / str(seed)) for seed in seeds_of(config.seed, seeds))
+        )
 
 
 def seeds_of(first: int, count: int) -> range:
@@ -226,8 +265,8 @@ def seeds_of(first: int, count: int) -> range:
 def curves_of(
     runs: Mapping[str, Sequence[Run]], column: str, partial: bool = False
 ) -> dict[str, Float[np.ndarray, "S R"]]:
-    """A column of the histories by method, a row per run; NaN in rounds after a run had stopped. A method without runs
-    is left out.
+    """A column of the histories by method, a row per run; NaN in rounds after a run had stopped. A
+    method without runs is left out.
 
     Args:
         runs: by method.
@@ -235,14 +274,18 @@ def curves_of(
         partial: as in ``curve_of``.
     """
     curves = {
-        method: [curve_of(run, column, partial) for run in several] for method, several in runs.items() if several
+        method: [curve_of(run, column, partial) for run in several]
+        for method, several in runs.items()
+        if several
     }
     length = max((len(curve) for several in curves.values() for curve in several), default=0)
 
     def padded(curve: np.ndarray) -> np.ndarray:
         return np.pad(curve, (0, length - len(curve)), constant_values=np.nan)
 
-    return {method: np.stack([padded(curve) for curve in several]) for method, several in curves.items()}
+    return {
+        method: np.stack([padded(curve) for curve in several]) for method, several in curves.items()
+    }
 
 
 def curve_of(run: Run, column: str, partial: bool = False) -> Float[np.ndarray, "R"]:

@@ -1,6 +1,7 @@
 """Runs side by side, in processes of one core each: on this machine, or on a cluster.
 
-Each process of this machine has a pool of its own, so that one that dies takes its own run away and no other.
+Each process of this machine has a pool of its own, so that one that dies takes its own run away and
+no other.
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ POLL = 0.2  # seconds between looks for a signal
 def run_side_by_side(
     jobs: Sequence[Job], workers: int | None, engine: str | None = None
 ) -> Generator[Outcome, None, None]:
-    """Run jobs in their order, so many at a time; each is yielded when it has ended, whichever comes first.
+    """Run jobs in their order, so many at a time; each is yielded when it has ended, whichever
+    comes first.
 
-    When the caller stops, by Ctrl-C for one, the processes are ended at once; their run folders can be resumed.
+    When the caller stops, by Ctrl-C for one, the processes are ended at once; their run folders can
+    be resumed.
 
     Args:
         jobs: what to run.
         workers: processes; with an engine, None for one on each of its cores.
-        engine: None for processes of this machine; ``ray``, or ``ray:`` and the address of a cluster.
+        engine: None for processes of this machine; ``ray``, or ``ray:`` and the address of a
+            cluster.
     """
     if engine is None:
         return _on_this_machine(jobs, workers or 1)
@@ -60,7 +64,9 @@ def _on_this_machine(jobs: Sequence[Job], workers: int) -> Generator[Outcome, No
                     job, place = running.pop(future)
                     error = future.exception()
                     if isinstance(error, BrokenProcessPool):
-                        error = ConfigError(f"its process died{_exit_status(pools[place])}; resume to try it again")
+                        error = ConfigError(
+                            f"its process died{_exit_status(pools[place])}; resume to try it again"
+                        )
                         pools[place] = _pool(place, workers)
                     if left:
                         following = left.pop(0)
@@ -74,8 +80,8 @@ def _on_this_machine(jobs: Sequence[Job], workers: int) -> Generator[Outcome, No
 
 
 def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[None]:
-    """Give a job to a process, which starts with the first. It is not to import the caller's script again, which may
-    have no ``if __name__ == "__main__"``."""
+    """Give a job to a process, which starts with the first. It is not to import the caller's script
+    again, which may have no ``if __name__ == "__main__"``."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -87,13 +93,17 @@ def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[None]:
 def _pool(place: int, workers: int) -> ProcessPoolExecutor:
     """One process that ends when this one does, and leaves signals of the terminal to it."""
     spawn = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, spawn, initializer=_prepare_process, initargs=(_core(place, workers),))
+    return ProcessPoolExecutor(
+        1, spawn, initializer=_prepare_process, initargs=(_core(place, workers),)
+    )
 
 
 def _core(place: int, workers: int) -> int | None:
-    """The core that a process stays on where there is a process for each; None where the system is to choose.
+    """The core that a process stays on where there is a process for each; None where the system is
+    to choose.
 
-    With fewer processes than cores, another program's could be idle or taken, and only the system knows.
+    With fewer processes than cores, another program's could be idle or taken, and only the system
+    knows.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return cores[place % len(cores)] if cores and workers >= len(cores) else None
@@ -120,14 +130,16 @@ def _exit_status(pool: ProcessPoolExecutor) -> str:
     """How the process of a broken pool ended, where that is known."""
     codes = [process.exitcode for process in (pool._processes or {}).values()]
     known = [f"by signal {-code}" if code < 0 else f"with status {code}" for code in codes if code]
-    return f" ({', '.join(known)}; of signal 9 too little memory is the usual cause)" if known else ""
+    return (
+        f" ({', '.join(known)}; of signal 9 too little memory is the usual cause)" if known else ""
+    )
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
     """End a process at once, and wait until it has ended.
 
-    The pool's own thread waits for it as well, and the system tells only one of two how a process ended: to the other
-    it seems to live until the thread has noted its end.
+    The pool's own thread waits for it as well, and the system tells only one of two how a process
+    ended: to the other it seems to live until the thread has noted its end.
     """
     processes = list((pool._processes or {}).values())
     for process in processes:
@@ -143,7 +155,9 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 def _one_core() -> Iterator[None]:
     """Processes that are started meanwhile have one core each."""
     before = {name: os.environ.get(name) for name in ONE_CORE}
-    os.environ |= ONE_CORE | {"XLA_FLAGS": f"{before['XLA_FLAGS'] or ''} {ONE_CORE['XLA_FLAGS']}".strip()}
+    os.environ |= ONE_CORE | {
+        "XLA_FLAGS": f"{before['XLA_FLAGS'] or ''} {ONE_CORE['XLA_FLAGS']}".strip()
+    }
     try:
         yield
     finally:

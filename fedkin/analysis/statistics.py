@@ -1,8 +1,8 @@
 """Statistics over seeds: confidence intervals, the paired test and Holm's adjustment.
 
-Curves are accuracies of S seeds at R scored rounds (0..T), shares from 0 to 1. Seeds are pairs: seed s of two methods
-saw the same data and cohorts. Results are about what varies from seed to seed: where all have one federation, initial
-models, cohorts and batches on that one.
+Curves are accuracies of S seeds at R scored rounds (0..T), shares from 0 to 1. Seeds are pairs:
+seed s of two methods saw the same data and cohorts. Results are about what varies from seed to
+seed: where all have one federation, initial models, cohorts and batches on that one.
 """
 
 from __future__ import annotations
@@ -47,10 +47,12 @@ def interval(curves: Float[np.ndarray, "S R"], confidence: float = 0.95) -> Band
 
 
 def paired_p(ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> float:
-    """p of the two-sided paired t-test over seeds, the one test by which methods are compared everywhere.
+    """p of the two-sided paired t-test over seeds, the one test by which methods are compared
+    everywhere.
 
-    Fewer than LEAST_SEEDS: NaN. No difference in any seed: 1, for that is no evidence. Differences are rounded to 12
-    decimals. Where all are equal and not zero, t is infinite, and p the two-sided sign test's, 2 * 0.5**S.
+    Fewer than LEAST_SEEDS: NaN. No difference in any seed: 1, for that is no evidence. Differences
+    are rounded to 12 decimals. Where all are equal and not zero, t is infinite, and p the two-sided
+    sign test's, 2 * 0.5**S.
 
     Args:
         ours: numbers of one method, one per seed.
@@ -67,7 +69,8 @@ def paired_p(ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> fl
 
 
 def holm(p: Float[np.ndarray, "m ..."]) -> Float[np.ndarray, "m ..."]:
-    """p adjusted for m comparisons (axis 0) by Holm's step-down procedure (Scand. J. Statist. 6, 1979).
+    """p adjusted for m comparisons (axis 0) by Holm's step-down procedure (Scand. J. Statist. 6,
+    1979).
 
     NaN stay NaN and do not count as comparisons.
     """

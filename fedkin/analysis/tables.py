@@ -15,9 +15,9 @@ from fedkin.measures.table import MEASURES
 
 
 def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, float | None]:
-    """``name``, ``name_low``, ``name_high``: mean over the seeds, and its 95% interval (Student's t).
-    None where a seed has no number: the mean of the others would be that of the easy ones. No interval below three
-    seeds, for that of two is as wide as it is meaningless."""
+    """``name``, ``name_low``, ``name_high``: mean over the seeds, and its 95% interval (Student's
+    t). None where a seed has no number: the mean of the others would be that of the easy ones. No
+    interval below three seeds, for that of two is as wide as it is meaningless."""
     known = np.array([np.nan if value is None else value for value in values], np.float64)[:, None]
     if not len(known) or not np.isfinite(known).all():
         return {name: None, f"{name}_low": None, f"{name}_high": None}
@@ -27,8 +27,8 @@ def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, fl
 
 
 def clusters_and_configured(summaries: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
-    """``clusters``: those at the end that have clients, mean over the seeds; ``configured_clusters``, None where the
-    method has no such option."""
+    """``clusters``: those at the end that have clients, mean over the seeds;
+    ``configured_clusters``, None where the method has no such option."""
     several = list(summaries)
     at_end = [_used(summary) for summary in several]
     configured = {summary["configured_clusters"] for summary in several}
@@ -44,7 +44,8 @@ def _used(summary: Mapping[str, Any]) -> int:
 
 
 def clusters_text(row: Mapping[str, Any]) -> str:
-    """The clusters of a row: ``5``, or ``3 of 5`` where other than the five configured have clients at the end."""
+    """The clusters of a row: ``5``, or ``3 of 5`` where other than the five configured have clients
+    at the end."""
     at_end, configured = row["clusters"], row["configured_clusters"]
     if at_end is None:
         return "-"
@@ -53,12 +54,14 @@ def clusters_text(row: Mapping[str, Any]) -> str:
 
 
 def mean_text(row: Mapping[str, Any], measure: Measure) -> str:
-    """The mean of a measure in a row, with half its interval where it has one; its unit stands in the head."""
+    """The mean of a measure in a row, with half its interval where it has one; its unit stands in
+    the head."""
     return measure.text_with_half(row[measure.name], row[f"{measure.name}_high"])
 
 
 def final_text(row: Mapping[str, Any]) -> str:
-    """The final accuracy of a row, and behind it that of all clients, by which runs are tested, where it is another."""
+    """The final accuracy of a row, and behind it that of all clients, by which runs are tested,
+    where it is another."""
     final = MEASURES["final_accuracy"]
     over_all = MEASURES[final.over_all]
     text = mean_text(row, final)
@@ -102,7 +105,10 @@ ACCURACIES = (FINAL, mean_column(MEASURES["best_accuracy"]), mean_column(MEASURE
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
     """A table as JSON holds it, a dictionary a row; None for NaN."""
-    return [{str(name): plain(value) for name, value in row.items()} for row in table.to_dict(orient="records")]
+    return [
+        {str(name): plain(value) for name, value in row.items()}
+        for row in table.to_dict(orient="records")
+    ]
 
 
 def plain(value: Any) -> Any:

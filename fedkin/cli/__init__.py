@@ -1,4 +1,5 @@
-"""The command line. Everything heavy is imported when a command runs, so that ``fedkin --help`` is quick."""
+"""The command line. Everything heavy is imported when a command runs, so that ``fedkin --help`` is
+quick."""
 
 from __future__ import annotations
 
@@ -65,7 +66,11 @@ def _version(value: bool) -> bool:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and stop."
+        ),
     ] = False,
 ) -> None:
-    """Clustered federated learning: group clients with similar data, and train one model per cluster."""
+    """Clustered federated learning: group clients with similar data, and train one model per
+    cluster."""

@@ -24,19 +24,32 @@ def advise_command(
     settings: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="FILE.toml [section.key=value]...", help="A configuration with data, model and local training."
+            metavar="FILE.toml [section.key=value]...",
+            help="A configuration with data, model and local training.",
         ),
     ] = None,
     private_labels: Annotated[
-        bool, typer.Option("--private-labels", help="Leave out measures that need the label counts of the clients.")
+        bool,
+        typer.Option(
+            "--private-labels", help="Leave out measures that need the label counts of the clients."
+        ),
     ] = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="File of the figure.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="File of the figure.")
+    ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print all measures of heterogeneity and all criteria for the clusters.")
+        bool,
+        typer.Option(
+            "--verbose",
+            help="Print all measures of heterogeneity and all criteria for the clusters.",
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all numbers as JSON instead.")
+    ] = False,
 ) -> None:
-    """Advise whether to cluster these clients, with how many clusters and which method, and what it costs.
+    """Advise whether to cluster these clients, with how many clusters and which method, and what it
+    costs.
 
     The file is that of `fedkin run`; its method, scenario and shift are ignored."""
     with error_exit():
@@ -45,7 +58,11 @@ def advise_command(
         if out is not None:
             _check_writable(out)
         config = load_config(settings or [], None)
-        advice = of_config(config, private_labels=private_labels, progress=lambda line: print(line, file=sys.stderr))
+        advice = of_config(
+            config,
+            private_labels=private_labels,
+            progress=lambda line: print(line, file=sys.stderr),
+        )
         if as_json:
             print(json.dumps(advice.summary(), allow_nan=False))
         else:
@@ -60,7 +77,9 @@ def advise_command(
 def _check_writable(out: Path) -> None:
     """Refuse a path to which no figure can be written, before anything is computed."""
     if os.path.isdir(out):
-        raise StorageError(f"--out {out}: that is a folder; name a file in it, such as {out / 'advice.png'}")
+        raise StorageError(
+            f"--out {out}: that is a folder; name a file in it, such as {out / 'advice.png'}"
+        )
     from fedkin.reporting.style import check_figure
 
     check_figure(out)
@@ -69,7 +88,8 @@ def _check_writable(out: Path) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise StorageError(
-            f"--out {out}: no file can be made in {out.parent.absolute()}: {reason}; choose a folder that is there and "
+            f"--out {out}: no file can be made in {out.parent.absolute()}: {reason}; choose a "
+            f"folder that is there and "
             "can be written"
         ) from error
 
@@ -79,10 +99,14 @@ def _limits(advice: Advice, private_labels: bool) -> list[str]:
     lines = []
     if advice.pilots is not None:
         lines.append(
-            "pilots: cohorts round robin; 95% intervals over initial models, cohorts, batches; for this federation only"
+            "pilots: cohorts round robin; 95% intervals over initial models, cohorts, batches; "
+            "for this federation only"
         )
     if private_labels:
-        lines.append("private labels: the advice itself comes from a simulation on local data, not over a network")
+        lines.append(
+            "private labels: the advice itself comes from a simulation on local data, not over a "
+            "network"
+        )
     return lines
 
 
@@ -102,15 +126,15 @@ def _print(advice: Advice, verbose: bool) -> None:
     else:
         typer.echo("other measures and criteria: --verbose")
     if advice.pilots is not None:
-        title = (
-            f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points; bytes per client and round"
-        )
+        title = f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points; bytes per client and round"
         bytes_sent = advice.pilots.filter(like="bytes").map("{:,.0f}".format)
         print_table(_formatted(advice.pilots.assign(**bytes_sent), ",.1f"), title)
     if advice.prior is not None:
         typer.echo(str(advice.prior))
     typer.echo(f"\n{advice.toml()}")
-    typer.echo("next: put these sections below [data] and [model] of a file, then: fedkin run FILE.toml")
+    typer.echo(
+        "next: put these sections below [data] and [model] of a file, then: fedkin run FILE.toml"
+    )
 
 
 def _heterogeneity(advice: Advice) -> str:
@@ -119,9 +143,7 @@ def _heterogeneity(advice: Advice) -> str:
         if measure in advice.heterogeneity.index:
             row = advice.heterogeneity.loc[measure]
             times = f", {row['ratio']:.1f} times that" if row["ratio"] == row["ratio"] else ""
-            return (
-                f"heterogeneity: {measure} {row['value']:.3g}; in an IID split of the same data {row['iid']:.3g}{times}"
-            )
+            return f"heterogeneity: {measure} {row['value']:.3g}; in an IID split of the same data {row['iid']:.3g}{times}"
     return "heterogeneity: not measured"
 
 
@@ -137,15 +159,20 @@ def _number_of_clusters(advice: Advice) -> str:
     share = count.stability[count.clusters - 1]
     largest = " (the largest number tried)" if count.clusters == count.max_clusters else ""
     return (
-        f"number of clusters: {count.clusters}{largest}, by split-half stability: at least {share:.0%} {meaning}; "
-        f"needed are {THRESHOLD:.0%}, and more than the {count.chance:.0%} of IID splits of the same data"
+        f"number of clusters: {count.clusters}{largest}, by split-half stability: at least "
+        f"{share:.0%} {meaning}; "
+        f"needed are {THRESHOLD:.0%}, and more than the {count.chance:.0%} of IID splits of the "
+        f"same data"
     )
 
 
 def _print_measurements(advice: Advice) -> None:
     """All measures, and all criteria with what each of them would say."""
     count = advice.cluster_count
-    print_table(_formatted(advice.heterogeneity, ".4g"), "heterogeneity of the clients, compared with an IID split")
+    print_table(
+        _formatted(advice.heterogeneity, ".4g"),
+        "heterogeneity of the clients, compared with an IID split",
+    )
     title = f"number of clusters, from {len(count.clients):,} of {advice.clients:,} clients"
     print_table(_formatted(advice.criteria, ".3g"), title)
     others = [f"{criterion} {number}" for criterion, number in count.estimates.items()][1:]
@@ -154,7 +181,11 @@ def _print_measurements(advice: Advice) -> None:
 
 def _formatted(table: pd.DataFrame, form: str) -> pd.DataFrame:
     """Numbers as texts; a dash for NaN. Texts stay."""
-    texts = table.map(lambda value: value if isinstance(value, str) else "-" if value != value else format(value, form))
+    texts = table.map(
+        lambda value: (
+            value if isinstance(value, str) else "-" if value != value else format(value, form)
+        )
+    )
     return texts.reset_index().map(str).rename(columns=_heading)
 
 

@@ -17,13 +17,17 @@ def audit_command(
     settings: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE.toml] [section.key=value]...", help="A configuration with [privacy], as for `fedkin run`."
+            metavar="[FILE.toml] [section.key=value]...",
+            help="A configuration with [privacy], as for `fedkin run`.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers as JSON instead.")
+    ] = False,
 ) -> None:
-    """Test a run's epsilon: canary clients, drawn in each round with the run's probability, go through its own clip and
-    noise, and guesses from the noisy sums who took part give a lower bound.
+    """Test a run's epsilon: canary clients, drawn in each round with the run's probability, go
+    through its own clip and noise, and guesses from the noisy sums who took part give a lower
+    bound.
 
     Trains nothing. Status 1 where the claim is contradicted."""
     with error_exit():
@@ -37,7 +41,11 @@ def audit_command(
                 f"claimed: epsilon {result.claim:.3g} after {result.rounds:,} rounds\n"
                 f"shown by {result.canaries:,} canaries: epsilon {result.lower_bound:.3g} or more "
                 f"({result.correct} of {result.guesses} guesses right, 95% confidence)\n"
-                + ("the claim is not contradicted" if result.holds else "THE CLAIM IS WRONG: more is given away")
+                + (
+                    "the claim is not contradicted"
+                    if result.holds
+                    else "THE CLAIM IS WRONG: more is given away"
+                )
             )
         if not result.holds:
             raise typer.Exit(CONTRADICTED)

@@ -19,11 +19,17 @@ DAMAGED = 1  # exit status
 
 def check_command(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of a run, of several seeds or of a comparison.")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="The folder of a run, of several seeds or of a comparison."
+        ),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the states as JSON instead.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the states as JSON instead.")
+    ] = False,
 ) -> None:
-    """Check a run's folder: how far it came, and whether its files are what it wrote (status 1 where not)."""
+    """Check a run's folder: how far it came, and whether its files are what it wrote (status 1
+    where not)."""
     with error_exit():
         from fedkin.run.folder.folder_state import states_of
 

@@ -23,14 +23,23 @@ if TYPE_CHECKING:
     from fedkin.config.run import RunConfig
 
 BAD_INPUT, FAILED = 2, 3
-_NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)  # a full device, a reader or a terminal that has gone
+_NO_OUTPUT = (
+    errno.ENOSPC,
+    errno.EPIPE,
+    errno.EIO,
+)  # a full device, a reader or a terminal that has gone
 _SHOW_CURSOR = b"\x1b[?25h"
 _ANY_TEXT = "fedkin-any-text"  # name of a way to write characters that an encoding lacks
 _WHOLE = 16  # characters of a first column that are not broken
 
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", metavar="N", min=1, help="So many runs (seeds, cells) at a time, on one core each."),
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        min=1,
+        help="So many runs (seeds, cells) at a time, on one core each.",
+    ),
 ]
 Engine = Annotated[
     str | None,
@@ -51,14 +60,17 @@ def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
     """
     if "privacy" in config.options:
         typer.echo(
-            "privacy: this looked at clients' data and updates without noise. That is not charged: the epsilon of a "
-            "run with [privacy] does not cover what is shown here, nor settings that are chosen by it",
+            "privacy: this looked at clients' data and updates without noise. That is not "
+            "charged: the epsilon of a "
+            "run with [privacy] does not cover what is shown here, nor settings that are chosen "
+            "by it",
             err=to_stderr,
         )
 
 
 def escape_help(command: Any) -> None:
-    """Escape the help texts of a command and of all below it, as rich would take "[privacy]" for markup.
+    """Escape the help texts of a command and of all below it, as rich would take "[privacy]" for
+    markup.
 
     Args:
         command: of the parser.
@@ -74,7 +86,8 @@ def escape_help(command: Any) -> None:
 
 
 class OneLineErrors(TyperGroup):
-    """Usage errors end as one line and status 2, as all other bad input does. Help texts are shown as they are."""
+    """Usage errors end as one line and status 2, as all other bad input does. Help texts are shown
+    as they are."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -102,8 +115,8 @@ class OneLineErrors(TyperGroup):
 
 
 def write_any_text() -> None:
-    """Let both output streams take any text: what their encoding lacks is written as an escape, such as \\u03b1, and
-    the bytes of file names that are not UTF-8 as they are."""
+    """Let both output streams take any text: what their encoding lacks is written as an escape,
+    such as \\u03b1, and the bytes of file names that are not UTF-8 as they are."""
     codecs.register_error(_ANY_TEXT, _escaped)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -115,7 +128,9 @@ def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     character = error.object[error.start]
-    if "\udc80" <= character <= "\udcff":  # how Python writes a byte of a file name that is not UTF-8
+    if (
+        "\udc80" <= character <= "\udcff"
+    ):  # how Python writes a byte of a file name that is not UTF-8
         return bytes([ord(character) - 0xDC00]), error.start + 1
     return character.encode("ascii", "backslashreplace"), error.start + 1
 
@@ -131,8 +146,8 @@ def print_text(text: str) -> None:
 
 
 def home_expanded(argument: str) -> str:
-    """An argument with ``~`` at its beginning, or at that of an option's value, as the home folder: a shell leaves it
-    in ``--out=~/run``."""
+    """An argument with ``~`` at its beginning, or at that of an option's value, as the home folder:
+    a shell leaves it in ``--out=~/run``."""
     option, equals, value = argument.partition("=")
     if argument.startswith("--") and equals:
         return f"{option}={os.path.expanduser(value)}"
@@ -148,7 +163,10 @@ def _command(error: Exception) -> str:
 def _output_lost(error: OSError) -> int:
     """Standard output takes no more: say so, and keep Python from trying again at its end."""
     if error.errno == errno.ENOSPC:
-        print_error("standard output cannot be written: No space left on device; what was run is in its folder")
+        print_error(
+            "standard output cannot be written: No space left on device; what was run is in its "
+            "folder"
+        )
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BAD_INPUT
 
@@ -160,7 +178,8 @@ def print_error(message: str) -> None:
 
 @contextmanager
 def error_exit() -> Iterator[None]:
-    """Errors that fedkin raises on purpose, and too little memory, end as one line and status 2, not as a traceback."""
+    """Errors that fedkin raises on purpose, and too little memory, end as one line and status 2,
+    not as a traceback."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -175,7 +194,10 @@ def error_exit() -> Iterator[None]:
         if not _is_machine_error(error):
             raise
         reason = next(iter(str(error).splitlines()), "no more memory")
-        print_error(f"the machine cannot do this: {reason}; try fewer or smaller clients, or run.clients_per_batch=1")
+        print_error(
+            f"the machine cannot do this: {reason}; try fewer or smaller clients, or "
+            f"run.clients_per_batch=1"
+        )
         raise typer.Exit(BAD_INPUT) from None
     except KeyboardInterrupt as error:
         from fedkin.run.interruption import exit_status
@@ -198,10 +220,15 @@ def ending_on_signals() -> Iterator[None]:
 
 
 def _say_stopping(_: int) -> None:
-    for descriptor, words in ((1, b""), (2, b"\nstopping after this round; once more to stop at once\n")):
+    for descriptor, words in (
+        (1, b""),
+        (2, b"\nstopping after this round; once more to stop at once\n"),
+    ):
         try:
             os.write(descriptor, words)
-        except OSError:  # the terminal has gone: a run's last words must not keep it from ending well
+        except (
+            OSError
+        ):  # the terminal has gone: a run's last words must not keep it from ending well
             os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
@@ -217,7 +244,9 @@ def _leave(number: int) -> None:
 def _is_machine_error(error: Exception) -> bool:
     """Whether memory ran out, or a device gave up."""
     jax = sys.modules.get("jax")
-    return isinstance(error, MemoryError) or (jax is not None and isinstance(error, jax.errors.JaxRuntimeError))
+    return isinstance(error, MemoryError) or (
+        jax is not None and isinstance(error, jax.errors.JaxRuntimeError)
+    )
 
 
 def command(*words: object) -> str:
@@ -238,7 +267,10 @@ def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
         if not text.endswith(".toml"):
             raise ConfigError(f"expected FILE.toml or section.key=value, got {text!r}")
     if len(files) > 1:
-        raise ConfigError(f"expected at most one file, got {' and '.join(files)}; changes look like section.key=value")
+        raise ConfigError(
+            f"expected at most one file, got {' and '.join(files)}; changes look like "
+            f"section.key=value"
+        )
     return Path(files[0]) if files else None, [text for text in settings if text not in files]
 
 
@@ -255,16 +287,20 @@ def load_config(settings: list[str], resume: Path | None) -> RunConfig:
         raise ConfigError(f"--resume takes its configuration from {resume}, not from {file}")
     config = run_folder.read_config(resume)
     if config.of_federation:
-        raise ConfigError(f"{resume} is the run of a federation with real sites; {how_to_resume(resume, config)}")
+        raise ConfigError(
+            f"{resume} is the run of a federation with real sites; {how_to_resume(resume, config)}"
+        )
     if config.from_python:
         raise ConfigError(
-            f"{resume} was started from Python; go on with simulate(..., out={str(resume)!r}, resume=True)"
+            f"{resume} was started from Python; go on with simulate(..., out={str(resume)!r}, "
+            f"resume=True)"
         )
     return run.load(resume / run_folder.CONFIG, overrides)
 
 
 def check_out(out: Path | None) -> None:
-    """Refuse the present folder where anything is in it, before data are loaded: an empty ``--out`` means it, too.
+    """Refuse the present folder where anything is in it, before data are loaded: an empty ``--out``
+    means it, too.
 
     Raises StorageError.
     """
@@ -315,10 +351,14 @@ def print_rows(
     from fedkin.reporting.terminal import plain_console
 
     out = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    cells = [[f"{value:,}" if isinstance(value, int) else str(value) for value in row] for row in rows]
+    cells = [
+        [f"{value:,}" if isinstance(value, int) else str(value) for value in row] for row in rows
+    ]
     longest = max((len(row[0]) for row in cells if row), default=0)
     for number, column in enumerate(columns):
-        whole = min(longest, _WHOLE) if number == 0 else None  # a name broken in two is hard to read
+        whole = (
+            min(longest, _WHOLE) if number == 0 else None
+        )  # a name broken in two is hard to read
         out.add_column(str(column), overflow="fold", min_width=whole, no_wrap=column in unbroken)
     for row in cells:
         out.add_row(*row)

@@ -34,20 +34,28 @@ def compare_command(
     settings: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE.toml] [section.key=value]...", help="A configuration, and settings that replace its own."
+            metavar="[FILE.toml] [section.key=value]...",
+            help="A configuration, and settings that replace its own.",
         ),
     ] = None,
     methods: Annotated[
         str | None,
-        typer.Option("--methods", metavar="A,B,...", help="Methods to compare, in place of those of the file."),
+        typer.Option(
+            "--methods",
+            metavar="A,B,...",
+            help="Methods to compare, in place of those of the file.",
+        ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option("--seeds", metavar="N", min=1, help="Number of seeds (default: 3).")
+        int | None,
+        typer.Option("--seeds", metavar="N", min=1, help="Number of seeds (default: 3)."),
     ] = None,
     grid: Annotated[
         list[str] | None,
         typer.Option(
-            "--grid", metavar="section.key=A,B,...", help="Run every method with each of these values; may be repeated."
+            "--grid",
+            metavar="section.key=A,B,...",
+            help="Run every method with each of these values; may be repeated.",
         ),
     ] = None,
     by: Annotated[
@@ -61,11 +69,14 @@ def compare_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Write all results to this new folder (default: a new one in runs/)."
+            "--out",
+            metavar="DIR",
+            help="Write all results to this new folder (default: a new one in runs/).",
         ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="DIR", help="Resume the comparison in this folder.")
+        Path | None,
+        typer.Option("--resume", metavar="DIR", help="Resume the comparison in this folder."),
     ] = None,
     jobs: Jobs = None,
     engine: Engine = None,
@@ -73,7 +84,8 @@ def compare_command(
         bool, typer.Option("--json", help="Print the summary as JSON, in the last line of stdout.")
     ] = False,
 ) -> None:
-    """Compare methods on the same data, scenarios and seeds, and test which differences are significant."""
+    """Compare methods on the same data, scenarios and seeds, and test which differences are
+    significant."""
     with error_exit():
         from fedkin.analysis.compare import comparison_folder
         from fedkin.analysis.jobs import check_jobs
@@ -88,10 +100,19 @@ def compare_command(
             else _grid(settings or [], methods, seeds, grid or [], by)
         )
         check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
-        _carry_out(checked, resume or out or new_run_folder("compare"), resume is None, jobs, engine, as_json)
+        _carry_out(
+            checked,
+            resume or out or new_run_folder("compare"),
+            resume is None,
+            jobs,
+            engine,
+            as_json,
+        )
 
 
-def _carry_out(grid: Grid, folder: Path, new: bool, jobs: int | None, engine: str | None, as_json: bool) -> None:
+def _carry_out(
+    grid: Grid, folder: Path, new: bool, jobs: int | None, engine: str | None, as_json: bool
+) -> None:
     """Run the comparison, write and print what came of it, and leave with its status."""
     from fedkin.analysis.compare import comparison_folder
     from fedkin.run.folder.lock import folder_lock
@@ -103,7 +124,9 @@ def _carry_out(grid: Grid, folder: Path, new: bool, jobs: int | None, engine: st
     _exit_status(comparison, interruption, folder)
 
 
-def _exit_status(comparison: Comparison, interruption: KeyboardInterrupt | None, folder: Path) -> None:
+def _exit_status(
+    comparison: Comparison, interruption: KeyboardInterrupt | None, folder: Path
+) -> None:
     """Leave with the status of a comparison that was interrupted, or of which a run failed."""
     if interruption:
         from fedkin.run.interruption import exit_status
@@ -114,18 +137,23 @@ def _exit_status(comparison: Comparison, interruption: KeyboardInterrupt | None,
         raise typer.Exit(BAD_INPUT)
 
 
-def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str | None) -> Grid:
+def _grid(
+    settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str | None
+) -> Grid:
     from fedkin.config import comparison as grid
 
     file, overrides = split_arguments(settings)
-    named = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    named = (
+        None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    )
     return dataclasses.replace(grid.load(file, overrides, named, seeds, sweeps), by=by or "final")
 
 
 def _run(
     grid: Grid, folder: Path, created: list[Path] | None, jobs: int | None, engine: str | None
 ) -> tuple[Comparison, set[Key], KeyboardInterrupt | None]:
-    """The comparison, the runs that were refused before the first one, and what has interrupted it, if it was."""
+    """The comparison, the runs that were refused before the first one, and what has interrupted it,
+    if it was."""
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.jobs import several
     from fedkin.reporting.comparison_progress import Display
@@ -134,7 +162,11 @@ def _run(
     with Display(grid, several(jobs, engine)) as display:
         try:
             with ending_on_signals():
-                return _run_cells(grid, folder, display, refused, created, jobs, engine), refused, None
+                return (
+                    _run_cells(grid, folder, display, refused, created, jobs, engine),
+                    refused,
+                    None,
+                )
         except KeyboardInterrupt as error:
             interruption = error
     return Comparison.load(folder), refused, interruption
@@ -149,7 +181,8 @@ def _run_cells(
     jobs: int | None,
     engine: str | None,
 ) -> Comparison:
-    """The comparison, shown as it goes on; runs that are refused before the first one are added to ``refused``."""
+    """The comparison, shown as it goes on; runs that are refused before the first one are added to
+    ``refused``."""
     from fedkin.analysis.compare.runner import run
 
     def leave_out(cell: Cell) -> None:
@@ -179,7 +212,10 @@ def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: boo
     console = plain_console(stderr=as_json)
     for table in tables(comparison, console=console):
         console.print(table)
-    for line in (*comparison_tables.findings(comparison), *comparison_tables.table_notes(comparison)):
+    for line in (
+        *comparison_tables.findings(comparison),
+        *comparison_tables.table_notes(comparison),
+    ):
         console.print(line, soft_wrap=True)
     if set(comparison.failed) - refused:  # a run that is refused would be refused again
         again = command("compare", "--resume", folder)

@@ -15,7 +15,9 @@ from fedkin.core.display import shell_command
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
 
-data_app = typer.Typer(no_args_is_help=True, help="Data sets, and how they are distributed over clients.")
+data_app = typer.Typer(
+    no_args_is_help=True, help="Data sets, and how they are distributed over clients."
+)
 
 
 @data_app.command("list")
@@ -26,7 +28,10 @@ def list_command() -> None:
 
         entries = [entry._replace(where=_at_slashes(entry.where)) for entry in found_entries()]
         print_rows(FoundEntry._fields, entries, "data sets", unbroken=("where",))
-        typer.echo("also: file (path=..., your own file or folder in LEAF's layout) and planted (a known true cluster)")
+        typer.echo(
+            "also: file (path=..., your own file or folder in LEAF's layout) and planted (a known "
+            "true cluster)"
+        )
 
 
 @data_app.command("describe")
@@ -40,12 +45,17 @@ def describe_command(
     ],
     options: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[key=value]...", help="Options of the data set, or data.key=value, as of fedkin run."),
+        typer.Argument(
+            metavar="[key=value]...",
+            help="Options of the data set, or data.key=value, as of fedkin run.",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="FILE", help="Write the figure to this file, as PNG and SVG (default: data-NAME.png)."
+            "--out",
+            metavar="FILE",
+            help="Write the figure to this file, as PNG and SVG (default: data-NAME.png).",
         ),
     ] = None,
 ) -> None:
@@ -59,7 +69,10 @@ def describe_command(
         check_figure(target)
         data = _dataset(name, options or [])
         statistics = table(data)
-        rows = [[quantity, *values] for quantity, values in zip(statistics.index, statistics.to_numpy(), strict=True)]
+        rows = [
+            [quantity, *values]
+            for quantity, values in zip(statistics.index, statistics.to_numpy(), strict=True)
+        ]
         print_rows([data.name, *statistics.columns], rows, data.name)
         paths = picture(data, target)
         typer.echo(f"figure: {' and '.join(map(str, paths))}")
@@ -76,21 +89,30 @@ def make_command(
     ],
     options: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[key=value]...", help="Options of the data set, or data.key=value, as of fedkin run."),
+        typer.Argument(
+            metavar="[key=value]...",
+            help="Options of the data set, or data.key=value, as of fedkin run.",
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="A new folder for it (default: data-NAME).")
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="A new folder for it (default: data-NAME)."),
     ] = None,
 ) -> None:
-    """Write a data set into a folder of arrays that runs read where they lie: it may be larger than memory.
+    """Write a data set into a folder of arrays that runs read where they lie: it may be larger than
+    memory.
 
-    Synthetic data are written as they are drawn: fedkin data make synthetic clients=1000000 samples=20"""
+    Synthetic data are written as they are drawn: fedkin data make synthetic clients=1000000
+    samples=20"""
     with error_exit():
         from fedkin.data.packed import pack
 
         folder = out or Path(f"data-{Path(name).stem}")
         data = pack(lambda: _dataset(name, options or []), folder)
-        typer.echo(f"{data!r}\nin {folder}: run on it with {shell_command('data.name=file', f'data.path={folder}')}")
+        typer.echo(
+            f"{data!r}\nin {folder}: run on it with "
+            f"{shell_command('data.name=file', f'data.path={folder}')}"
+        )
 
 
 @data_app.command("pni")
@@ -104,12 +126,21 @@ def pni_command(
     ],
     options: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[key=value]...", help="Options of the data set, or data.key=value, as of fedkin run."),
+        typer.Argument(
+            metavar="[key=value]...",
+            help="Options of the data set, or data.key=value, as of fedkin run.",
+        ),
     ] = None,
-    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Kind of the random models.")] = "mclr",
-    models: Annotated[int, typer.Option("--models", metavar="D", help="Random models to average over.")] = 10,
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME", help="Kind of the random models.")
+    ] = "mclr",
+    models: Annotated[
+        int, typer.Option("--models", metavar="D", help="Random models to average over.")
+    ] = 10,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the first random model.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers as JSON instead.")
+    ] = False,
 ) -> None:
     """Measure how heterogeneous clients are: FedSim's privacy-preserving non-IID index (PNI).
 
@@ -123,14 +154,21 @@ def pni_command(
         random_model = entry.make(data)
         index = non_iid_index.non_iid_index(data, random_model, models=models, seed=seed)
         if as_json:
-            print(json.dumps({"data": data.name, "model": random_model.name, "seed": seed, **index.summary()}))
+            print(
+                json.dumps(
+                    {"data": data.name, "model": random_model.name, "seed": seed, **index.summary()}
+                )
+            )
             return
-        print_table(non_iid_index.index_table(index).reset_index(), f"{data.name}, {random_model.name}")
+        print_table(
+            non_iid_index.index_table(index).reset_index(), f"{data.name}, {random_model.name}"
+        )
         print_table(non_iid_index.extreme_clients(index, data), "clients by their index")
 
 
 def _at_slashes(path: str, width: int = 24) -> str:
-    """A path in lines of this width that end with a slash or a space; a part of it that is longer stays whole."""
+    """A path in lines of this width that end with a slash or a space; a part of it that is longer
+    stays whole."""
     lines = [""]
     for part in re.findall(r"[^/ ]*[/ ]|[^/ ]+", path):
         if lines[-1] and len(lines[-1] + part) > width:
@@ -140,8 +178,8 @@ def _at_slashes(path: str, width: int = 24) -> str:
 
 
 def _dataset(name: str, options: list[str]) -> FederatedData:
-    """A named data set, the user's own file, or the [data] of a configuration, with ``key=value`` options; they may be
-    written ``data.key=value``, as ``fedkin run`` takes them."""
+    """A named data set, the user's own file, or the [data] of a configuration, with ``key=value``
+    options; they may be written ``data.key=value``, as ``fedkin run`` takes them."""
     from fedkin.config import registry
     from fedkin.config.loader import Sections, read
 

@@ -27,21 +27,34 @@ deploy_app = typer.Typer(no_args_is_help=True, help="Deploy a federation with a 
 
 @deploy_app.command("init")
 def init_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the server's files and the sites'.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder for the server's files and the sites'.")
+    ],
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Settings for server and sites.")
+        list[str] | None,
+        typer.Argument(metavar="[section.key=value]...", help="Settings for server and sites."),
     ] = None,
     clients: Annotated[int, typer.Option("--clients", metavar="N", help="Number of sites.")] = 4,
     host: Annotated[
         str | None,
-        typer.Option("--host", metavar="HOST", help="Host name or address of the server (default: 127.0.0.1)."),
+        typer.Option(
+            "--host",
+            metavar="HOST",
+            help="Host name or address of the server (default: 127.0.0.1).",
+        ),
     ] = None,
-    port: Annotated[int | None, typer.Option("--port", help="Port of the server (default: 8000).")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="Port of the server (default: 8000).")
+    ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="No TLS and no keys: only for a network that you trust.")
+        bool,
+        typer.Option("--insecure", help="No TLS and no keys: only for a network that you trust."),
     ] = False,
     compose: Annotated[
-        bool, typer.Option("--compose", help="Write compose.yaml, which runs server and sites as containers.")
+        bool,
+        typer.Option(
+            "--compose", help="Write compose.yaml, which runs server and sites as containers."
+        ),
     ] = False,
 ) -> None:
     """Write the files of a federation with trial data, and print how to start it.
@@ -61,7 +74,10 @@ def init_command(
             compose=compose,
         )
         new = f"new: {', '.join(deployment.new)}" if deployment.new else "none is new"
-        typer.echo(f"# {len(deployment.sites)} sites in {folder} ({new}), the server at {deployment.address}")
+        typer.echo(
+            f"# {len(deployment.sites)} sites in {folder} ({new}), the server at "
+            f"{deployment.address}"
+        )
         if compose:
             file = shlex.quote(str(folder / "compose.yaml"))
             typer.echo(f"# all in one command: docker compose --file {file} up --build --detach")
@@ -75,10 +91,15 @@ def init_command(
 @deploy_app.command("check")
 def check_command(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder that `fedkin deploy init` wrote, or that of a site.")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="The folder that `fedkin deploy init` wrote, or that of a site."
+        ),
     ],
     server: Annotated[bool, typer.Option("--server", help="Check the server only.")] = False,
-    site: Annotated[str | None, typer.Option("--site", metavar="NAME", help="Check this site only.")] = None,
+    site: Annotated[
+        str | None, typer.Option("--site", metavar="NAME", help="Check this site only.")
+    ] = None,
 ) -> None:
     """Check whether a server and its sites are ready to start.
 
@@ -105,10 +126,12 @@ def up_command(
     site: Annotated[str | None, typer.Option("--site", metavar="NAME", help=_SITE)] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when the run has ended.")] = False,
 ) -> None:
-    """Start what a folder holds, in the background: the server with its run, sites, or all of a trial.
+    """Start what a folder holds, in the background: the server with its run, sites, or all of a
+    trial.
 
-    What runs already is left alone. The parts go on after the terminal is closed. Nothing is started where
-    fedkin deploy check fails. The exit status is 1 if the server refuses a site, or its run has ended by an error."""
+    What runs already is left alone. The parts go on after the terminal is closed. Nothing is
+    started where fedkin deploy check fails. The exit status is 1 if the server refuses a site, or
+    its run has ended by an error."""
     with error_exit():
         from fedkin.server.deploy.status import log_size, wait_for_run
         from fedkin.server.deploy.up import up
@@ -120,7 +143,9 @@ def up_command(
             if not finished:
                 raise typer.Exit(_FAILED)
         where = shlex.quote(str(folder))
-        typer.echo(f"follow it: fedkin deploy logs {where} --follow; end it: fedkin deploy down {where}")
+        typer.echo(
+            f"follow it: fedkin deploy logs {where} --follow; end it: fedkin deploy down {where}"
+        )
         if not all_take_part:
             raise typer.Exit(_FAILED)
 
@@ -136,7 +161,9 @@ def down_command(
         from fedkin.server.deploy.up import down
 
         ended = down(folder, server=server, site=site)
-        typer.echo(f"ended: {', '.join(part.name for part in ended)}" if ended else "nothing was up")
+        typer.echo(
+            f"ended: {', '.join(part.name for part in ended)}" if ended else "nothing was up"
+        )
 
 
 @deploy_app.command("status")
@@ -144,13 +171,21 @@ def status_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help=_DIR)],
     server: Annotated[bool, typer.Option("--server", help=_SERVER)] = False,
     site: Annotated[str | None, typer.Option("--site", metavar="NAME", help=_SITE)] = None,
-    web: Annotated[bool, typer.Option("--web", help="Serve it as a live page, with the run's report.")] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the page; 0 for any that is free.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the parts as JSON instead.")] = False,
+    web: Annotated[
+        bool, typer.Option("--web", help="Serve it as a live page, with the run's report.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Of the page; 0 for any that is free.")
+    ] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the parts as JSON instead.")
+    ] = False,
 ) -> None:
-    """Show which parts run on this machine, which sites are refused and why, and how far the run is.
+    """Show which parts run on this machine, which sites are refused and why, and how far the run
+    is.
 
-    The exit status is 1 if a part does not run, a site is refused, or the run has ended by an error."""
+    The exit status is 1 if a part does not run, a site is refused, or the run has ended by an
+    error."""
     with error_exit():
         from fedkin.server.deploy.status import DOWN, RUN, status
 
@@ -168,9 +203,13 @@ def status_command(
 @deploy_app.command("logs")
 def logs_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help=_DIR)],
-    parts: Annotated[list[str] | None, typer.Argument(metavar="[PART]...", help="Such as superlink, site-0.")] = None,
+    parts: Annotated[
+        list[str] | None, typer.Argument(metavar="[PART]...", help="Such as superlink, site-0.")
+    ] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Of each part.")] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until interrupted.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until interrupted.")
+    ] = False,
 ) -> None:
     """Show what the parts have written."""
     with error_exit():
@@ -182,7 +221,9 @@ def logs_command(
 
 @deploy_app.command("node")
 def node_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a site, with its client.toml.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a site, with its client.toml.")
+    ],
 ) -> None:
     """Run a site in the foreground: its worker, and its connection to the server.
 
@@ -195,7 +236,9 @@ def node_command(
 
 @deploy_app.command("leave")
 def leave_command(
-    config: Annotated[Path, typer.Argument(metavar="CLIENT.TOML", help="The client.toml of the site.")],
+    config: Annotated[
+        Path, typer.Argument(metavar="CLIENT.TOML", help="The client.toml of the site.")
+    ],
 ) -> None:
     """Remove a site for good: delete the state and the models that its clients keep, of all runs.
 
@@ -207,7 +250,11 @@ def leave_command(
         site = load_client(config).site
         files = NodeDisk(Path(site.folder)).forget()
         names = "".join(f"\n  {path}" for path in files)
-        typer.echo(f"{site.name}: nothing is kept" if not files else f"{site.name}: deleted {len(files)} files{names}")
+        typer.echo(
+            f"{site.name}: nothing is kept"
+            if not files
+            else f"{site.name}: deleted {len(files)} files{names}"
+        )
 
 
 def _print_status(lines: Sequence[PartStatus]) -> None:
@@ -215,7 +262,9 @@ def _print_status(lines: Sequence[PartStatus]) -> None:
     from fedkin.cli.common import print_rows
     from fedkin.server.deploy.status import reason_line
 
-    rows = [[line.name, line.state, " ".join(map(str, line.processes)), line.detail] for line in lines]
+    rows = [
+        [line.name, line.state, " ".join(map(str, line.processes)), line.detail] for line in lines
+    ]
     print_rows(["part", "state", "processes", ""], rows, "")
     for line in lines:
         if line.reason:

@@ -14,12 +14,19 @@ from fedkin.cli.common import error_exit, load_config, print_cost_of_looking, pr
 def eps_command(
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE.toml [section.key=value]...", help="A configuration, as for `fedkin run`."),
+        typer.Argument(
+            metavar="FILE.toml [section.key=value]...", help="A configuration, as for `fedkin run`."
+        ),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="Write the figure to this file, as PNG and SVG.")
+        Path,
+        typer.Option(
+            "--out", metavar="FILE", help="Write the figure to this file, as PNG and SVG."
+        ),
     ] = Path("eps.png"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers as JSON instead.")
+    ] = False,
 ) -> None:
     """Suggest an eps of DBSCAN for the methods hierarchical and athena: clusters and noise by eps.
 
@@ -37,6 +44,8 @@ def eps_command(
         if as_json:
             print(json.dumps(study.summary()))
             return
-        print_table(study.table(), f"{config.data.name}, {config.model.name}: clusters found by DBSCAN")
+        print_table(
+            study.table(), f"{config.data.name}, {config.model.name}: clusters found by DBSCAN"
+        )
         typer.echo(f"suggested: method.eps={study.suggested:.3g}")
         typer.echo(f"figure: {' and '.join(map(str, paths))}")

@@ -22,43 +22,75 @@ def evaluate_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
     options: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[key=value]...", help="Columns of the other data: label=, client=, features=."),
+        typer.Argument(
+            metavar="[key=value]...", help="Columns of the other data: label=, client=, features=."
+        ),
     ] = None,
     split: Annotated[
-        str | None, typer.Option("--split", help="test (the default), train or validation; of --data all samples.")
+        str | None,
+        typer.Option(
+            "--split", help="test (the default), train or validation; of --data all samples."
+        ),
     ] = None,
     fine_tune: Annotated[
         int | None,
-        typer.Option("--fine-tune", metavar="E", help="Also after up to E epochs of each client's own training."),
+        typer.Option(
+            "--fine-tune",
+            metavar="E",
+            help="Also after up to E epochs of each client's own training.",
+        ),
     ] = None,
-    target: Annotated[float | None, typer.Option("--target", help="Accuracy; by default that of the run.")] = None,
+    target: Annotated[
+        float | None, typer.Option("--target", help="Accuracy; by default that of the run.")
+    ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="FILE", help="Other data: .csv, .parquet or .npz; clients are found by name."),
+        typer.Option(
+            "--data",
+            metavar="FILE",
+            help="Other data: .csv, .parquet or .npz; clients are found by name.",
+        ),
     ] = None,
     cluster: Annotated[
-        int | None, typer.Option("--cluster", metavar="K", help="Predict all of --data by this cluster's model.")
+        int | None,
+        typer.Option(
+            "--cluster", metavar="K", help="Predict all of --data by this cluster's model."
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder of the files; RUN itself.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON instead.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder of the files; RUN itself.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON instead.")
+    ] = False,
 ) -> None:
-    """Evaluate a finished run: F1, AUROC and calibration, per client and cluster, and fairness across clients."""
+    """Evaluate a finished run: F1, AUROC and calibration, per client and cluster, and fairness
+    across clients."""
     with error_exit():
         from fedkin.config.registry import method_title
         from fedkin.run.results import Run
 
         loaded = Run.load(run)
-        beside = (loaded,) if cluster is not None else (loaded, *loaded.against.values())  # clusters are one run's
+        beside = (
+            (loaded,) if cluster is not None else (loaded, *loaded.against.values())
+        )  # clusters are one run's
         runs = {method_title(one.config.method_with_options): one for one in beside}
         other = _other(loaded, data, options or [], cluster is not None)
-        scores = {name: one.evaluate(split, fine_tune, target, other, cluster) for name, one in runs.items()}
+        scores = {
+            name: one.evaluate(split, fine_tune, target, other, cluster)
+            for name, one in runs.items()
+        }
         first = next(iter(scores.values()))
         paths = first.save(out or run)
         summaries = [evaluation.summary for evaluation in scores.values()]
         if as_json:
             print(json.dumps(summaries))
             return
-        print_rows(["measure", *scores], _rows(summaries), f"{first.split} samples" + (f" of {data}" if data else ""))
+        print_rows(
+            ["measure", *scores],
+            _rows(summaries),
+            f"{first.split} samples" + (f" of {data}" if data else ""),
+        )
         print_table(_rounded(first.clusters), f"{next(iter(scores))}, by cluster")
         typer.echo(f"clients: {paths[0]}")
 
@@ -69,7 +101,9 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
 
     if path is None and options:
         option = f"--data FILE {options[0]}" if "=" in options[0] else f"--data {options[0]}"
-        raise ConfigError(f"{options[0]!r} belongs to other data: {option} (see: fedkin evaluate --help)")
+        raise ConfigError(
+            f"{options[0]!r} belongs to other data: {option} (see: fedkin evaluate --help)"
+        )
     chosen = dict(parse_option(text) for text in options)
     if path is None:
         return None
@@ -80,7 +114,9 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
 def _rows(summaries: list[dict[str, Any]]) -> list[list[str]]:
     """A row for each measure, with the value of each method."""
     names = [name for name in summaries[0] if name not in ("method", "split", "data_digest")]
-    return [[name.replace("_", " "), *(_number(one.get(name)) for one in summaries)] for name in names]
+    return [
+        [name.replace("_", " "), *(_number(one.get(name)) for one in summaries)] for name in names
+    ]
 
 
 def _number(value: Any) -> str:

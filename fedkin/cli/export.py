@@ -14,15 +14,24 @@ from fedkin.core.display import shell_command
 
 def export_command(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The folder of a run, or the client.toml of a deployed site.")
+        Path,
+        typer.Argument(
+            metavar="RUN", help="The folder of a run, or the client.toml of a deployed site."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for the files.")],
-    format: Annotated[str, typer.Option("--format", help="safetensors, torch or onnx.")] = "safetensors",
+    format: Annotated[
+        str, typer.Option("--format", help="safetensors, torch or onnx.")
+    ] = "safetensors",
     last_checkpoint: Annotated[
-        bool, typer.Option("--checkpoint", help="Of a run that is not finished: the models of its last checkpoint.")
+        bool,
+        typer.Option(
+            "--checkpoint", help="Of a run that is not finished: the models of its last checkpoint."
+        ),
     ] = False,
 ) -> None:
-    """Write trained models as files that work without fedkin: one for each cluster, and a card that says whose."""
+    """Write trained models as files that work without fedkin: one for each cluster, and a card that
+    says whose."""
     with error_exit():
         if run.suffix == ".toml":
             from fedkin.config.server import load_client
@@ -36,6 +45,9 @@ def export_command(
         for entry in json.loads(card.read_text())["models"]:
             accuracy = entry.get("test_accuracy")
             scored = "" if accuracy is None else f", test accuracy {accuracy:.3f}"
-            typer.echo(f"{entry['name']}: {card.parent / entry['file']}, for {len(entry['clients'])} clients{scored}")
+            typer.echo(
+                f"{entry['name']}: {card.parent / entry['file']}, for {len(entry['clients'])} "
+                f"clients{scored}"
+            )
         typer.echo(f"card: {card}")
         typer.echo(f"predict: {shell_command('fedkin', 'predict', card.parent, 'DATA.csv')}")

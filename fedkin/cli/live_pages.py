@@ -45,7 +45,10 @@ def serve(page: LivePage, host: str, port: int) -> None:
     from fedkin.reporting.html.live_server import LiveServer
 
     with LiveServer(page, host, port) as server:
-        typer.echo(f"live page: {server.address}  (only who has this address sees it; Ctrl-C ends the page)")
+        typer.echo(
+            f"live page: {server.address}  (only who has this address sees it; Ctrl-C ends the "
+            f"page)"
+        )
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -12,5 +12,13 @@ def methods_command() -> None:
     with error_exit():
         from fedkin.config.registry import method_rows
 
-        print_rows(("name", "class", "what it does", "paper"), method_rows(), "methods", unbroken=("class",))
-        typer.echo("options of each, with defaults: its class, as in python -c 'import fedkin; help(fedkin.IFCA)'")
+        print_rows(
+            ("name", "class", "what it does", "paper"),
+            method_rows(),
+            "methods",
+            unbroken=("class",),
+        )
+        typer.echo(
+            "options of each, with defaults: its class, as in python -c 'import fedkin; "
+            "help(fedkin.IFCA)'"
+        )

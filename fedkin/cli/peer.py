@@ -38,10 +38,14 @@ peer_app = typer.Typer(
 
 @peer_app.command("run")
 def run_command(
-    config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The peer's own peer.toml.")],
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The peer's own peer.toml.")
+    ],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[section.key=value]...", help="Settings that replace those of the file."),
+        typer.Argument(
+            metavar="[section.key=value]...", help="Settings that replace those of the file."
+        ),
     ] = None,
 ) -> None:
     """Run one peer until its rounds are done or it is stopped (Ctrl-C).
@@ -57,31 +61,50 @@ def run_command(
             peer = build_peer(loaded, on_round=_RoundPrinter())
             _stop_on_signals(peer)
             own = peer.settings
-            typer.echo(f"peer {own.name} of {own.federation}: after round {peer.memory.age}, in {own.folder}")
+            typer.echo(
+                f"peer {own.name} of {own.federation}: after round {peer.memory.age}, in "
+                f"{own.folder}"
+            )
             peer.run()
             typer.echo(f"peer {own.name}: stopped after round {peer.memory.age}")
 
 
 @peer_app.command("init")
 def init_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the folders of the peers.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder for the folders of the peers.")
+    ],
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Settings of all peers.")
+        list[str] | None,
+        typer.Argument(metavar="[section.key=value]...", help="Settings of all peers."),
     ] = None,
     peers: Annotated[int, typer.Option("--peers", metavar="N", help="Number of peers.")] = 8,
-    tls: Annotated[bool, typer.Option("--tls", help="Mutual TLS: only peers with a certificate take part.")] = False,
-    federation: Annotated[str, typer.Option("--federation", metavar="NAME", help="Name of the federation.")] = "trial",
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Mutual TLS: only peers with a certificate take part.")
+    ] = False,
+    federation: Annotated[
+        str, typer.Option("--federation", metavar="NAME", help="Name of the federation.")
+    ] = "trial",
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="Address on which peers listen.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Port of the first peer; the others have the next ones.")] = 7450,
+    port: Annotated[
+        int, typer.Option("--port", help="Port of the first peer; the others have the next ones.")
+    ] = 7450,
 ) -> None:
-    """Write a peer.toml for each peer of a federation; with --tls also keys, certificates and access rules."""
+    """Write a peer.toml for each peer of a federation; with --tls also keys, certificates and
+    access rules."""
     with error_exit():
         from fedkin.p2p.init_federation import init_federation
 
         paths = init_federation(
-            folder, peers, tls=tls, federation=federation, host=host, port=port, settings=settings or []
+            folder,
+            peers,
+            tls=tls,
+            federation=federation,
+            host=host,
+            port=port,
+            settings=settings or [],
         )
         typer.echo(f"{len(paths)} peers in {folder}; start each of them, in any order:")
         for path in paths:
@@ -110,7 +133,9 @@ class _RoundPrinter:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _PRINT_EVERY
-        accuracy = "no test data" if record["accuracy"] is None else f"accuracy {record['accuracy']:.3f}"
+        accuracy = (
+            "no test data" if record["accuracy"] is None else f"accuracy {record['accuracy']:.3f}"
+        )
         neighbours = ", ".join(record["neighbours"]) or "none"
         print(f"round {record['round']}: {accuracy}; neighbours: {neighbours}", flush=True)
         sys.stdout.flush()

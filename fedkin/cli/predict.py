@@ -16,19 +16,32 @@ if TYPE_CHECKING:
 
 
 def predict_command(
-    export: Annotated[Path, typer.Argument(metavar="EXPORT", help="A folder that `fedkin export` wrote.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Samples: a .csv or .parquet table, or .npz with x.")],
-    client: Annotated[str | None, typer.Option("--client", metavar="NAME", help="Use this client's model.")] = None,
-    cluster: Annotated[int | None, typer.Option("--cluster", metavar="K", help="Use this cluster's model.")] = None,
+    export: Annotated[
+        Path, typer.Argument(metavar="EXPORT", help="A folder that `fedkin export` wrote.")
+    ],
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DATA", help="Samples: a .csv or .parquet table, or .npz with x."),
+    ],
+    client: Annotated[
+        str | None, typer.Option("--client", metavar="NAME", help="Use this client's model.")
+    ] = None,
+    cluster: Annotated[
+        int | None, typer.Option("--cluster", metavar="K", help="Use this cluster's model.")
+    ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="Use this model, as card.json names it.")
+        str | None,
+        typer.Option("--model", metavar="NAME", help="Use this model, as card.json names it."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.csv", help="File of the predictions; else they are printed.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE.csv", help="File of the predictions; else they are printed."
+        ),
     ] = None,
 ) -> None:
-    """Predict the class of each row of a table, with probabilities. Rows that say whose they are use the model of that
-    client, unless told otherwise."""
+    """Predict the class of each row of a table, with probabilities. Rows that say whose they are
+    use the model of that client, unless told otherwise."""
     with error_exit():
         from fedkin.export import load
         from fedkin.export.predict_table import BEGINS, predict_file
@@ -49,5 +62,7 @@ def predict_command(
 def _accuracy(predictions: Predictions, data: Path) -> str:
     """The accuracy, and over which rows, where some have no label."""
     rows = len(predictions.table)
-    unlabelled = "" if predictions.scored == rows else f"{predictions.scored:,} of {rows:,} rows that have "
+    unlabelled = (
+        "" if predictions.scored == rows else f"{predictions.scored:,} of {rows:,} rows that have "
+    )
     return f"accuracy on the labels of {unlabelled and unlabelled + 'one in '}{data}: {predictions.accuracy:.3f}"

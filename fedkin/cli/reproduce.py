@@ -1,4 +1,5 @@
-"""``fedkin reproduce``: the papers' tables from a checkout of the repository, where papers/ lies beside the package."""
+"""``fedkin reproduce``: the papers' tables from a checkout of the repository, where papers/ lies
+beside the package."""
 
 from __future__ import annotations
 
@@ -20,37 +21,52 @@ _BESIDE_PACKAGE = Path(__file__).resolve().parents[2]  # in a checkout, its root
 
 def reproduce_command(
     table: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A table, such as flexcfl-table3 (default: list all).")
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="A table, such as flexcfl-table3 (default: list all)."
+        ),
     ] = None,
     rows: Annotated[
         list[str] | None,
-        typer.Option("--rows", metavar="ROW,...", help="Only rows whose names begin with one of these."),
+        typer.Option(
+            "--rows", metavar="ROW,...", help="Only rows whose names begin with one of these."
+        ),
     ] = None,
     columns: Annotated[
-        list[str] | None, typer.Option("--columns", metavar="COLUMN,...", help="Only these columns (methods).")
+        list[str] | None,
+        typer.Option("--columns", metavar="COLUMN,...", help="Only these columns (methods)."),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option("--seeds", metavar="N", help="Seeds 0 to N-1 (default: those of the recipe).")
+        int | None,
+        typer.Option("--seeds", metavar="N", help="Seeds 0 to N-1 (default: those of the recipe)."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Folder of the stored runs (default: papers/results, or else results)."
+            "--out",
+            metavar="DIR",
+            help="Folder of the stored runs (default: papers/results, or else results).",
         ),
     ] = None,
-    stored: Annotated[bool, typer.Option("--stored", help="Run nothing: the numbers of the stored runs.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Run nothing: the numbers of the stored runs.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers as JSON instead.")
+    ] = False,
 ) -> None:
     """Reproduce a table or a figure of the papers, beside the published numbers.
 
-    Stored runs are not repeated; --out with a new folder runs all, --stored none. Without arguments: the list of
-    tables, and how long each takes."""
+    Stored runs are not repeated; --out with a new folder runs all, --stored none. Without
+    arguments: the list of tables, and how long each takes."""
     with error_exit():
         _find_papers()
         if out is not None and out.exists() and not out.is_dir():
             raise ConfigError(f"--out: expected a folder, {out} is a file")
         if stored and out is not None and not out.is_dir():
-            raise ConfigError(f"--out: {out} is no folder, and --stored shows the runs that are in one")
+            raise ConfigError(
+                f"--out: {out} is no folder, and --stored shows the runs that are in one"
+            )
         if table is None:
             if rows or columns or seeds is not None or stored:
                 options = "--rows, --columns, --seeds and --stored"
@@ -73,7 +89,8 @@ def _find_papers() -> None:
                 sys.path.append(str(root))
             return
     raise ConfigError(
-        "the papers' tables are reproduced from a checkout of the repository: clone it, run `make demo` there (it "
+        "the papers' tables are reproduced from a checkout of the repository: clone it, run `make "
+        "demo` there (it "
         "installs into .venv), then `.venv/bin/fedkin reproduce`"
     )
 

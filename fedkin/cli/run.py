@@ -37,12 +37,17 @@ def run_command(
     settings: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE.toml] [section.key=value]...", help="A configuration, and settings that replace its own."
+            metavar="[FILE.toml] [section.key=value]...",
+            help="A configuration, and settings that replace its own.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write the run to this new folder (default: a new one in runs/)."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Write the run to this new folder (default: a new one in runs/).",
+        ),
     ] = None,
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="DIR", help="Resume the run in this folder.")
@@ -50,7 +55,9 @@ def run_command(
     track: Annotated[
         list[str] | None,
         typer.Option(
-            "--track", metavar="NAME", help="Log every round to tensorboard, mlflow or wandb; may be repeated."
+            "--track",
+            metavar="NAME",
+            help="Log every round to tensorboard, mlflow or wandb; may be repeated.",
         ),
     ] = None,
     jobs: Jobs = None,
@@ -64,18 +71,27 @@ def run_command(
     Without arguments: FedGroup and FedAvg on handwritten digits."""
     with error_exit():
         if out and resume:
-            raise ConfigError("--out and --resume exclude each other: a resumed run stays in its folder")
+            raise ConfigError(
+                "--out and --resume exclude each other: a resumed run stays in its folder"
+            )
         check_out(out)
         config = load_config(settings or [], resume)
         if (jobs not in (None, 1) or engine) and not config.run.seeds:
             raise ConfigError(
-                "--jobs and --engine run several seeds at a time: set run.seeds=4, say, or leave them out; a cluster "
+                "--jobs and --engine run several seeds at a time: set run.seeds=4, say, or leave "
+                "them out; a cluster "
                 "computes the clients of one run by run.engine=ray"
             )
-        folder = resume or out or new_run_folder(f"{config.data.name}-{config.method.name.rpartition(':')[2]}")
+        folder = (
+            resume
+            or out
+            or new_run_folder(f"{config.data.name}-{config.method.name.rpartition(':')[2]}")
+        )
         if config.run.seeds:
             with _resumable(folder):
-                repeated = _execute_seeds(config, folder, resume is not None, track or [], jobs, engine)
+                repeated = _execute_seeds(
+                    config, folder, resume is not None, track or [], jobs, engine
+                )
             return _show_seeds(repeated, folder, as_json)
         with _resumable(folder):
             run = _execute(config, folder, resume is not None, track or [])
@@ -91,14 +107,21 @@ def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) ->
 
 
 def _execute_seeds(
-    config: RunConfig, folder: Path, resume: bool, track: list[str], jobs: int | None, engine: str | None
+    config: RunConfig,
+    folder: Path,
+    resume: bool,
+    track: list[str],
+    jobs: int | None,
+    engine: str | None,
 ) -> RepeatedRuns:
     from fedkin.analysis.repeat import execute_seeds
     from fedkin.reporting.progress import Display
 
     with Display(config.run.rounds, config.run.seeds or 1) as display:
         listeners = {"on_round": display, "on_seed": display.begin}
-        return execute_seeds(config, out=folder, resume=resume, track=track, jobs=jobs, engine=engine, **listeners)
+        return execute_seeds(
+            config, out=folder, resume=resume, track=track, jobs=jobs, engine=engine, **listeners
+        )
 
 
 def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
@@ -128,7 +151,9 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
 
     summaries = {name: other.summary() for name, other in run.against.items()}
     console = plain_console(stderr=as_json)
-    methods = table([run.summary(), *summaries.values()], names_by_position(run.clients), run.measures)
+    methods = table(
+        [run.summary(), *summaries.values()], names_by_position(run.clients), run.measures
+    )
     console.print(fit(methods, console, LESS_NEEDED))
     _draw(run, folder, console)
     console.print(f"run: {folder}", soft_wrap=True)
@@ -139,10 +164,14 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
 
 
 def _exit_of_failed(summaries: Sequence[dict[str, Any]]) -> None:
-    """End with a message and a status of its own where nobody's reply was usable at the end of a run."""
+    """End with a message and a status of its own where nobody's reply was usable at the end of a
+    run."""
     failed = [summary for summary in summaries if "failed" in summary]
     for summary in failed:
-        print_error(f"{summary['method']}: {summary['failed']}; a smaller local.lr, or clip_norm, keeps models finite")
+        print_error(
+            f"{summary['method']}: {summary['failed']}; a smaller local.lr, or clip_norm, keeps "
+            f"models finite"
+        )
     if failed:
         raise typer.Exit(FAILED)
 
@@ -174,5 +203,8 @@ def _resumable(folder: Path) -> Iterator[None]:
         from fedkin.run.folder.run_folder import holds_run
 
         how = f"go on with: {command('run', '--resume', folder)}"
-        print(f"interrupted; {how if holds_run(folder) else 'nothing was written yet'}", file=sys.stderr)
+        print(
+            f"interrupted; {how if holds_run(folder) else 'nothing was written yet'}",
+            file=sys.stderr,
+        )
         raise typer.Exit(exit_status(error)) from None

@@ -15,12 +15,14 @@ PORT = "The port at which the page is served; 0 for any that is free."
 
 
 def watch_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run; it may not have begun.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a run; it may not have begun.")
+    ],
     host: Annotated[str, typer.Option("--host", metavar="HOST", help=HOST)] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help=PORT)] = 0,
 ) -> None:
-    """Serve a live page of a run or a deployment: rounds, accuracy, clusters, refused sites, and the run's report.
-    Read only; for this machine only, unless --host serves it to others.
+    """Serve a live page of a run or a deployment: rounds, accuracy, clusters, refused sites, and
+    the run's report. Read only; for this machine only, unless --host serves it to others.
 
     Ctrl-C ends the page, not the run."""
     with error_exit():
@@ -31,8 +33,13 @@ def watch_command(
 
         if (folder / files.SERVER).is_file():
             return serve(deployment_page(folder), host, port)
-        if not holds_run(folder) and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if (
+            not holds_run(folder)
+            and folder.exists()
+            and (not folder.is_dir() or any(folder.iterdir()))
+        ):
             raise ConfigError(
-                f"{folder} is not the folder of a run; a live page is of one run, as fedkin run writes it"
+                f"{folder} is not the folder of a run; a live page is of one run, as fedkin run "
+                f"writes it"
             )
         serve(LivePage(folder), host, port)

@@ -1,4 +1,5 @@
-"""Agglomerative clustering: every row begins as a cluster, and the nearest two merge until a stop criterion holds."""
+"""Agglomerative clustering: every row begins as a cluster, and the nearest two merge until a stop
+criterion holds."""
 
 from __future__ import annotations
 
@@ -26,23 +27,27 @@ def agglomerative(
     """Cluster labels from the distances of all pairs of rows, numbered by first appearance, from 0.
 
     Args:
-        distances: symmetric; may be negative, except for ward (Sattler et al. 2020 take minus the similarity).
+        distances: symmetric; may be negative, except for ward (Sattler et al. 2020 take minus the
+            similarity).
         clusters: where to stop; give this or ``threshold``.
         threshold: clusters at this distance or more are not merged.
-        linkage: the distance of two clusters: that of their farthest rows (``complete``), of their nearest
-            (``single``), the mean (``average``), or the root of twice what merging them adds to the squared distances
-            from the centres (``ward``; Euclidean distances only).
+        linkage: the distance of two clusters: that of their farthest rows (``complete``), of their
+            nearest (``single``), the mean (``average``), or the root of twice what merging them
+            adds to the squared distances from the centres (``ward``; Euclidean distances only).
 
     Raises:
-        MethodError: both or none of clusters and threshold, fewer rows than clusters, an unknown linkage, distances
-            or a threshold that are not finite, or not Euclidean where ward needs it.
+        MethodError: both or none of clusters and threshold, fewer rows than clusters, an unknown
+            linkage, distances or a threshold that are not finite, or not Euclidean where ward needs
+            it.
     """
     from sklearn.cluster import AgglomerativeClustering
 
     _check(distances, clusters, threshold, linkage)
     if len(distances) < 2:
         return np.zeros(len(distances), np.int64)
-    lowest = min(float(distances.min()), 0)  # scikit-learn takes no negative threshold, so all is shifted
+    lowest = min(
+        float(distances.min()), 0
+    )  # scikit-learn takes no negative threshold, so all is shifted
     cut = None if threshold is None else max(threshold - lowest, 0)
     ward = linkage == "ward"
     fit = AgglomerativeClustering(
@@ -57,14 +62,15 @@ def agglomerative(
 def merge_up_to(
     distances: Float[np.ndarray, "n n"], threshold: float | int, linkage: str = "weighted"
 ) -> Int[np.ndarray, "n"]:
-    """Cluster labels, numbered by first appearance: the nearest two clusters merge while they are at most ``threshold``
-    apart.
+    """Cluster labels, numbered by first appearance: the nearest two clusters merge while they are
+    at most ``threshold`` apart.
 
     Args:
         distances: symmetric, finite and not negative; the diagonal is not read.
         threshold: where merging stops; at exactly this distance clusters still merge.
-        linkage: ``complete``, ``average`` or ``single``, as above; or ``weighted``: a merged cluster's distance to
-            another is the mean of its two parts', whatever their sizes (WPGMA).
+        linkage: ``complete``, ``average`` or ``single``, as above; or ``weighted``: a merged
+            cluster's distance to another is the mean of its two parts', whatever their sizes
+            (WPGMA).
 
     Raises:
         MethodError: an unknown linkage, a distance that is not finite or negative.
@@ -78,19 +84,24 @@ def merge_up_to(
         return np.zeros(len(distances), np.int64)
     upper = distances[np.triu_indices(len(distances), 1)].astype(np.float64)
     if not (np.isfinite(upper) & (upper >= 0)).all():
-        raise MethodError("distances must be finite and not negative; leave out the rows that have others")
-    return _by_first_appearance(fcluster(tree(upper, linkage), threshold, "distance").astype(np.int64))
+        raise MethodError(
+            "distances must be finite and not negative; leave out the rows that have others"
+        )
+    return _by_first_appearance(
+        fcluster(tree(upper, linkage), threshold, "distance").astype(np.int64)
+    )
 
 
 def best_silhouette(
     distances: Float[np.ndarray, "n n"], linkage: str = "average", most: int | None = None
 ) -> Int[np.ndarray, "n"]:
-    """Cluster labels of the cut of the tree of merges with the highest mean silhouette (Rousseeuw 1987), numbered by
-    first appearance. One cluster where that is at most 0.25: no substantial structure (Kaufman & Rousseeuw 1990).
+    """Cluster labels of the cut of the tree of merges with the highest mean silhouette (Rousseeuw
+    1987), numbered by first appearance. One cluster where that is at most 0.25: no substantial
+    structure (Kaufman & Rousseeuw 1990).
 
     Args:
-        distances: symmetric, finite; those above 1 count as 1, so that a cosine distance does not tell directions that
-            have nothing in common from those that are opposed.
+        distances: symmetric, finite; those above 1 count as 1, so that a cosine distance does not
+            tell directions that have nothing in common from those that are opposed.
         linkage: ``complete``, ``average`` or ``single``.
         most: clusters at most; None: half of the rows.
     """
@@ -103,40 +114,64 @@ def best_silhouette(
         return np.zeros(count, np.int64)
     capped = np.clip((distances + distances.T) / 2, 0, 1).astype(np.float64)
     np.fill_diagonal(capped, 0)
-    cuts = cut_tree(tree(capped[np.triu_indices(count, 1)], linkage), list(range(2, (most or count // 2) + 1)))
-    silhouettes = [float(silhouette_score(capped, labels, metric="precomputed")) for labels in cuts.T]
+    cuts = cut_tree(
+        tree(capped[np.triu_indices(count, 1)], linkage), list(range(2, (most or count // 2) + 1))
+    )
+    silhouettes = [
+        float(silhouette_score(capped, labels, metric="precomputed")) for labels in cuts.T
+    ]
     best = int(np.argmax(silhouettes))
     has_clusters = silhouettes[best] > _SILHOUETTE
-    return _by_first_appearance(cuts[:, best].astype(np.int64)) if has_clusters else np.zeros(count, np.int64)
+    return (
+        _by_first_appearance(cuts[:, best].astype(np.int64))
+        if has_clusters
+        else np.zeros(count, np.int64)
+    )
 
 
-def _check(distances: Float[np.ndarray, "n n"], clusters: int | None, threshold: float | None, linkage: str) -> None:
+def _check(
+    distances: Float[np.ndarray, "n n"], clusters: int | None, threshold: float | None, linkage: str
+) -> None:
     if linkage not in LINKAGES:
         raise MethodError(unknown("linkage", linkage, LINKAGES))
     if (clusters is None) == (threshold is None):
-        raise MethodError(f"give either clusters or a threshold, got clusters={clusters}, threshold={threshold}")
+        raise MethodError(
+            f"give either clusters or a threshold, got clusters={clusters}, threshold={threshold}"
+        )
     if threshold is not None and not math.isfinite(threshold):
-        raise MethodError(f"the threshold must be a finite distance, got {threshold}; for one cluster say clusters=1")
+        raise MethodError(
+            f"the threshold must be a finite distance, got {threshold}; for one cluster say "
+            f"clusters=1"
+        )
     if clusters is not None and not 1 <= clusters <= len(distances):
-        raise MethodError(f"clusters must be at least 1 and at most the rows, {len(distances)}; got {clusters}")
+        raise MethodError(
+            f"clusters must be at least 1 and at most the rows, {len(distances)}; got {clusters}"
+        )
     if not np.isfinite(distances).all():
         invalid = np.flatnonzero(~np.isfinite(distances).all(axis=1))
         raise MethodError(
-            f"distances must be finite, got others in row {invalid[0]}; leave out the rows that have them"
+            f"distances must be finite, got others in row {invalid[0]}; leave out the rows that "
+            f"have them"
         )
 
 
 def _points(distances: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n d"]:
-    """Points with these Euclidean distances, of d = n - 1 numbers each (classical scaling, Torgerson 1952).
+    """Points with these Euclidean distances, of d = n - 1 numbers each (classical scaling,
+    Torgerson 1952).
 
-    They are a square root of the inner products of the centred points, -1/2 J D^2 J with J = I - 1/n.
+    They are a square root of the inner products of the centred points, -1/2 J D^2 J with J = I -
+    1/n.
     """
     squared = np.square(distances, dtype=np.float64)
     inner = -(squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean()) / 2
     values, vectors = np.linalg.eigh(inner)
     if distances.min() < 0 or values[0] < -_ROUNDING * values[-1]:
-        raise MethodError("linkage 'ward' needs Euclidean distances (l2), got others; take another linkage")
-    return vectors[:, 1:] * np.sqrt(np.clip(values[1:], 0, None))  # n points span no more than n - 1 dimensions
+        raise MethodError(
+            "linkage 'ward' needs Euclidean distances (l2), got others; take another linkage"
+        )
+    return vectors[:, 1:] * np.sqrt(
+        np.clip(values[1:], 0, None)
+    )  # n points span no more than n - 1 dimensions
 
 
 def _by_first_appearance(labels: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:

@@ -1,6 +1,8 @@
-"""Choice of DBSCAN's eps: the distances at which its result changes, and the wide ranges in which it does not.
+"""Choice of DBSCAN's eps: the distances at which its result changes, and the wide ranges in which
+it does not.
 
-Shapes: n points of d numbers. Distances are those of ``density.dbscan``, so the ends of the ranges are exact.
+Shapes: n points of d numbers. Distances are those of ``density.dbscan``, so the ends of the ranges
+are exact.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ _MIN_BEND = 1e-9  # of what a bend is measured by: less is rounding
 
 @dataclass(frozen=True)
 class EpsRange:
-    """DBSCAN gives one and the same partition for low <= eps < high (eps in the unit of the points).
+    """DBSCAN gives one and the same partition for low <= eps < high (eps in the unit of the
+    points).
 
     Attributes:
         clusters, noise: how many clusters, and how many points have none.
-        silhouette: mean silhouette (Rousseeuw 1987) over the points that have a cluster; None where it is undefined
-            (fewer than 2 clusters, or each point a cluster of its own), and where it was not asked for.
+        silhouette: mean silhouette (Rousseeuw 1987) over the points that have a cluster; None where
+            it is undefined (fewer than 2 clusters, or each point a cluster of its own), and where
+            it was not asked for.
         points: how many points there are.
     """
 
@@ -38,10 +42,11 @@ class EpsRange:
 
 
 def k_distances(points: Float[np.ndarray, "n d"], min_samples: int) -> Float64[np.ndarray, "n"]:
-    """The lowest eps at which each point is a core point, ascending: the sorted k-distance graph of the DBSCAN paper.
+    """The lowest eps at which each point is a core point, ascending: the sorted k-distance graph of
+    the DBSCAN paper.
 
-    It is the distance to the (min_samples - 1)-th nearest other point, because a point counts itself; infinite where
-    there are not as many points.
+    It is the distance to the (min_samples - 1)-th nearest other point, because a point counts
+    itself; infinite where there are not as many points.
 
     Raises:
         MethodError: min_samples below 1, or a point that is not finite.
@@ -51,39 +56,50 @@ def k_distances(points: Float[np.ndarray, "n d"], min_samples: int) -> Float64[n
 
 
 def knee(curve: Float[np.ndarray, "n"]) -> float:
-    """The value where a curve bends: the largest distance from the chord between its ends, the first of several.
+    """The value where a curve bends: the largest distance from the chord between its ends, the
+    first of several.
 
-    The idea of Kneedle (Satopaa et al., ICDCS workshops 2011), without its smoothing. A straight curve (a
-    flat one, one or two values) does not bend: its last value is returned, where all of a k-distance graph are core.
+    The idea of Kneedle (Satopaa et al., ICDCS workshops 2011), without its smoothing. A straight
+    curve (a flat one, one or two values) does not bend: its last value is returned, where all of a
+    k-distance graph are core.
 
     Raises:
         MethodError: no value, or one that is not finite.
     """
     if not len(curve) or not np.isfinite(curve).all():
         invalid = np.count_nonzero(~np.isfinite(curve))
-        raise MethodError(f"a knee needs a curve of finite values, at least 1; got {len(curve)}, {invalid} not finite")
+        raise MethodError(
+            f"a knee needs a curve of finite values, at least 1; got {len(curve)}, {invalid} not "
+            f"finite"
+        )
     curve = curve.astype(np.float64)
-    away = np.abs(curve - np.linspace(curve[0], curve[-1], len(curve)))  # in proportion to the distance from the chord
+    away = np.abs(
+        curve - np.linspace(curve[0], curve[-1], len(curve))
+    )  # in proportion to the distance from the chord
     bent = away.max() > _MIN_BEND * np.abs(curve).max()
     return float(curve[away.argmax() if bent else -1])
 
 
 def kneedle(curve: Float[np.ndarray, "n"]) -> int | None:
-    """Position of the first knee of an ascending curve, from its upper end, by Kneedle (Satopaa et al., ICDCS workshops
-    2011) without smoothing and with sensitivity 1; None where it has none.
+    """Position of the first knee of an ascending curve, from its upper end, by Kneedle (Satopaa et
+    al., ICDCS workshops 2011) without smoothing and with sensitivity 1; None where it has none.
 
-    The curve is scaled to the unit square and turned upside down and around, so that its bend is a bulge. A local
-    maximum of its distance from the diagonal is a knee if that falls by more than the step from one value to the next
-    before it rises again. (A fall of exactly one step, as two equal values have, is none; the package ``kneed``
-    leaves that to rounding.)
+    The curve is scaled to the unit square and turned upside down and around, so that its bend is a
+    bulge. A local maximum of its distance from the diagonal is a knee if that falls by more than
+    the step from one value to the next before it rises again. (A fall of exactly one step, as two
+    equal values have, is none; the package ``kneed`` leaves that to rounding.)
     """
     size, rise = len(curve), float(curve[-1] - curve[0]) if len(curve) else 0.0
     if size < 2 or not rise > 0:
         return None
-    away, step = 1 - (curve[::-1] - curve[0]) / rise - np.linspace(0, 1, size), (1 + _MIN_BEND) / (size - 1)
+    away, step = (
+        1 - (curve[::-1] - curve[0]) / rise - np.linspace(0, 1, size),
+        (1 + _MIN_BEND) / (size - 1),
+    )
     left, right = np.append(away[:1], away[:-1]), np.append(away[1:], away[-1:])
     peaks, troughs = (
-        np.flatnonzero(kind) for kind in ((away >= left) & (away >= right), (away <= left) & (away <= right))
+        np.flatnonzero(kind)
+        for kind in ((away >= left) & (away >= right), (away <= left) & (away <= right))
     )
     for peak, following in zip(peaks, [*peaks[1:], size], strict=True):
         until = troughs[troughs >= peak][:1]
@@ -92,13 +108,16 @@ def kneedle(curve: Float[np.ndarray, "n"]) -> int | None:
     return None
 
 
-def eps_ranges(points: Float[np.ndarray, "n d"], min_samples: int, scored: int = 100) -> list[EpsRange]:
-    """All partitions that DBSCAN can find, each with its eps from low (included) to high (excluded), ascending.
+def eps_ranges(
+    points: Float[np.ndarray, "n d"], min_samples: int, scored: int = 100
+) -> list[EpsRange]:
+    """All partitions that DBSCAN can find, each with its eps from low (included) to high
+    (excluded), ascending.
 
-    The first starts at 0 (all noise, unless points are equal), the last ends at infinity (one cluster, unless there are
-    fewer points than min_samples). Exact for any n, because few of the n x n distances matter (see ``_partitions``): at
-    most n min_samples partitions are tried, each in time n min_samples, and memory is a few times n x n. A
-    silhouette costs n x n more.
+    The first starts at 0 (all noise, unless points are equal), the last ends at infinity (one
+    cluster, unless there are fewer points than min_samples). Exact for any n, because few of the n
+    x n distances matter (see ``_partitions``): at most n min_samples partitions are tried, each in
+    time n min_samples, and memory is a few times n x n. A silhouette costs n x n more.
 
     Args:
         points: one per row.
@@ -127,15 +146,18 @@ def eps_ranges(points: Float[np.ndarray, "n d"], min_samples: int, scored: int =
     ]
 
 
-def suggest_eps(ranges: Sequence[EpsRange], gap: float | int = 2, noise: float | int = 0.5) -> float:
+def suggest_eps(
+    ranges: Sequence[EpsRange], gap: float | int = 2, noise: float | int = 0.5
+) -> float:
     """One eps, in the unit of the points, from the ranges of ``eps_ranges``.
 
-    The rule: points have clusters where there is a gap between them, which is a range of 2 clusters or more in which
-    eps can grow ``gap``-fold (high / low) while at most a share ``noise`` of the points is noise and the clusters have
-    two points or more on average. Of such ranges take those with the least noise, of these the widest (high / low), and
-    of this one the middle on a logarithmic scale, sqrt(low high); half its high where it starts at 0. Where no range
-    has a gap all are one cluster: sqrt(gap) times the lowest eps at which they are; 1 where that is 0, for the points
-    are all equal and any eps will do.
+    The rule: points have clusters where there is a gap between them, which is a range of 2 clusters
+    or more in which eps can grow ``gap``-fold (high / low) while at most a share ``noise`` of the
+    points is noise and the clusters have two points or more on average. Of such ranges take those
+    with the least noise, of these the widest (high / low), and of this one the middle on a
+    logarithmic scale, sqrt(low high); half its high where it starts at 0. Where no range has a gap
+    all are one cluster: sqrt(gap) times the lowest eps at which they are; 1 where that is 0, for
+    the points are all equal and any eps will do.
 
     A few points on a line have gaps by chance: with points of one or two numbers, see the ranges.
 
@@ -145,16 +167,23 @@ def suggest_eps(ranges: Sequence[EpsRange], gap: float | int = 2, noise: float |
         noise: the largest share of the points that may be noise.
 
     Raises:
-        MethodError: no ranges, a gap below 1, or fewer points than min_samples, which are noise for every eps.
+        MethodError: no ranges, a gap below 1, or fewer points than min_samples, which are noise for
+            every eps.
     """
     if not gap >= 1:
-        raise MethodError(f"gap is how many times eps can grow in a range: it must be at least 1, got {gap}")
+        raise MethodError(
+            f"gap is how many times eps can grow in a range: it must be at least 1, got {gap}"
+        )
     if not ranges or ranges[-1].clusters == 0:
-        raise MethodError("no eps makes a cluster: there are fewer points than min_samples; take a smaller one")
+        raise MethodError(
+            "no eps makes a cluster: there are fewer points than min_samples; take a smaller one"
+        )
     candidates = [
         r
         for r in ranges
-        if 1 < r.clusters <= (r.points - r.noise) / 2 and r.noise <= noise * r.points and _width(r.low, r.high) >= gap
+        if 1 < r.clusters <= (r.points - r.noise) / 2
+        and r.noise <= noise * r.points
+        and _width(r.low, r.high) >= gap
     ]
     if not candidates:
         return ranges[-1].low * math.sqrt(gap) or 1.0
@@ -165,8 +194,8 @@ def suggest_eps(ranges: Sequence[EpsRange], gap: float | int = 2, noise: float |
 def useful_range(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[float, float]:
     """(low, high): below low every eps makes noise of all points, from high on one cluster of all.
 
-    An eps in [low, high) separates points. Empty (low = high) for two points, or where all are equal; both infinite
-    where there are fewer points than min_samples.
+    An eps in [low, high) separates points. Empty (low = high) for two points, or where all are
+    equal; both infinite where there are fewer points than min_samples.
 
     Raises:
         MethodError: min_samples below 1, or a point that is not finite.
@@ -174,7 +203,9 @@ def useful_range(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[fl
     check_min_samples(min_samples, least=1)
     lows, partitions = _partitions(euclidean(points), min_samples)
     ends = [*lows, math.inf]
-    return ends[int((partitions[0] == NOISE).all())], ends[-1 if (partitions[-1] == NOISE).all() else -2]
+    return ends[int((partitions[0] == NOISE).all())], ends[
+        -1 if (partitions[-1] == NOISE).all() else -2
+    ]
 
 
 def eps_advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int) -> str | None:
@@ -195,15 +226,23 @@ def eps_advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: 
     if not low < high < math.inf:
         return f"eps = {eps:g} makes {result}, and no other would separate them"
     hint = suggest_eps(eps_ranges(points, min_samples))
-    more = f"{hint:.3g} is suggested" if hint < high else "no gap is clear, so that one cluster may be right"
-    return f"eps = {eps:g} makes {result}; they are separated from {low:.3g} up to {high:.3g}; {more}"
+    more = (
+        f"{hint:.3g} is suggested"
+        if hint < high
+        else "no gap is clear, so that one cluster may be right"
+    )
+    return (
+        f"eps = {eps:g} makes {result}; they are separated from {low:.3g} up to {high:.3g}; {more}"
+    )
 
 
 def _width(low: float, high: float) -> float:
     return high / low if low > 0 else math.inf
 
 
-def _core_distances(distances: Float64[np.ndarray, "n n"], min_samples: int) -> Float64[np.ndarray, "n"]:
+def _core_distances(
+    distances: Float64[np.ndarray, "n n"], min_samples: int
+) -> Float64[np.ndarray, "n"]:
     if len(distances) < min_samples:
         return np.full(len(distances), np.inf)
     return np.sort(distances, axis=1)[:, min_samples - 1]
@@ -212,12 +251,14 @@ def _core_distances(distances: Float64[np.ndarray, "n n"], min_samples: int) -> 
 def _partitions(
     distances: Float64[np.ndarray, "n n"], min_samples: int
 ) -> tuple[list[float], list[Int[np.ndarray, "n"]]]:
-    """The eps at which the partition becomes another, ascending from 0, and the labels from there on.
+    """The eps at which the partition becomes another, ascending from 0, and the labels from there
+    on.
 
-    Two points are core and near each other from eps = max(d_pq, core_p, core_q) on. By these distances, clusters of
-    core points are the components of a single-linkage tree cut at eps (Campello et al., PAKDD 2013). So a partition
-    can change only at a height of that tree, or where a point that is not core (fewer than min_samples points
-    are near it) comes into the reach of another core point. All of these are tried.
+    Two points are core and near each other from eps = max(d_pq, core_p, core_q) on. By these
+    distances, clusters of core points are the components of a single-linkage tree cut at eps
+    (Campello et al., PAKDD 2013). So a partition can change only at a height of that tree, or where
+    a point that is not core (fewer than min_samples points are near it) comes into the reach of
+    another core point. All of these are tried.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
@@ -247,9 +288,11 @@ def _labels(
     near: Int[np.ndarray, "n k"],
     within: Bool[np.ndarray, "n k"],
 ) -> Int[np.ndarray, "n"]:
-    """DBSCAN's labels: a core point has its component's, another that of the first component whose core is near.
+    """DBSCAN's labels: a core point has its component's, another that of the first component whose
+    core is near.
 
-    Components are known by their first core point, because DBSCAN goes through the points in their order.
+    Components are known by their first core point, because DBSCAN goes through the points in their
+    order.
     """
     n = len(components)
     first = np.full(n + 1, n)
@@ -260,10 +303,14 @@ def _labels(
     return by_first_appearance(np.where(owner < n, owner, NOISE))
 
 
-def _silhouette(distances: Float64[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]) -> float | None:
+def _silhouette(
+    distances: Float64[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]
+) -> float | None:
     from sklearn.metrics import silhouette_score
 
     some = np.flatnonzero(labels != NOISE)
     if not 1 < len(np.unique(labels[some])) < len(some):
         return None
-    return float(silhouette_score(distances[np.ix_(some, some)], labels[some], metric="precomputed"))
+    return float(
+        silhouette_score(distances[np.ix_(some, some)], labels[some], metric="precomputed")
+    )

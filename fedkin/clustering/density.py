@@ -1,7 +1,8 @@
-"""Density-based clustering: clusters are where points lie close, and a point that is near to none is noise.
+"""Density-based clustering: clusters are where points lie close, and a point that is near to none
+is noise.
 
-Thin wrappers of scikit-learn. Distances are Euclidean, in float64, and all n x n are kept in memory.
-Shapes: n points of d numbers, m known points.
+Thin wrappers of scikit-learn. Distances are Euclidean, in float64, and all n x n are kept in
+memory. Shapes: n points of d numbers, m known points.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ NOISE = -1
 NOISE_POLICIES = ("own", "nearest")
 
 
-def dbscan(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int) -> Int[np.ndarray, "n"]:
+def dbscan(
+    points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int
+) -> Int[np.ndarray, "n"]:
     """Cluster labels by DBSCAN (Ester et al., KDD 1996); -1 is noise.
 
-    A point with at least ``min_samples`` points at a distance of ``eps`` or less, itself counted, is a core point. Core
-    points that are so near to each other share a cluster; another point that is so near to a core point joins the first
-    such cluster. Labels are numbered by first appearance, from 0.
+    A point with at least ``min_samples`` points at a distance of ``eps`` or less, itself counted,
+    is a core point. Core points that are so near to each other share a cluster; another point that
+    is so near to a core point joins the first such cluster. Labels are numbered by first
+    appearance, from 0.
 
     Args:
         points: one per row.
@@ -31,13 +35,15 @@ def dbscan(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int)
         min_samples: how many points, itself counted, a core point has near.
 
     Raises:
-        MethodError: eps that is not a finite number above 0, min_samples below 1, or a point that is not finite.
+        MethodError: eps that is not a finite number above 0, min_samples below 1, or a point that
+            is not finite.
     """
     from sklearn.cluster import DBSCAN
 
     if not (math.isfinite(eps) and eps > 0):
         raise MethodError(
-            f"eps must be a finite distance above 0, got {eps}; fedkin.clustering.dbscan_eps helps to choose one"
+            f"eps must be a finite distance above 0, got {eps}; fedkin.clustering.dbscan_eps "
+            f"helps to choose one"
         )
     check_min_samples(min_samples, least=1)
     distances = euclidean(points)
@@ -48,7 +54,8 @@ def dbscan(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int)
 
 
 def optics(points: Float[np.ndarray, "n d"], min_samples: int) -> Int[np.ndarray, "n"]:
-    """Cluster labels by OPTICS (Ankerst et al., SIGMOD 1999), with clusters extracted by the xi method; -1 is noise.
+    """Cluster labels by OPTICS (Ankerst et al., SIGMOD 1999), with clusters extracted by the xi
+    method; -1 is noise.
 
     It needs no eps; xi = 0.05, scikit-learn's default. ``min_samples`` counts the point itself;
     fewer points than that are all noise. Labels are numbered by first appearance, from 0.
@@ -63,17 +70,22 @@ def optics(points: Float[np.ndarray, "n d"], min_samples: int) -> Int[np.ndarray
     if len(points) < min_samples:
         return np.full(len(points), NOISE)
     with np.errstate(divide="ignore", invalid="ignore"):  # equal points have a gradient of x / 0
-        return by_first_appearance(OPTICS(min_samples=min_samples, metric="precomputed").fit_predict(distances))
+        return by_first_appearance(
+            OPTICS(min_samples=min_samples, metric="precomputed").fit_predict(distances)
+        )
 
 
-def assign_noise(points: Float[np.ndarray, "n d"], labels: Int[np.ndarray, "n"], policy: str) -> Int[np.ndarray, "n"]:
+def assign_noise(
+    points: Float[np.ndarray, "n d"], labels: Int[np.ndarray, "n"], policy: str
+) -> Int[np.ndarray, "n"]:
     """The same labels, with a cluster for every noise point.
 
     Args:
         points: one per row.
         labels: their clusters, or NOISE.
-        policy: noise points become clusters of their own (``own``), numbered after the others in the order of points,
-            or join the cluster of the nearest point that has one (``nearest``; of its own where all are noise).
+        policy: noise points become clusters of their own (``own``), numbered after the others in
+            the order of points, or join the cluster of the nearest point that has one (``nearest``;
+            of its own where all are noise).
 
     Raises:
         MethodError: an unknown policy, or a point that is not finite.
@@ -96,7 +108,8 @@ def nearest_label(
 
     Args:
         points: one per row.
-        known: points with labels. One of noise counts like any other: leave it out, or points next to it get -1.
+        known: points with labels. One of noise counts like any other: leave it out, or points next
+            to it get -1.
         labels: those of ``known``.
 
     Raises:
@@ -127,7 +140,8 @@ def nearest_neighbour_distance(points: Float[np.ndarray, "n d"]) -> Float64[np.n
 
 
 def euclidean(points: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n n"]:
-    """Euclidean distances of all pairs, computed from the differences: equal points are at exactly 0.
+    """Euclidean distances of all pairs, computed from the differences: equal points are at exactly
+    0.
 
     Raises:
         MethodError: a point that is not finite.
@@ -135,7 +149,11 @@ def euclidean(points: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n n"]:
     from scipy.spatial.distance import pdist, squareform
 
     _check_finite(points)
-    return squareform(pdist(points.astype(np.float64))) if len(points) > 1 else np.zeros((len(points), len(points)))
+    return (
+        squareform(pdist(points.astype(np.float64)))
+        if len(points) > 1
+        else np.zeros((len(points), len(points)))
+    )
 
 
 def by_first_appearance(labels: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
@@ -155,10 +173,15 @@ def same_partition(a: Int[np.ndarray, "n"], b: Int[np.ndarray, "n"]) -> bool:
 def check_min_samples(min_samples: int, least: int) -> None:
     """Refuse fewer than ``least`` points as a dense neighbourhood (MethodError)."""
     if min_samples < least:
-        raise MethodError(f"min_samples must be at least {least} (a point counts itself), got {min_samples}")
+        raise MethodError(
+            f"min_samples must be at least {least} (a point counts itself), got {min_samples}"
+        )
 
 
 def _check_finite(points: Float[np.ndarray, "n d"]) -> None:
     invalid = np.flatnonzero(~np.isfinite(points).all(axis=1))
     if len(invalid):
-        raise MethodError(f"points must be finite, got others in row {invalid[0]}; leave out the rows that have them")
+        raise MethodError(
+            f"points must be finite, got others in row {invalid[0]}; leave out the rows that have "
+            f"them"
+        )

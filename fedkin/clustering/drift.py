@@ -1,7 +1,8 @@
 """Clustering by drift: which clients leave their model for a new one, and which models are one.
 
-E. Jothimurugesan et al.: Federated Learning under Distributed Concept Drift. AISTATS 2023, arXiv 2206.00799, as in the
-authors' code. Shapes: M models, N clients, k models that may be merged, S steps, P parameters.
+E. Jothimurugesan et al.: Federated Learning under Distributed Concept Drift. AISTATS 2023, arXiv
+2206.00799, as in the authors' code. Shapes: M models, N clients, k models that may be merged, S
+steps, P parameters.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ def choose_models(
     delta: float,
     eager: bool = False,
 ) -> Choice:
-    """Every client takes its most accurate model, the first of equals. One whose accuracy falls by more than delta gets
-    a new model, which starts as that one; where no place is left, it does not drift.
+    """Every client takes its most accurate model, the first of equals. One whose accuracy falls by
+    more than delta gets a new model, which starts as that one; where no place is left, it does not
+    drift.
 
     Args:
         models: as they are.
         owner: model of each (client, step), -1 for none.
         model: of each client before, -1 for none.
-        accuracy: of each model on each client's new samples; -inf for models that are not in use, and for clients
-            without new samples, which keep their model.
+        accuracy: of each model on each client's new samples; -inf for models that are not in use,
+            and for clients without new samples, which keep their model.
         before: a_c(t-1); NaN for a client that had none.
         alone: clients that keep their model.
         delta: drift threshold.
@@ -72,7 +74,8 @@ def choose_models(
 
 
 def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int | None:
-    """The place of a new model: one that owns nothing, else that whose last use is longest ago, the first of equals.
+    """The place of a new model: one that owns nothing, else that whose last use is longest ago, the
+    first of equals.
 
     Args:
         owner: model of each (client, step), -1 for none.
@@ -88,7 +91,8 @@ def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int
 
 
 def drift_distances(accuracy: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
-    """How much a model loses on another's samples: the larger of A_ii - A_ij and A_jj - A_ji, and at least 0.
+    """How much a model loses on another's samples: the larger of A_ii - A_ij and A_jj - A_ji, and
+    at least 0.
 
     Args:
         accuracy: of model i on the samples of model j; NaN where there are none.
@@ -106,7 +110,8 @@ def merge_models(
     threshold: float,
     linkage: str = "complete",
 ) -> tuple[Float[np.ndarray, "M P"], Int[np.ndarray, "M"]]:
-    """Models that are alike become their first: the mean by (client, step) pairs; the others start anew.
+    """Models that are alike become their first: the mean by (client, step) pairs; the others start
+    anew.
 
     Args:
         models: as they are.

@@ -13,21 +13,27 @@ MIN_DEVIATION = 0.05  # of a row's range: the deviation of a component without v
 
 
 def split_two_gaussians(
-    values: Float[np.ndarray, "n m"], initial: Bool[np.ndarray, "n m"], mask: Bool[np.ndarray, "n m"]
+    values: Float[np.ndarray, "n m"],
+    initial: Bool[np.ndarray, "n m"],
+    mask: Bool[np.ndarray, "n m"],
 ) -> Bool[np.ndarray, "n m"]:
     """Mask of the values of each row that belong to the component of the higher mean.
 
-    Initial values begin in component 0, all others in component 1. Then, until nothing changes, by turns
+    Initial values begin in component 0, all others in component 1. Then, until nothing changes, by
+    turns
 
-        mu_r, sigma_r^2 = mean and variance of component r's values, beta_r = its share of the values
-        y_j goes to component 0 if beta_0 phi(y_j; mu_0, sigma_0) > beta_1 phi(y_j; mu_1, sigma_1), else to 1
+        mu_r, sigma_r^2 = mean and variance of component r's values, beta_r = its share of the
+        values y_j goes to component 0 if beta_0 phi(y_j; mu_0, sigma_0) > beta_1 phi(y_j; mu_1,
+        sigma_1), else to 1
 
     Source: HNM of PANM (Li & Wu 2022), eqs. 6-9. What the paper leaves open is settled here:
 
     * component 0 begins empty: the result is empty;
     * component 1 begins empty, or all values are equal: the result is the initial mask;
-    * component 0 loses its last value: the result is the initial mask; component 1 does: all values;
-    * a component without variance (a single value, equal values) has ``MIN_DEVIATION`` times the row's range instead;
+    * component 0 loses its last value: the result is the initial mask; component 1 does: all
+      values;
+    * a component without variance (a single value, equal values) has ``MIN_DEVIATION`` times the
+      row's range instead;
     * component 0 ends with the lower mean: the two change places;
     * no end after ``MAX_STEPS`` steps: the split as it is then.
 
@@ -59,10 +65,15 @@ def _to_unit(
     y: Float[np.ndarray, "n m"], mask: Bool[np.ndarray, "n m"]
 ) -> tuple[Float[np.ndarray, "n m"], Bool[np.ndarray, "n"]]:
     """Each row's values scaled to [0, 1], and whether they differ at all."""
-    low, high = (extreme(np.where(mask, y, end), axis=1) for extreme, end in ((np.min, np.inf), (np.max, -np.inf)))
+    low, high = (
+        extreme(np.where(mask, y, end), axis=1)
+        for extreme, end in ((np.min, np.inf), (np.max, -np.inf))
+    )
     value_range = np.where(mask.any(axis=1), high - low, 0)
     above = np.where(mask, y - np.where(np.isfinite(low), low, 0)[:, None], 0)
-    return np.divide(above, value_range[:, None], out=np.zeros_like(y), where=value_range[:, None] > 0), value_range > 0
+    return np.divide(
+        above, value_range[:, None], out=np.zeros_like(y), where=value_range[:, None] > 0
+    ), value_range > 0
 
 
 def _step(
@@ -75,11 +86,15 @@ def _step(
         count, mean = part.sum(axis=1, keepdims=True), _mean(y, part)[:, None]
         deviation = np.sqrt(_mean((y - mean) ** 2, part))[:, None]
         deviation = np.where(deviation > 1e-9, deviation, MIN_DEVIATION)
-        log_density.append(np.log(count / total) - np.log(deviation) - (y - mean) ** 2 / (2 * deviation**2))
+        log_density.append(
+            np.log(count / total) - np.log(deviation) - (y - mean) ** 2 / (2 * deviation**2)
+        )
     return mask & (log_density[0] > log_density[1])
 
 
 def _mean(y: Float[np.ndarray, "r m"], part: Bool[np.ndarray, "r m"]) -> Float[np.ndarray, "r"]:
     """Mean of each row's values in a part; NaN of an empty one."""
     count = part.sum(axis=1)
-    return np.divide(np.where(part, y, 0).sum(axis=1), count, out=np.full(len(y), np.nan), where=count > 0)
+    return np.divide(
+        np.where(part, y, 0).sum(axis=1), count, out=np.full(len(y), np.nan), where=count > 0
+    )

@@ -15,7 +15,8 @@ _MAX_SMALL = 100  # points
 
 @lru_cache(maxsize=1)
 def _threads() -> ThreadpoolController:
-    """Controller of the thread pools of scikit-learn's libraries; to make one takes longer than a small fit."""
+    """Controller of the thread pools of scikit-learn's libraries; to make one takes longer than a
+    small fit."""
     return ThreadpoolController()
 
 
@@ -33,7 +34,8 @@ def kmeans(
         points: one per row.
         clusters: how many.
         seed: of the starts.
-        restarts: of which the best is taken. Ten were scikit-learn's default when the papers were written.
+        restarts: of which the best is taken. Ten were scikit-learn's default when the papers were
+            written.
         max_iter: steps of each restart.
         weights: of the points; by default they weigh the same.
 
@@ -44,7 +46,9 @@ def kmeans(
 
     distinct = len(np.unique(points, axis=0))
     if distinct < clusters:
-        raise MethodError(f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}")
+        raise MethodError(
+            f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}"
+        )
     fit = KMeans(clusters, n_init=restarts, max_iter=max_iter, random_state=seed)  # pyright: ignore[reportArgumentType]
     with _threads().limit(limits=1):  # sums over threads come out in no fixed order
         return np.asarray(fit.fit_predict(points, sample_weight=weights), np.int64)
@@ -57,11 +61,13 @@ def kmeans_small(
     restarts: int = 20,
     max_iter: int = 300,
 ) -> Int[np.ndarray, "n"]:
-    """Cluster labels by K-means for few points, as in every round: all restarts at once, one array operation a step.
+    """Cluster labels by K-means for few points, as in every round: all restarts at once, one array
+    operation a step.
 
-    scikit-learn takes its restarts one after another, half a millisecond each whatever the size; for twenty clients
-    that was a fifth of a communication round. Twenty plain k-means++ starts come within a per cent, on average, of its
-    ten, each of which tries several candidates for a centre. More than a hundred points are left to ``kmeans``.
+    scikit-learn takes its restarts one after another, half a millisecond each whatever the size;
+    for twenty clients that was a fifth of a communication round. Twenty plain k-means++ starts come
+    within a per cent, on average, of its ten, each of which tries several candidates for a centre.
+    More than a hundred points are left to ``kmeans``.
 
     Args:
         points: one per row.
@@ -74,29 +80,41 @@ def kmeans_small(
         MethodError: fewer distinct points than clusters.
     """
     points = points.astype(np.float64)
-    if len(points) > _MAX_SMALL:  # the arrays below would take restarts x points x clusters x dimensions numbers
+    if (
+        len(points) > _MAX_SMALL
+    ):  # the arrays below would take restarts x points x clusters x dimensions numbers
         return kmeans(points, clusters, int(rng.integers(2**31)), max_iter=max_iter)
     squared_distances = ((points[:, None] - points) ** 2).sum(axis=2)
     if (distinct := len(np.unique(points, axis=0))) < clusters:
-        raise MethodError(f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}")
+        raise MethodError(
+            f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}"
+        )
     centres = points[_starts(squared_distances, clusters, rng, restarts)]  # [restarts, K, d]
     labels = np.full((restarts, len(points)), -1)
     for _ in range(max_iter):
-        distance = ((points[None, :, None] - centres[:, None]) ** 2).sum(axis=3)  # [restarts, n, K], squared
+        distance = ((points[None, :, None] - centres[:, None]) ** 2).sum(
+            axis=3
+        )  # [restarts, n, K], squared
         before, labels = labels, distance.argmin(axis=2)
         if (labels == before).all():
             break
         member = labels[:, :, None] == np.arange(clusters)
         size = member.sum(axis=1)[:, :, None]
         means = member.transpose(0, 2, 1).astype(np.float64) @ points / np.maximum(size, 1)
-        centres = np.where(size > 0, means, centres)  # one that lost all its points stays where it is
+        centres = np.where(
+            size > 0, means, centres
+        )  # one that lost all its points stays where it is
     return labels[distance.min(axis=2).sum(axis=1).argmin()]
 
 
 def _starts(
-    squared_distances: Float[np.ndarray, "n n"], clusters: int, rng: np.random.Generator, restarts: int
+    squared_distances: Float[np.ndarray, "n n"],
+    clusters: int,
+    rng: np.random.Generator,
+    restarts: int,
 ) -> Int[np.ndarray, "restarts K"]:
-    """k-means++: each next centre is a point drawn in proportion to its squared distance from the nearest so far."""
+    """k-means++: each next centre is a point drawn in proportion to its squared distance from the
+    nearest so far."""
     indices = [rng.integers(len(squared_distances), size=restarts)]
     nearest = squared_distances[indices[0]]  # [restarts, n]
     for _ in range(clusters - 1):

@@ -9,7 +9,8 @@ from jaxtyping import Int
 def match_labels(
     labels: Int[np.ndarray, "n"], before: Int[np.ndarray, "n"], clusters: int, new: bool = False
 ) -> Int[np.ndarray, "n"]:
-    """The same partition, numbered so that as many clients as possible keep the number of their former cluster.
+    """The same partition, numbered so that as many clients as possible keep the number of their
+    former cluster.
 
     It is the linear assignment of new to former clusters by clients in common.
 
@@ -17,8 +18,9 @@ def match_labels(
         labels: of the new partition, from 0.
         before: the former cluster of each client, from 0; negative: it had none.
         clusters: how many former numbers there are, from 0.
-        new: whether a cluster without a client of the former one that it would be named after gets a new number, from
-            ``clusters`` on, in order of the new labels. One for which no former number is left does in any case.
+        new: whether a cluster without a client of the former one that it would be named after gets
+            a new number, from ``clusters`` on, in order of the new labels. One for which no former
+            number is left does in any case.
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -1,7 +1,9 @@
-"""Spectral clustering of long rows, such as clients' gradients (CFL-GP). Shapes: n rows of P numbers, K directions.
+"""Spectral clustering of long rows, such as clients' gradients (CFL-GP). Shapes: n rows of P
+numbers, K directions.
 
-With G the P x n matrix whose columns are the rows, and U_K its first left singular vectors, a row's place is its column
-of U_K^T G. No P x P matrix is made: of the Gram matrix G^T G = V S^2 V^T, U_K^T G = S V^T.
+With G the P x n matrix whose columns are the rows, and U_K its first left singular vectors, a row's
+place is its column of U_K^T G. No P x P matrix is made: of the Gram matrix G^T G = V S^2 V^T, U_K^T
+G = S V^T.
 """
 
 from __future__ import annotations
@@ -26,10 +28,13 @@ class Spectrum:
     vectors: Float64[np.ndarray, "n n"]
 
     def projected(self, directions: int) -> Float64[np.ndarray, "n K"]:
-        """The places of the rows in the space of the first directions: a column of U_K^T G for each row."""
+        """The places of the rows in the space of the first directions: a column of U_K^T G for each
+        row."""
         return self.vectors[:, :directions] * self.values[:directions]
 
-    def project(self, products: Float[np.ndarray, "m n"], directions: int) -> Float64[np.ndarray, "m K"]:
+    def project(
+        self, products: Float[np.ndarray, "m n"], directions: int
+    ) -> Float64[np.ndarray, "m K"]:
         """The places of other rows, whose inner products with all known ones are given."""
         values = self.values[:directions]
         known = values**2 > _NOISE * self.values[0] ** 2
@@ -44,9 +49,11 @@ def spectrum(inner: Float[np.ndarray, "n n"]) -> Spectrum:
 
 
 def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
-    """The number of clusters, from 2 up, by which K-means has the highest silhouette, the first of equals.
+    """The number of clusters, from 2 up, by which K-means has the highest silhouette, the first of
+    equals.
 
-    Rows are seen in as many directions as stand before the largest gap between singular values, and in 3 at least.
+    Rows are seen in as many directions as stand before the largest gap between singular values, and
+    in 3 at least.
 
     Args:
         decomposition: of the rows.
@@ -60,13 +67,20 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
 
     clients = len(decomposition.values)
     if clients < 3:
-        raise MethodError(f"{clients} rows are too few to look for clusters, it takes 3; give the number of clusters")
-    directions = max(_LEAST, int(np.argmax(decomposition.values[:-1] - decomposition.values[1:])) + 1)
+        raise MethodError(
+            f"{clients} rows are too few to look for clusters, it takes 3; give the number of "
+            f"clusters"
+        )
+    directions = max(
+        _LEAST, int(np.argmax(decomposition.values[:-1] - decomposition.values[1:])) + 1
+    )
     points = decomposition.projected(directions)
     most = min(most, clients - 1, len(np.unique(points, axis=0)))
     if most < 2:
         raise MethodError(f"all {clients} rows are the same: they have no clusters")
-    scores = [silhouette_score(points, kmeans(points, k, seed, max_iter=300)) for k in range(2, most + 1)]
+    scores = [
+        silhouette_score(points, kmeans(points, k, seed, max_iter=300)) for k in range(2, most + 1)
+    ]
     return int(np.argmax(scores)) + 2
 
 

@@ -1,4 +1,5 @@
-"""The configuration of a comparison: which methods, on which data and scenarios, with which settings, from which seeds.
+"""The configuration of a comparison: which methods, on which data and scenarios, with which
+settings, from which seeds.
 
 A file for ``fedkin run`` with one more section::
 
@@ -15,7 +16,8 @@ A file for ``fedkin run`` with one more section::
     label = "a third is slow"
     scenario = {stragglers = 0.3}
 
-A setting is a choice from all of these but the methods and the seeds; a cell is a method in a setting, from all seeds.
+A setting is a choice from all of these but the methods and the seeds; a cell is a method in a
+setting, from all seeds.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ from fedkin.core.method import Method
 
 _log = logging.getLogger("fedkin")
 
-Methods = Sequence[str | Values | Method] | Mapping[str, str | Values | Method]  # a mapping is by label
+Methods = (
+    Sequence[str | Values | Method] | Mapping[str, str | Values | Method]
+)  # a mapping is by label
 SEEDS = 3  # the default: the least that can be tested
 
 
@@ -59,7 +63,8 @@ class CompareSection(Section):
 
 
 class Layer(NamedTuple):
-    """Sections that are laid over those of the file, and what they are called in the label of a setting."""
+    """Sections that are laid over those of the file, and what they are called in the label of a
+    setting."""
 
     label: str
     sections: dict[str, Values]
@@ -78,33 +83,47 @@ def load(
     Args:
         path: of the file; None: the demonstration.
         overrides: ``section.key=value``, on top of the file.
-        methods: that replace those of the file, by name, as tables or as instances, possibly by label; None: the
-            file's.
+        methods: that replace those of the file, by name, as tables or as instances, possibly by
+            label; None: the file's.
         seeds: how many, in place of the file's number; None: the file's.
-        sweeps: ``section.key=value,value``, which join the file's grid, and replace its values of the same key.
+        sweeps: ``section.key=value,value``, which join the file's grid, and replace its values of
+            the same key.
         axes: values by ``section.key``, the same.
 
     Raises:
         ConfigError: as ``config.run.load`` does, and for a grid without a cell.
     """
     raw, place = read(path, overrides, demo_for(overrides))
-    compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate("compare", CompareSection)
+    compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate(
+        "compare", CompareSection
+    )
     from_dict(raw, place)  # the file without its [compare] is a valid run
     file_axes = axis.from_table(compare.grid, place("compare.grid"))
     given_axes = [*axis.from_table(axes or {}, "grid"), *map(axis.from_text, sweeps)]
     all_axes = axis.merged(file_axes, given_axes)
     of_methods = [one for one in all_axes if one.section == "method"]
     of_settings = [one for one in all_axes if one.section != "method"]
-    of_settings.sort(key=lambda one: one.option != "name")  # a new name takes the section's options away
-    entries = _entries(raw, compare.methods if methods is None else _listed(methods), place("compare.methods"))
+    of_settings.sort(
+        key=lambda one: one.option != "name"
+    )  # a new name takes the section's options away
+    entries = _entries(
+        raw, compare.methods if methods is None else _listed(methods), place("compare.methods")
+    )
     main_runs = _main(raw)["name"] in [entry["name"] for entry in entries]
     entries = carry_over(_main(raw), entries, [one.option for one in of_methods], main_runs)
-    methods_with_values = variants(entries, _main(raw)["name"], of_methods, place("compare.methods"))
-    return Grid(_settings(raw, compare, of_settings), methods_with_values, _seeds(raw.get("run", {}), compare, seeds))
+    methods_with_values = variants(
+        entries, _main(raw)["name"], of_methods, place("compare.methods")
+    )
+    return Grid(
+        _settings(raw, compare, of_settings),
+        methods_with_values,
+        _seeds(raw.get("run", {}), compare, seeds),
+    )
 
 
 def _listed(methods: Methods) -> list[str | Values]:
-    """Methods as a file lists them: names, and tables of what was given as instances or under a label."""
+    """Methods as a file lists them: names, and tables of what was given as instances or under a
+    label."""
     if isinstance(methods, Mapping):
         return [_table(one) | {"label": label} for label, one in methods.items()]
     return [one if isinstance(one, str) else _table(one) for one in methods]
@@ -124,9 +143,13 @@ def _seeds(run: Values, compare: CompareSection, seeds: int | None) -> tuple[int
 
 
 def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: str) -> list[Values]:
-    """The methods, each with the options that the file gives it: in [method], in run.against or in the list itself."""
+    """The methods, each with the options that the file gives it: in [method], in run.against or in
+    the list itself."""
     main = _main(raw)
-    against = [{"name": one} if isinstance(one, str) else one for one in raw.get("run", {}).get("against", [])]
+    against = [
+        {"name": one} if isinstance(one, str) else one
+        for one in raw.get("run", {}).get("against", [])
+    ]
     by_name = {one["name"]: one for one in (*against, main)}
     if names is None:
         return list({main["name"]: main, **by_name}.values())
@@ -143,14 +166,21 @@ def _main(raw: dict[str, Any]) -> Values:
     return {"name": "fedgroup"} | raw.get("method", {})
 
 
-def _settings(raw: dict[str, Values], compare: CompareSection, axes: Sequence[Axis]) -> tuple[Setting, ...]:
+def _settings(
+    raw: dict[str, Values], compare: CompareSection, axes: Sequence[Axis]
+) -> tuple[Setting, ...]:
     """Data x scenarios x the values of the axes."""
     base = {name: dict(raw[name]) for name in SECTIONS if name in raw}
     run = raw.get("run", {})
-    base["run"] = {key: value for key, value in run.items() if key not in ("seed", "seeds", "against")}
+    base["run"] = {
+        key: value for key, value in run.items() if key not in ("seed", "seeds", "against")
+    }
     layers = [_layers(compare.data, "data"), _layers(compare.scenarios, "scenarios")]
     layers += [
-        [Layer(one.label(value) if len(one.values) > 1 else "", one.sections(value)) for value in one.values]
+        [
+            Layer(one.label(value) if len(one.values) > 1 else "", one.sections(value))
+            for value in one.values
+        ]
         for one in axes
     ]
     settings = []
@@ -158,14 +188,21 @@ def _settings(raw: dict[str, Values], compare: CompareSection, axes: Sequence[Ax
         sections = base
         for layer in combination:
             sections = _overlay(sections, layer.sections)
-        settings.append(Setting(one_line(", ".join(layer.label for layer in combination if layer.label)), sections))
+        settings.append(
+            Setting(
+                one_line(", ".join(layer.label for layer in combination if layer.label)), sections
+            )
+        )
     return tuple(settings)
 
 
 def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
     """The entries of [[compare.data]] or [[compare.scenarios]]."""
     if entries is not None and not entries:
-        raise ConfigError(f"compare.{kind} is an empty list, so the grid has no cell; leave it out, or add an entry")
+        raise ConfigError(
+            f"compare.{kind} is an empty list, so the grid has no cell; leave it out, or add an "
+            f"entry"
+        )
     layers = []
     for number, entry in enumerate(entries or [{}], 1):
         sections = {key: value for key, value in entry.items() if key != "label"}
@@ -173,7 +210,10 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
             if name not in SECTIONS:
                 raise ConfigError(f"compare.{kind}: {unknown('section', name, SECTIONS)}")
             if not isinstance(values, dict):
-                raise ConfigError(f"compare.{kind}: {name}: expected a table such as {{name = ...}}, got {values!r}")
+                raise ConfigError(
+                    f"compare.{kind}: {name}: expected a table such as {{name = ...}}, got "
+                    f"{values!r}"
+                )
             for option in values:
                 axis.check_key(f"{name}.{option}", f"compare.{kind}")
         label = entry.get("label") or sections.get("data", {}).get("name") or f"{kind} {number}"
@@ -183,8 +223,8 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
 
 
 def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, Values]:
-    """Sections laid over others, key by key. Of one with another name, options are left behind, but for those of a
-    server optimiser that the named one has, too."""
+    """Sections laid over others, key by key. Of one with another name, options are left behind, but
+    for those of a server optimiser that the named one has, too."""
     out = dict(raw)
     for name, values in sections.items():
         before = raw.get(name, {})
@@ -212,4 +252,6 @@ def _applicable(options: Values, name: str) -> Values:
 @cache
 def _say_left_out(text: str) -> None:
     """Once in a process."""
-    _log.warning("from [server_optimizer], left out where the named one has no such option: %s", text)
+    _log.warning(
+        "from [server_optimizer], left out where the named one has no such option: %s", text
+    )

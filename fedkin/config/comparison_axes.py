@@ -1,4 +1,5 @@
-"""The axes of a comparison's grid: options of a configuration, and the values that each of them takes."""
+"""The axes of a comparison's grid: options of a configuration, and the values that each of them
+takes."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class Axis(NamedTuple):
 
 
 def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
-    """``{"local.lr" = [0.01, 0.03]}``, or as TOML's tables have it: ``{local = {lr = [0.01, 0.03]}}``.
+    """``{"local.lr" = [0.01, 0.03]}``, or as TOML's tables have it: ``{local = {lr = [0.01,
+    0.03]}}``.
 
     Raises ConfigError for what is no list of values.
     """
@@ -60,10 +62,13 @@ def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
     for key, values in flat:
         if not isinstance(values, (list, tuple)) or not values:
             raise ConfigError(
-                f"{place}: {key}: expected a list of values, got {values!r}; without one there is no cell"
+                f"{place}: {key}: expected a list of values, got {values!r}; without one there is "
+                f"no cell"
             )
         if any(value is None for value in values):
-            raise ConfigError(f"{place}: {key}: None is no value; leave it out, or write the value that is meant")
+            raise ConfigError(
+                f"{place}: {key}: None is no value; leave it out, or write the value that is meant"
+            )
     return [Axis(key, [_toml_value(value) for value in values]) for key, values in flat]
 
 
@@ -78,7 +83,10 @@ def from_text(text: str) -> Axis:
     except tomllib.TOMLDecodeError:
         parts = [parse_value(part) for part in _PARTS.findall(values) if part.strip()]
     if not equals or "." not in key or not parts:
-        raise ConfigError(f"--grid: expected section.key=value,value, got {text!r}; without values there is no cell")
+        raise ConfigError(
+            f"--grid: expected section.key=value,value, got {text!r}; without values there is no "
+            f"cell"
+        )
     return Axis(key.strip(), [_toml_value(part) for part in parts])
 
 
@@ -88,7 +96,8 @@ def _toml_value(value: Any) -> Any:
 
 
 def merged(of_file: Sequence[Axis], given: Sequence[Axis]) -> list[Axis]:
-    """The axes of a file and those given beside it, each with each; of a key that both have, only the given values.
+    """The axes of a file and those given beside it, each with each; of a key that both have, only
+    the given values.
 
     What is replaced, and what stays, is logged.
 
@@ -105,18 +114,23 @@ def merged(of_file: Sequence[Axis], given: Sequence[Axis]) -> list[Axis]:
     stays = [axis for axis in of_file if axis.key not in keys]
     replaced = [axis.key for axis in of_file if axis.key in keys]
     if of_file and given:
-        _say_merged(", ".join(axis.key for axis in stays) or "nothing", ", ".join(replaced) or "nothing")
+        _say_merged(
+            ", ".join(axis.key for axis in stays) or "nothing", ", ".join(replaced) or "nothing"
+        )
     return [*stays, *given]
 
 
 @cache
 def _say_merged(stays: str, replaced: str) -> None:
     """Once in a process."""
-    _log.warning("grid: of the file's own, replaced: %s; tried as well, each with each: %s", replaced, stays)
+    _log.warning(
+        "grid: of the file's own, replaced: %s; tried as well, each with each: %s", replaced, stays
+    )
 
 
 def check_axes(axes: Iterable[Axis]) -> None:
-    """Refuse what is no axis, and one that is named twice: the second would silently replace the first.
+    """Refuse what is no axis, and one that is named twice: the second would silently replace the
+    first.
 
     Raises ConfigError.
     """
@@ -124,7 +138,9 @@ def check_axes(axes: Iterable[Axis]) -> None:
     for axis in axes:
         check_key(axis.key, "compare.grid", (*SECTIONS, "method"))
         if axis.key in keys:
-            raise ConfigError(f"compare.grid: {axis.key} is named twice; put all its values into one list")
+            raise ConfigError(
+                f"compare.grid: {axis.key} is named twice; put all its values into one list"
+            )
         keys.add(axis.key)
 
 

@@ -1,4 +1,5 @@
-"""The grid of a comparison: settings x methods x seeds, and the measure by which methods are compared."""
+"""The grid of a comparison: settings x methods x seeds, and the measure by which methods are
+compared."""
 
 from __future__ import annotations
 
@@ -29,14 +30,16 @@ class Variant:
 
 @dataclass(frozen=True)
 class Setting:
-    """Everything but method and seed; the label says how it differs from the others, and is empty for a single one."""
+    """Everything but method and seed; the label says how it differs from the others, and is empty
+    for a single one."""
 
     label: str
     raw: dict[str, Values]
     _made: dict[str, RunConfig] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def config(self, method: Variant) -> RunConfig:
-        """The configuration of a method in this setting, as ``fedkin run`` would have it, made once.
+        """The configuration of a method in this setting, as ``fedkin run`` would have it, made
+        once.
 
         Raises ConfigError for what cannot be.
         """
@@ -58,11 +61,17 @@ class Grid:
     by: str = "final"  # what methods are compared by (``measures.table.compared_by``)
 
     def __post_init__(self) -> None:
-        for kind, entries in (("setting", self.settings), ("method", self.methods), ("seed", self.seeds)):
+        for kind, entries in (
+            ("setting", self.settings),
+            ("method", self.methods),
+            ("seed", self.seeds),
+        ):
             if not entries:
                 raise ConfigError(f"compare: there is no {kind}, so the grid has no cell")
         if len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
-            raise ConfigError(f"compare: seeds must be different ones from 0 on, got {list(self.seeds)}")
+            raise ConfigError(
+                f"compare: seeds must be different ones from 0 on, got {list(self.seeds)}"
+            )
         _check_labels("method", [variant.label for variant in self.methods])
         _check_labels("setting", [setting.label for setting in self.settings])
         for setting, method in self.cells:
@@ -94,7 +103,9 @@ class Grid:
             **({"note": note} if note else {}),
             "by": self.by,
             "seeds": list(self.seeds),
-            "methods": [{"label": variant.label, "method": variant.entry} for variant in self.methods],
+            "methods": [
+                {"label": variant.label, "method": variant.entry} for variant in self.methods
+            ],
             "settings": [{"label": setting.label, **setting.raw} for setting in self.settings],
         }
 
@@ -105,7 +116,10 @@ def from_description(described: dict[str, Any], path: Path) -> Grid:
     Raises ConfigError where ``path`` describes none.
     """
     try:
-        settings = [Setting(s["label"], {k: v for k, v in s.items() if k != "label"}) for s in described["settings"]]
+        settings = [
+            Setting(s["label"], {k: v for k, v in s.items() if k != "label"})
+            for s in described["settings"]
+        ]
         methods = [Variant(m["label"], dict(m["method"])) for m in described["methods"]]
         seeds = tuple(int(seed) for seed in described["seeds"])
         return Grid(tuple(settings), tuple(methods), seeds, described["by"])
@@ -126,7 +140,11 @@ def _check_labels(kind: str, labels: Iterable[str]) -> None:
     labels_of: dict[str, str] = {}
     for label in labels:
         if slug(label) in labels_of:
-            called = repr(label) if labels_of[slug(label)] == label else f"{labels_of[slug(label)]!r} and {label!r}"
+            called = (
+                repr(label)
+                if labels_of[slug(label)] == label
+                else f"{labels_of[slug(label)]!r} and {label!r}"
+            )
             raise ConfigError(
                 f"compare: two {kind}s are called {called}; give one of them another label: "
                 '{name = "...", label = "..."} in a file, methods={"label": method} in Python'

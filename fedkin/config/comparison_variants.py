@@ -18,10 +18,12 @@ from fedkin.core.errors import ConfigError
 _log = logging.getLogger("fedkin")
 
 
-def variants(entries: Iterable[Values], main: str, axes: Sequence[Axis], place: str) -> tuple[Variant, ...]:
-    """Each method with each combination of the values of the axes that it takes: those of its options, but for options
-    by which it means another thing than the others, and for those that do not go with its own. Which are left out is
-    logged.
+def variants(
+    entries: Iterable[Values], main: str, axes: Sequence[Axis], place: str
+) -> tuple[Variant, ...]:
+    """Each method with each combination of the values of the axes that it takes: those of its
+    options, but for options by which it means another thing than the others, and for those that do
+    not go with its own. Which are left out is logged.
 
     Args:
         entries: the methods, as they were written.
@@ -35,7 +37,10 @@ def variants(entries: Iterable[Values], main: str, axes: Sequence[Axis], place: 
     entries = list(entries)
     known = [_options(entry, place) for entry in entries]
     names = [str(entry["name"]) for entry in entries]
-    having = {one.option: [name for name, own in zip(names, known, strict=True) if one.option in own] for one in axes}
+    having = {
+        one.option: [name for name, own in zip(names, known, strict=True) if one.option in own]
+        for one in axes
+    }
     meaning = {option: _with_one_meaning(option, having[option], main) for option in having}
     taken = [
         _possible(entry, [one for one in axes if one.option in own and name in meaning[one.option]])
@@ -44,7 +49,9 @@ def variants(entries: Iterable[Values], main: str, axes: Sequence[Axis], place: 
     for one in axes:
         takers = [own for own in taken if one in own]
         if not having[one.option]:
-            raise ConfigError(f"compare.grid: no method of this comparison has an option '{one.key}'")
+            raise ConfigError(
+                f"compare.grid: no method of this comparison has an option '{one.key}'"
+            )
         every = zip(entries, known, taken, strict=True)
         keepers = [
             str(entry.get("label") or entry["name"])
@@ -54,8 +61,13 @@ def variants(entries: Iterable[Values], main: str, axes: Sequence[Axis], place: 
         if takers and keepers:
             _say_kept(one.key, ", ".join(keepers))
         elif not takers:  # values that go with no method are refused where the first is made
-            taken = [[*own, one] if one.option in options else own for own, options in zip(taken, known, strict=True)]
-    return tuple(v for entry, own in zip(entries, taken, strict=True) for v in _of_method(entry, own, place))
+            taken = [
+                [*own, one] if one.option in options else own
+                for own, options in zip(taken, known, strict=True)
+            ]
+    return tuple(
+        v for entry, own in zip(entries, taken, strict=True) for v in _of_method(entry, own, place)
+    )
 
 
 def one_line(label: Any) -> str:
@@ -77,8 +89,8 @@ def _options(entry: Values, place: str) -> set[str]:
 
 
 def _with_one_meaning(option: str, names: Sequence[str], main: str) -> list[str]:
-    """Those of some methods with an option that mean by it what the main method does; where that has none, what most of
-    the library do."""
+    """Those of some methods with an option that mean by it what the main method does; where that
+    has none, what most of the library do."""
     other = [name for name in names if unlike_others(name, option)]
     usual = [name for name in names if name not in other]
     return other if main in other or not usual else usual
@@ -86,14 +98,19 @@ def _with_one_meaning(option: str, names: Sequence[str], main: str) -> list[str]
 
 def _possible(entry: Values, axes: Sequence[Axis]) -> list[Axis]:
     """The most of these axes with which a method can be made with some of their values."""
-    subsets = (own for size in range(len(axes), 0, -1) for own in itertools.combinations(axes, size))
+    subsets = (
+        own for size in range(len(axes), 0, -1) for own in itertools.combinations(axes, size)
+    )
     return list(next((own for own in subsets if _some_possible(entry, own)), ()))
 
 
 def _some_possible(entry: Values, axes: Sequence[Axis]) -> bool:
     changes = itertools.product(*(one.values for one in axes))
     options = [one.option for one in axes]
-    return any(not why_impossible({**_bare(entry), **dict(zip(options, values, strict=True))}) for values in changes)
+    return any(
+        not why_impossible({**_bare(entry), **dict(zip(options, values, strict=True))})
+        for values in changes
+    )
 
 
 def _of_method(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Variant]:
@@ -102,7 +119,9 @@ def _of_method(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Vari
     for values in itertools.product(*(one.values for one in axes)):
         changes = {one.option: value for one, value in zip(axes, values, strict=True)}
         where = "compare.grid: method." if changes else f"{place}: "
-        resolved = registry.resolve("method", registry.methods(), {**bare, **changes}, lambda key: f"{where}{key}")  # noqa: B023 - called at once
+        resolved = registry.resolve(
+            "method", registry.methods(), {**bare, **changes}, lambda key: f"{where}{key}"
+        )
         parts = [one.label(changes[one.option]) for one in axes if len(one.values) > 1]
         yield Variant(", ".join([label, *parts]), resolved.values)
 
@@ -114,4 +133,8 @@ def _bare(entry: Values) -> Values:
 @cache
 def _say_kept(key: str, names: str) -> None:
     """Once in a process."""
-    _log.warning("%s: %s keep their own, because it means another thing there or does not go with theirs", key, names)
+    _log.warning(
+        "%s: %s keep their own, because it means another thing there or does not go with theirs",
+        key,
+        names,
+    )

@@ -16,9 +16,11 @@ from fedkin.options.with_options import ORDER
 
 @dataclass(frozen=True)
 class Description:
-    """The description of a run: a configuration, what a program has given to ``simulate``, or a server's file.
+    """The description of a run: a configuration, what a program has given to ``simulate``, or a
+    server's file.
 
-    A folder may have been written by a program with other sections, so what is absent is None or empty.
+    A folder may have been written by a program with other sections, so what is absent is None or
+    empty.
 
     Attributes:
         sections: everything by section and key, as TOML holds it.

@@ -1,4 +1,5 @@
-"""How every configuration file is read: TOML, ``section.key=value`` on top, and errors that begin with their place."""
+"""How every configuration file is read: TOML, ``section.key=value`` on top, and errors that begin
+with their place."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from fedkin.core.storage import toml_text, user_path
 
 S = TypeVar("S")
 _QUOTED = r"\"(?:\\.|[^\"\\])*\"|'[^']*'"
-_NUMBER_WITH_POINT = re.compile(rf"{_QUOTED}|(?<![\w.])([+-]?)(\d[\d_]*)?\.(\d[\d_]*)?(?=[eE][+-]?\d|[^\w.]|$)")
+_NUMBER_WITH_POINT = re.compile(
+    rf"{_QUOTED}|(?<![\w.])([+-]?)(\d[\d_]*)?\.(\d[\d_]*)?(?=[eE][+-]?\d|[^\w.]|$)"
+)
 
 
 class Override(NamedTuple):
@@ -27,7 +30,8 @@ class Override(NamedTuple):
 
 
 class Sections:
-    """The sections of a configuration. ``place`` turns ``section.key`` into where it was read: ``file: section.key``.
+    """The sections of a configuration. ``place`` turns ``section.key`` into where it was read:
+    ``file: section.key``.
 
     Raises ConfigError for a section that is not known, or is no table.
     """
@@ -67,7 +71,8 @@ class Sections:
         return resolve(kind, registry, {"name": default} | self[name], self.place_in(name))
 
     def construct(self, name: str, make: Callable[[], S]) -> S:
-        """Make what a section says. What is refused is refused (ConfigError) with the section's place.
+        """Make what a section says. What is refused is refused (ConfigError) with the section's
+        place.
 
         Args:
             name: of the section.
@@ -88,8 +93,8 @@ def check_table(values: object, place: str) -> None:
 def read(
     path: Path | None, overrides: Sequence[str], default: Mapping[str, Values] | None = None
 ) -> tuple[dict[str, Any], Place]:
-    """The sections of a file with overrides on top, and the place of each key: an override has none in the file.
-    ``section.key=default`` takes a key of the file away, so that it has its default.
+    """The sections of a file with overrides on top, and the place of each key: an override has none
+    in the file. ``section.key=default`` takes a key of the file away, so that it has its default.
 
     Args:
         path: of the file; None: ``default`` in its place.
@@ -99,9 +104,15 @@ def read(
     Raises:
         ConfigError: no such file, not TOML, an empty one, or no ``section.key=value``.
     """
-    raw: dict[str, Any] = read_toml(path) if path else {name: dict(values) for name, values in (default or {}).items()}
+    raw: dict[str, Any] = (
+        read_toml(path)
+        if path
+        else {name: dict(values) for name, values in (default or {}).items()}
+    )
     if default and not raw:
-        raise ConfigError(f"{path}: says nothing; expected sections such as [{'], ['.join(default)}]")
+        raise ConfigError(
+            f"{path}: says nothing; expected sections such as [{'], ['.join(default)}]"
+        )
     overridden = set()
     for text in overrides:
         section, key, value = parse_override(text)
@@ -110,7 +121,10 @@ def read(
             raw[section].pop(key, None)
         else:  # of a key that is not there, its section says whether there is such a key
             raw[section][key] = value
-        overridden |= {section, f"{section}.{key}"}  # what is said of the whole section may be of this key
+        overridden |= {
+            section,
+            f"{section}.{key}",
+        }  # what is said of the whole section may be of this key
     return raw, lambda key: key if path is None or key in overridden else f"{path}: {key}"
 
 
@@ -140,13 +154,15 @@ def parse_override(text: str) -> Override:
     dotted, equals, value = text.partition("=")
     section, dot, key = dotted.strip().partition(".")
     if not (equals and dot and section and key):
-        raise ConfigError(f"expected section.key=value, got {text!r}; such as run.rounds=5 or local.lr=0.1")
+        raise ConfigError(
+            f"expected section.key=value, got {text!r}; such as run.rounds=5 or local.lr=0.1"
+        )
     return Override(section, key, parse_value(value))
 
 
 def parse_value(text: str) -> Any:
-    """A TOML value (7, 0.5, true, [1, 2], "seven"), or the text itself where it is none. Numbers may be written
-    without a digit before or after the point (.5, 1.), also within lists and tables.
+    """A TOML value (7, 0.5, true, [1, 2], "seven"), or the text itself where it is none. Numbers
+    may be written without a digit before or after the point (.5, 1.), also within lists and tables.
 
     Raises ConfigError for brackets too deep to be read.
     """
@@ -163,7 +179,8 @@ def parse_value(text: str) -> Any:
 
 
 def _with_zeros(match: re.Match[str]) -> str:
-    """A number with the digits that TOML wants on both sides of its point; a point alone and quoted text stay."""
+    """A number with the digits that TOML wants on both sides of its point; a point alone and quoted
+    text stay."""
     sign, before, after = match.groups()
     if not before and not after:
         return match.group()

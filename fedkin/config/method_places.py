@@ -36,7 +36,8 @@ def server_refusal(method: Any) -> str | None:
         return _truth_refusal(name)
     if needs.peers:
         return (
-            f"{name} needs peers that decide for themselves, and this federation has a server: run it with "
+            f"{name} needs peers that decide for themselves, and this federation has a server: "
+            f"run it with "
             "fedkin peer, or take a method with a server, such as fedavg"
         )
     return None
@@ -49,7 +50,8 @@ def peers_refusal(method: Any) -> str | None:
         return _truth_refusal(name)
     if not needs.peers:
         return (
-            f"{name} needs a server, and peers have none: run it with fedkin deploy, or take a method between peers, "
+            f"{name} needs a server, and peers have none: run it with fedkin deploy, or take a "
+            f"method between peers, "
             "such as panm"
         )
     return None
@@ -57,6 +59,7 @@ def peers_refusal(method: Any) -> str | None:
 
 def _truth_refusal(name: str) -> str:
     return (
-        f"{name} needs the true clusters of all clients, which only a simulation knows: run it with fedkin run, or "
+        f"{name} needs the true clusters of all clients, which only a simulation knows: run it "
+        f"with fedkin run, or "
         "take another method"
     )

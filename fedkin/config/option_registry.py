@@ -21,13 +21,16 @@ def known_values(section: str) -> Registry:
 
 
 def own_sections(raw: Mapping[str, Any], known: Iterable[str]) -> tuple[str, ...]:
-    """The sections of a configuration that hold options of the user's own: they name a class, "mymodule:Mine".
+    """The sections of a configuration that hold options of the user's own: they name a class,
+    "mymodule:Mine".
 
     Args:
         raw: the configuration as it was read.
         known: all other sections.
     """
-    return tuple(section for section, values in raw.items() if section not in known and _is_own(values))
+    return tuple(
+        section for section, values in raw.items() if section not in known and _is_own(values)
+    )
 
 
 def _is_own(values: Any) -> bool:
@@ -37,7 +40,8 @@ def _is_own(values: Any) -> bool:
 
 
 def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Entry]:
-    """The options of a configuration by section, without empty sections and those whose name is "none".
+    """The options of a configuration by section, without empty sections and those whose name is
+    "none".
 
     Args:
         sections: of a configuration.
@@ -73,7 +77,9 @@ def _own_option(section: str, name: str) -> dict[str, Callable[..., Any]]:
     """A user's own option by its name. Raises ConfigError for one of another section."""
     kind = own_methods.imported_option(name)
     if kind.section != section:
-        raise ConfigError(f"{name!r} is an option of the section [{kind.section}], not of [{section}]")
+        raise ConfigError(
+            f"{name!r} is an option of the section [{kind.section}], not of [{section}]"
+        )
     return {name: kind}
 
 
@@ -97,4 +103,6 @@ def made_options(sections: Sections, entries: Mapping[str, Entry]) -> dict[str, 
         sections: of the configuration.
         entries: of its options, by section.
     """
-    return by_section(sections.construct(name, lambda entry=entry: entry.made) for name, entry in entries.items())
+    return by_section(
+        sections.construct(name, lambda entry=entry: entry.made) for name, entry in entries.items()
+    )

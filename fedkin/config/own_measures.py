@@ -1,4 +1,5 @@
-"""Measures of the user's own: given as values, or named by where they are imported from, ``package.module:Measure``."""
+"""Measures of the user's own: given as values, or named by where they are imported from,
+``package.module:Measure``."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ _TAKEN = {*MEASURES, *OTHER_ENTRIES, *TABLE_ENTRIES, *(MEASURES[name].by for nam
 _ENDS = ("_low", "_high")  # of the names of intervals
 
 
-def resolved(entries: Iterable[Any] | Measure, place: str) -> tuple[list[Values], tuple[Measure, ...]]:
+def resolved(
+    entries: Iterable[Any] | Measure, place: str
+) -> tuple[list[Values], tuple[Measure, ...]]:
     """Measures, and their entries in a description.
 
     Args:
@@ -23,7 +26,8 @@ def resolved(entries: Iterable[Any] | Measure, place: str) -> tuple[list[Values]
         place: where they were read, for messages.
 
     Raises:
-        ConfigError: what does not import, what is no measure, a name that is taken, and the same measure twice.
+        ConfigError: what does not import, what is no measure, a name that is taken, and the same
+            measure twice.
     """
     described: list[Values] = []
     measures: list[Measure] = []
@@ -41,7 +45,9 @@ def _measure(entry: Any, place: str) -> tuple[Measure, str]:
         return entry, _origin(entry)
     name = entry.get("from") if isinstance(entry, Mapping) else entry
     if not isinstance(name, str):
-        raise ConfigError(f'{place}: expected fk.Measure(...) or "module:Measure", got {entry!r:.80}')
+        raise ConfigError(
+            f'{place}: expected fk.Measure(...) or "module:Measure", got {entry!r:.80}'
+        )
     try:
         found = own_methods.found(name)
         measure = found() if callable(found) else found
@@ -49,10 +55,13 @@ def _measure(entry: Any, place: str) -> tuple[Measure, str]:
         raise ConfigError(f"{place}: {error}") from error
     except Exception as error:  # whatever the user's own class raises
         words = " ".join(str(error).split())
-        raise ConfigError(f"{place}: {name!r}: making it failed: {type(error).__name__}: {words}") from error
+        raise ConfigError(
+            f"{place}: {name!r}: making it failed: {type(error).__name__}: {words}"
+        ) from error
     if not isinstance(measure, Measure):
         raise ConfigError(
-            f"{place}: {name!r}: expected fk.Measure(...), or what makes one, got {type(measure).__name__}; "
+            f"{place}: {name!r}: expected fk.Measure(...), or what makes one, got "
+            f"{type(measure).__name__}; "
             "see docs/write-a-measure.md"
         )
     return measure, name
@@ -67,8 +76,14 @@ def _check(measure: Measure, before: Sequence[Measure], place: str) -> None:
     """Refuse (ConfigError) a measure without a function, and one whose name another has."""
     name = measure.name
     if measure.of is None:
-        raise ConfigError(f"{place}: the measure {name!r} has no function: give it of=, which takes the scored clients")
+        raise ConfigError(
+            f"{place}: the measure {name!r} has no function: give it of=, which takes the scored "
+            f"clients"
+        )
     if any(name == other.name for other in before):
         raise ConfigError(f"{place}: the measure {name!r} is given twice")
     if name in _TAKEN or name.endswith(_ENDS):
-        raise ConfigError(f"{place}: the name {name!r} is taken: records or tables have it already; choose another one")
+        raise ConfigError(
+            f"{place}: the name {name!r} is taken: records or tables have it already; choose "
+            f"another one"
+        )

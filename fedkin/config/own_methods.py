@@ -1,6 +1,8 @@
-"""Methods of the user's own: named by where they are imported from, ``package.module:Class``, or given as instances.
+"""Methods of the user's own: named by where they are imported from, ``package.module:Class``, or
+given as instances.
 
-A class of a script, a notebook or a function has such a name too, and can be found by it in its own process only.
+A class of a script, a notebook or a function has such a name too, and can be found by it in its own
+process only.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def only_here(name: str) -> bool:
 
 
 def resume_note(names: Iterable[str]) -> str:
-    """What the folder of a comparison says of methods that its own process alone can find; empty without such."""
+    """What the folder of a comparison says of methods that its own process alone can find; empty
+    without such."""
     local = [name for name in names if only_here(name)]
     return (
         f"{', '.join(local)}: defined in a script, a notebook or a function; go on from there with "
@@ -56,7 +59,8 @@ def resume_note(names: Iterable[str]) -> str:
 
 
 def imported(name: str) -> type:
-    """The method that ``package.module:Class`` names, searched for as ``python -m`` does, from the current folder.
+    """The method that ``package.module:Class`` names, searched for as ``python -m`` does, from the
+    current folder.
 
     Raises ConfigError: there is none, importing it failed, or it is no method.
     """
@@ -73,7 +77,11 @@ def imported_option(name: str) -> type[Option]:
     Raises ConfigError: there is none, importing it failed, or it is no option.
     """
     candidate = found(name)
-    if not (isinstance(candidate, type) and issubclass(candidate, Option) and dataclasses.is_dataclass(candidate)):
+    if not (
+        isinstance(candidate, type)
+        and issubclass(candidate, Option)
+        and dataclasses.is_dataclass(candidate)
+    ):
         raise ConfigError(
             f"{name!r} is no option: expected a frozen dataclass that derives from fk.Option; see "
             "docs/write-an-option.md"
@@ -82,7 +90,8 @@ def imported_option(name: str) -> type[Option]:
 
 
 def found(name: str) -> Any:
-    """What ``package.module:Name`` names, searched for as ``python -m`` does, from the current folder.
+    """What ``package.module:Name`` names, searched for as ``python -m`` does, from the current
+    folder.
 
     Raises ConfigError: there is none, or importing it failed.
     """
@@ -90,11 +99,15 @@ def found(name: str) -> Any:
     if not (module and attribute) or module.startswith("."):
         raise ConfigError(f"expected package.module:Class, got {name!r}")
     holder = sys.modules["__main__"] if module == "__main__" else _module(module, name)
-    candidate: Any = functools.reduce(lambda one, part: getattr(one, part, None), attribute.split("."), holder)
+    candidate: Any = functools.reduce(
+        lambda one, part: getattr(one, part, None), attribute.split("."), holder
+    )
     if candidate is None and of_this_process(name):
         raise ConfigError(
-            f"{name!r} was defined in a script, a notebook or a function, where only its own process finds it: go on "
-            "there with resume=True, or put the class into a module, name it module:Class and start a new folder"
+            f"{name!r} was defined in a script, a notebook or a function, where only its own "
+            f"process finds it: go on "
+            "there with resume=True, or put the class into a module, name it module:Class and "
+            "start a new folder"
         )
     if candidate is None:
         raise ConfigError(f"{name!r}: module {module!r} has no {attribute!r}")
@@ -109,23 +122,36 @@ def _module(module: str, name: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         where = f"there is no module {error.name!r} in {os.getcwd()} or on Python's path"
-        raise ConfigError(f"{name!r}: {where}; start fedkin beside it, or set PYTHONPATH") from error
+        raise ConfigError(
+            f"{name!r}: {where}; start fedkin beside it, or set PYTHONPATH"
+        ) from error
     except Exception as error:  # whatever the user's own file raises
-        raise ConfigError(f"{name!r}: importing it failed: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"{name!r}: importing it failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _check(candidate: Any, name: str) -> None:
     """Refuse (ConfigError) what is no class of methods, with what it lacks."""
     if not isinstance(candidate, type):
-        raise ConfigError(f"{name!r}: expected the class of a method, got {type(candidate).__name__}")
-    lacking = [f"the step {step!r}" for step in STEPS if not callable(getattr(candidate, step, None))]
-    lacking += [] if dataclasses.is_dataclass(candidate) else ["the decorator @dataclass(frozen=True)"]
+        raise ConfigError(
+            f"{name!r}: expected the class of a method, got {type(candidate).__name__}"
+        )
+    lacking = [
+        f"the step {step!r}" for step in STEPS if not callable(getattr(candidate, step, None))
+    ]
+    lacking += (
+        [] if dataclasses.is_dataclass(candidate) else ["the decorator @dataclass(frozen=True)"]
+    )
     if lacking:
-        raise ConfigError(f"{name!r} is no method: it lacks {', '.join(lacking)}; see docs/write-a-method.md")
+        raise ConfigError(
+            f"{name!r} is no method: it lacks {', '.join(lacking)}; see docs/write-a-method.md"
+        )
 
 
 def entry_of(method: Any, names: dict[type, str]) -> Values:
-    """A method that was made, as a configuration names it: where its class is imported from, and all its fields.
+    """A method that was made, as a configuration names it: where its class is imported from, and
+    all its fields.
 
     Args:
         method: an instance.
@@ -136,14 +162,17 @@ def entry_of(method: Any, names: dict[type, str]) -> Values:
     """
     kind = type(method)
     if isinstance(method, type):
-        raise ConfigError(f"expected a method that was made, such as {method.__name__}(), got the class itself")
+        raise ConfigError(
+            f"expected a method that was made, such as {method.__name__}(), got the class itself"
+        )
     name = names.get(kind, f"{kind.__module__}:{kind.__qualname__}")
     if kind not in names:
         _check(kind, name)
         if not _importable(kind, name):
             _OF_THIS_PROCESS[name] = kind
     options = [field.name for field in dataclasses.fields(method) if field.init]
-    # With slots=True there is no __dict__, and dataclasses.asdict would change what is in the fields.
+    # With slots=True there is no __dict__, and dataclasses.asdict would change what is in the
+    # fields.
     values = {option: operator.attrgetter(option)(method) for option in options}
     return {"name": name, **{key: _plain(kind, key, value) for key, value in values.items()}}
 
@@ -161,6 +190,7 @@ def _plain(kind: type, field: str, value: Any) -> Any:
         return json.loads(json.dumps(plain(value)))
     except (TypeError, ValueError):
         raise ConfigError(
-            f"{kind.__name__}.{field} holds a {type(value).__name__}; a comparison's folder can keep numbers, texts, "
+            f"{kind.__name__}.{field} holds a {type(value).__name__}; a comparison's folder can "
+            f"keep numbers, texts, "
             "booleans, and lists and tables of these: make it of such fields"
         ) from None

@@ -22,7 +22,8 @@ SECTIONS = ("peer", "network", "data", "model", "method", "local", "lockstep")
 
 @dataclass(frozen=True)
 class PeerConfig:
-    """A validated configuration. Paths are absolute; [data], [model], [method] and [local] are those of a run."""
+    """A validated configuration. Paths are absolute; [data], [model], [method] and [local] are
+    those of a run."""
 
     peer: PeerSettings
     network: NetworkSettings
@@ -39,15 +40,18 @@ class PeerConfig:
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> PeerConfig:
-    """Read a peer's TOML file with ``section.key=value`` on top. Paths in [peer] and [network] start at its folder.
+    """Read a peer's TOML file with ``section.key=value`` on top. Paths in [peer] and [network]
+    start at its folder.
 
-    Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always with its place.
+    Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always
+    with its place.
     """
     return _with_absolute_paths(from_dict(*read(path, overrides)), path.parent.absolute())
 
 
 def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
-    """Validate a configuration that was read already; ``place`` turns ``section.key`` into where it was read."""
+    """Validate a configuration that was read already; ``place`` turns ``section.key`` into where it
+    was read."""
     sections = Sections(raw, SECTIONS, place)
     if "tls" in sections["network"]:
         tls = sections["network"]["tls"]
@@ -56,11 +60,15 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
     config = PeerConfig(
         peer=sections.validate("peer", PeerSettings),
         network=sections.validate("network", NetworkSettings),
-        data=sections.resolve("data", "data set", registry.datasets(), registry.default_dataset(sections["data"])),
+        data=sections.resolve(
+            "data", "data set", registry.datasets(), registry.default_dataset(sections["data"])
+        ),
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=sections.resolve("method", "method", registry.methods(), "panm"),
         local=sections.validate("local", LocalSection),
-        lockstep=sections.validate("lockstep", LockstepSettings) if "lockstep" in sections else None,
+        lockstep=sections.validate("lockstep", LockstepSettings)
+        if "lockstep" in sections
+        else None,
     )
     registry.refuse_validation(config.data.values, place)
     sections.construct("local", lambda: config.work)
@@ -76,6 +84,8 @@ def _with_absolute_paths(config: PeerConfig, base: Path) -> PeerConfig:
         return str(base / user_path(path))
 
     peer, network = config.peer, config.network
-    tls = network.tls and TlsSettings(at(network.tls.ca), at(network.tls.certificate), at(network.tls.key))
+    tls = network.tls and TlsSettings(
+        at(network.tls.ca), at(network.tls.certificate), at(network.tls.key)
+    )
     network = replace(network, zenoh=network.zenoh and at(network.zenoh), tls=tls)
     return replace(config, peer=replace(peer, folder=at(peer.folder)), network=network)

@@ -1,4 +1,5 @@
-"""The settings of a peer: its own, how it reaches others, and whether it keeps step with them. Values, not files."""
+"""The settings of a peer: its own, how it reaches others, and whether it keeps step with them.
+Values, not files."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ class TlsSettings:
 class NetworkSettings:
     """[network]: where this peer listens, and one or two others through which it finds the rest."""
 
-    listen: list[Address] = field(default_factory=list)  # such as tcp/127.0.0.1:7450; empty: any free port
+    listen: list[Address] = field(
+        default_factory=list
+    )  # such as tcp/127.0.0.1:7450; empty: any free port
     connect: list[Address] = field(default_factory=list)
     deadline: Seconds = 5.0  # for a reply
     zenoh: str | None = None  # a JSON5 file with further settings of Zenoh
@@ -65,7 +68,9 @@ class NetworkSettings:
         for key, addresses in (("listen", self.listen), ("connect", self.connect)):
             for address in addresses:
                 if self.tls and not address.startswith(ENCRYPTED):
-                    raise ValueError(f"{key}: with [network.tls] addresses begin with tls/, got {address!r}")
+                    raise ValueError(
+                        f"{key}: with [network.tls] addresses begin with tls/, got {address!r}"
+                    )
                 if not self.tls and address.startswith(ENCRYPTED):
                     raise ValueError(f"{key}: {address!r} needs certificates in [network.tls]")
         return self
@@ -73,7 +78,8 @@ class NetworkSettings:
 
 @settings("lockstep")
 class LockstepSettings:
-    """[lockstep]: all of these do round t before any does t + 1. Their order is that of the data set's clients."""
+    """[lockstep]: all of these do round t before any does t + 1. Their order is that of the data
+    set's clients."""
 
     peers: Annotated[list[Name], AfterValidator(_different)]
     deadline: Seconds = 60.0  # for one that is behind, or offline

@@ -23,9 +23,10 @@ class Cohort:
 
     Args:
         size: n, clients per round.
-        selection: ``uniform`` draws without replacement. ``round_robin`` lets all clients take turns once, in the
-            order of their ids, and draws uniformly from then on, as FlexCFL's code does. ``poisson`` draws each
-            client with probability n / N, independently of the others, so that sizes vary and may be 0.
+        selection: ``uniform`` draws without replacement. ``round_robin`` lets all clients take
+            turns once, in the order of their ids, and draws uniformly from then on, as FlexCFL's
+            code does. ``poisson`` draws each client with probability n / N, independently of the
+            others, so that sizes vary and may be 0.
     """
 
     size: Positive
@@ -44,15 +45,17 @@ class Scoring:
         target: accuracy for ``rounds_to_target`` in the summary.
         global_model: whether the mean of the cluster models is scored, too
             (``run.metrics.accuracy.global_record`` says what is recorded).
-        patience: the run stops after so many rounds without a better score on validation samples. The data must have
-            a validation split (``data.with_validation(0.1)``).
-        until: the run stops at the first round that reaches this score and in which every reachable client has a
-            cluster.
-        evaluate_clients: how many clients are scored in a round before the last: a sample drawn by cluster, with the
-            95% interval of the accuracy that it shows (``run.metrics.evaluation_sample``). None: all.
-        sample_at_end: whether the last round scores no more than these, either. The final accuracy is an estimate
-            then.
-        measures: the user's own (``fk.Measure(...)``, or ``"module:Measure"``), of the rounds that are scored.
+        patience: the run stops after so many rounds without a better score on validation samples.
+            The data must have a validation split (``data.with_validation(0.1)``).
+        until: the run stops at the first round that reaches this score and in which every reachable
+            client has a cluster.
+        evaluate_clients: how many clients are scored in a round before the last: a sample drawn by
+            cluster, with the 95% interval of the accuracy that it shows
+            (``run.metrics.evaluation_sample``). None: all.
+        sample_at_end: whether the last round scores no more than these, either. The final accuracy
+            is an estimate then.
+        measures: the user's own (``fk.Measure(...)``, or ``"module:Measure"``), of the rounds that
+            are scored.
     """
 
     evaluate_every: NotNegative = 1
@@ -68,16 +71,19 @@ class Scoring:
 
 @settings("compute", kw_only=True)
 class Compute:
-    """What computes the clients of a simulation. No number depends on it, but for the last bits where it says so.
+    """What computes the clients of a simulation. No number depends on it, but for the last bits
+    where it says so.
 
     Args:
         devices: how many to use. None: all.
-        clients_per_batch: how many clients a device computes at once. None: 1 on a CPU, the fastest number elsewhere.
-        engine: ``ray``, or ``ray:`` and the address of a cluster: the actors of Ray compute the clients. None: this
-            process does.
-        actors: how many actors of Ray. None: one on each machine, or one on each core where there is one machine.
-        sum_by_actor: whether each actor sends the sum of its clients' updates instead of every update. There is less
-            traffic, and last bits differ.
+        clients_per_batch: how many clients a device computes at once. None: 1 on a CPU, the fastest
+            number elsewhere.
+        engine: ``ray``, or ``ray:`` and the address of a cluster: the actors of Ray compute the
+            clients. None: this process does.
+        actors: how many actors of Ray. None: one on each machine, or one on each core where there
+            is one machine.
+        sum_by_actor: whether each actor sends the sum of its clients' updates instead of every
+            update. There is less traffic, and last bits differ.
     """
 
     devices: Positive | None = None
@@ -139,7 +145,8 @@ class Plan(Scoring):
 
 @settings("run", kw_only=True)
 class RunSettings(Plan, Compute):
-    """[run] of a configuration: the plan, what computes it, how many seeds, and against which other methods.
+    """[run] of a configuration: the plan, what computes it, how many seeds, and against which other
+    methods.
 
     Args:
         rounds: T, communication rounds.
@@ -158,7 +165,8 @@ class RunSettings(Plan, Compute):
     @field_validator("against", "measures", mode="before")
     @classmethod
     def _names(cls, value: object) -> object:
-        """``run.against=fedavg,ifca`` on the command line is a list of names; so is ``run.measures=a:B,a:C``."""
+        """``run.against=fedavg,ifca`` on the command line is a list of names; so is
+        ``run.measures=a:B,a:C``."""
         if not isinstance(value, str):
             return value
         return [name.strip() for name in value.split(",") if name.strip()]
@@ -193,13 +201,17 @@ class RunSettings(Plan, Compute):
     def values(self) -> Values:
         """The settings as TOML holds them: first those that a reader looks for first."""
         values = toml_values(self)
-        first = {key: values[key] for key in ("rounds", "cohort", "seed", "against") if key in values}
+        first = {
+            key: values[key] for key in ("rounds", "cohort", "seed", "against") if key in values
+        }
         return first | values
 
     @property
     def compute(self) -> Compute:
         """What computes the clients."""
-        return Compute(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Compute)})
+        return Compute(
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(Compute)}
+        )
 
 
 def _fields(settings: Scoring | Compute) -> dict[str, Any]:
@@ -208,10 +220,13 @@ def _fields(settings: Scoring | Compute) -> dict[str, Any]:
 
 
 def check_engine(engine: str | None) -> None:
-    """Refuse (ConfigError) what is no engine: None for this process, ``ray``, or ``ray:`` and an address."""
+    """Refuse (ConfigError) what is no engine: None for this process, ``ray``, or ``ray:`` and an
+    address."""
     if not _is_engine(engine):
         raise ConfigError(f"{_ENGINES}, got {engine!r}")
 
 
 def _is_engine(engine: object) -> bool:
-    return engine is None or engine == "ray" or (isinstance(engine, str) and engine.startswith("ray:"))
+    return (
+        engine is None or engine == "ray" or (isinstance(engine, str) and engine.startswith("ray:"))
+    )

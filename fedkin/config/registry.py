@@ -1,4 +1,5 @@
-"""The data sets, models, methods and shifts that a configuration can name, and how a named one is constructed."""
+"""The data sets, models, methods and shifts that a configuration can name, and how a named one is
+constructed."""
 
 from __future__ import annotations
 
@@ -20,18 +21,25 @@ NOT_OPTIONS = ("data",)  # what a run passes itself
 
 
 def datasets() -> Registry:
-    """Named data sets, the user's own file and planted clusters; each takes ``validation`` besides its own options."""
+    """Named data sets, the user's own file and planted clusters; each takes ``validation`` besides
+    its own options."""
     from fedkin.data import DATASETS, load
     from fedkin.scenarios.planted_clusters import planted
 
-    return {name: _with_validation(make) for name, make in {"file": load, "planted": planted, **DATASETS}.items()}
+    return {
+        name: _with_validation(make)
+        for name, make in {"file": load, "planted": planted, **DATASETS}.items()
+    }
 
 
 @cache
 def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A data set with one more option: ``validation``, the share of each client's training samples that become its
-    validation samples, drawn from the data's own seed; None: those of a file that has such a split, else none."""
-    option = inspect.Parameter("validation", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=float | None)
+    """A data set with one more option: ``validation``, the share of each client's training samples
+    that become its validation samples, drawn from the data's own seed; None: those of a file that
+    has such a split, else none."""
+    option = inspect.Parameter(
+        "validation", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=float | None
+    )
 
     @wraps(make)
     def call(*first: Any, validation: float | None = None, **options: Any) -> Any:
@@ -43,12 +51,15 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
         about = getattr(make, "about", None)
         if about is not None and about.overlapping:
             raise ConfigError(
-                "validation: windows of a role overlap, so that samples drawn from them at random would train and "
-                "validate; leave it out, or divide the lines of each role before you make the windows"
+                "validation: windows of a role overlap, so that samples drawn from them at random "
+                "would train and "
+                "validate; leave it out, or divide the lines of each role before you make the "
+                "windows"
             )
         if options.get("augment"):
             raise ConfigError(
-                "validation and augment exclude each other here, as copies of an image would train and validate; in "
+                "validation and augment exclude each other here, as copies of an image would "
+                "train and validate; in "
                 "Python: fk.data.augmented(data.with_validation(0.1), [...])"
             )
         return make(*first, **options).with_validation(validation, options.get("seed") or 0)
@@ -60,12 +71,14 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def default_dataset(data: Values) -> str:
-    """The data set of a section [data] without a name: the user's own file where it has a path, else digits."""
+    """The data set of a section [data] without a name: the user's own file where it has a path,
+    else digits."""
     return "file" if "path" in data else "digits"
 
 
 def refuse_validation(data: Values, place: Place) -> None:
-    """Refuse (ConfigError) a validation split on a real site, which is scored on its test samples in every round.
+    """Refuse (ConfigError) a validation split on a real site, which is scored on its test samples
+    in every round.
 
     Args:
         data: its section [data].
@@ -73,7 +86,8 @@ def refuse_validation(data: Values, place: Place) -> None:
     """
     if data.get("validation") is not None:
         raise ConfigError(
-            f"{place('data.validation')}: does not apply to a real site, which is scored on its test samples after "
+            f"{place('data.validation')}: does not apply to a real site, which is scored on its "
+            f"test samples after "
             "every round; leave it out"
         )
 
@@ -105,7 +119,8 @@ def models() -> Registry:
 
 
 class _Methods(dict[str, Callable[..., Any]]):
-    """Named methods, and the user's own by ``package.module:Class``; iterating has the named ones only."""
+    """Named methods, and the user's own by ``package.module:Class``; iterating has the named ones
+    only."""
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or (isinstance(name, str) and own_methods.is_own(name))
@@ -125,11 +140,14 @@ def methods() -> Registry:
 
 def method_entry(method: Any) -> Values:
     """A method that was made, as a configuration names it. Raises ConfigError for what is none."""
-    return own_methods.entry_of(method, {kind: name for name, kind in methods().items() if isinstance(kind, type)})
+    return own_methods.entry_of(
+        method, {kind: name for name, kind in methods().items() if isinstance(kind, type)}
+    )
 
 
 def method_title(name: str) -> str:
-    """A method's name as its class spells it, with those of its options behind it; another name stays as it is."""
+    """A method's name as its class spells it, with those of its options behind it; another name
+    stays as it is."""
     bare, plus, option = name.rpartition("+")
     titles = {key: title for section in SECTIONS.values() for key, title in section.titles.items()}
     if plus and option in titles:
@@ -141,7 +159,8 @@ def method_title(name: str) -> str:
 
 
 def define_states(method: str) -> None:
-    """Define the types of states that a method's checkpoints hold; a user's own is imported, where it can be found."""
+    """Define the types of states that a method's checkpoints hold; a user's own is imported, where
+    it can be found."""
     known = methods()
     with suppress(ConfigError):  # the checkpoint then says that its state is not known
         known[method] if method in known else None
@@ -197,7 +216,9 @@ class Entry:
         except FedkinError:
             raise
         except Exception as error:  # whatever the user's own checks raise
-            raise ConfigError(f"{self.name!r} refuses its options: {type(error).__name__}: {error}") from error
+            raise ConfigError(
+                f"{self.name!r} refuses its options: {type(error).__name__}: {error}"
+            ) from error
 
     @cached_property
     def made(self) -> Any:
@@ -226,7 +247,10 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entr
     """
     name = values.get("name")
     if name is None:
-        raise ConfigError(f"{place('name')}: is required: the name of a {kind}; known: {', '.join(sorted(registry))}")
+        raise ConfigError(
+            f"{place('name')}: is required: the name of a {kind}; known: "
+            f"{', '.join(sorted(registry))}"
+        )
     if not isinstance(name, str):
         raise ConfigError(f"{place('name')}: expected the name of a {kind}, got {name!r}")
     if name not in registry:
@@ -237,13 +261,16 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entr
 
 
 def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
-    """The schema of an entry's options; ConfigError with its place for a user's own that cannot be imported."""
+    """The schema of an entry's options; ConfigError with its place for a user's own that cannot be
+    imported."""
     try:
         return options_schema(registry[name], NOT_OPTIONS)
     except ConfigError as error:
         raise ConfigError(f"{place('name')}: {error}") from error
     except NameError as error:  # an annotation of a user's own that only type checkers see
-        raise ConfigError(f"{place('name')}: {name!r}: the types of its fields cannot be read: {error}") from error
+        raise ConfigError(
+            f"{place('name')}: {name!r}: the types of its fields cannot be read: {error}"
+        ) from error
 
 
 def resolve_model(values: Values, place: Place) -> Entry:
@@ -271,13 +298,15 @@ def make_site_data(entry: Entry) -> Any:
     Args:
         entry: of its section [data].
 
-    Raises ConfigError for text labels without ``label_names``: each site would number those that occur in its own file.
+    Raises ConfigError for text labels without ``label_names``: each site would number those that
+    occur in its own file.
     """
     data = entry.make()
     names = data.label_names
     if names is not None and names != ("False", "True") and "label_names" not in entry.values:
         raise ConfigError(
-            "labels are text, and other sites may have others: name the classes, all and in the same order on every "
+            "labels are text, and other sites may have others: name the classes, all and in the "
+            "same order on every "
             f"site, such as label_names = {list(names)}"
         )
     return data

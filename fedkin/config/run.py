@@ -47,7 +47,9 @@ class LocalSection(Section):
     weight_decay: float = 0.0
     nesterov: bool = False
     clip_norm: float | None = None
-    schedule: str | Values | None = None  # of lr over rounds: a name, or a table of options (core.schedule)
+    schedule: str | Values | None = (
+        None  # of lr over rounds: a name, or a table of options (core.schedule)
+    )
     step_schedule: str | Values | None = None  # of lr over the local steps
     label_smoothing: float = 0.0
     class_weights: str | list[float] | None = None  # "balanced", or one for each class
@@ -66,10 +68,11 @@ class LocalSection(Section):
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A validated configuration: every option known, of the right type, and spelled out with its default.
+    """A validated configuration: every option known, of the right type, and spelled out with its
+    default.
 
-    What needs no data is made when the configuration is read, once: so what cannot be made is refused with its place.
-    Two configurations are equal where they say the same.
+    What needs no data is made when the configuration is read, once: so what cannot be made is
+    refused with its place. Two configurations are equal where they say the same.
 
     Attributes:
         data: the data set.
@@ -129,11 +132,11 @@ def demo_for(overrides: Sequence[str]) -> dict[str, Values]:
 
 
 def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a TOML file (or the demonstration's settings) with ``section.key=value`` on top. Its [compare] is for
-    ``fedkin compare`` only, and ignored.
+    """Read a TOML file (or the demonstration's settings) with ``section.key=value`` on top. Its
+    [compare] is for ``fedkin compare`` only, and ignored.
 
-    Raises ConfigError: no such file, an empty one, not TOML, unknown section or key, wrong type or value; always with
-    its place.
+    Raises ConfigError: no such file, an empty one, not TOML, unknown section or key, wrong type or
+    value; always with its place.
     """
     raw, place = read(path, overrides, demo_for(overrides))
     if not any(parse_override(text).section == "compare" for text in overrides):
@@ -192,7 +195,9 @@ def _shift(sections: Sections) -> Entry:
     return resolve("shift", registry.shifts(), sections["shift"], place)
 
 
-def described_run(run: RunSettings, against: Sequence[Entry], measures: Sequence[Values]) -> RunSettings:
+def described_run(
+    run: RunSettings, against: Sequence[Entry], measures: Sequence[Values]
+) -> RunSettings:
     """[run] with what it names spelled out.
 
     Args:
@@ -200,24 +205,34 @@ def described_run(run: RunSettings, against: Sequence[Entry], measures: Sequence
         against: the methods that are compared with the main one.
         measures: entries of the user's own measures.
     """
-    return replace(run, against=[entry.values for entry in against], measures=list(measures) or None)
+    return replace(
+        run, against=[entry.values for entry in against], measures=list(measures) or None
+    )
 
 
-def resolve_against(names: Sequence[str | Values], method: Entry, sections: Sections) -> tuple[Entry, ...]:
+def resolve_against(
+    names: Sequence[str | Values], method: Entry, sections: Sections
+) -> tuple[Entry, ...]:
     """The methods in ``run.against``, none twice, the main one left out.
 
     Args:
         names: as they were read.
         method: the main method.
-        sections: of the configuration. What its [method] gives goes for the others, too (``shared_options``).
+        sections: of the configuration. What its [method] gives goes for the others, too
+            (``shared_options``).
     """
     place = sections.place("run.against")
     entries = [{"name": entry} if isinstance(entry, str) else entry for entry in names]
     for entry in entries:
         if "name" not in entry:
-            raise ConfigError(f"{place}: expected a method's name or a table with one, got {entry!r}")
+            raise ConfigError(
+                f"{place}: expected a method's name or a table with one, got {entry!r}"
+            )
     entries = carry_over({**sections["method"], "name": method.name}, entries)
-    full = [resolve("method", registry.methods(), entry, lambda key: f"{place}: {key}") for entry in entries]
+    full = [
+        resolve("method", registry.methods(), entry, lambda key: f"{place}: {key}")
+        for entry in entries
+    ]
     resolved_names = [entry.name for entry in full]
     for name in resolved_names:
         if resolved_names.count(name) > 1:

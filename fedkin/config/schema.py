@@ -1,4 +1,5 @@
-"""Validation of configuration values against the signature or the annotated fields of what takes them."""
+"""Validation of configuration values against the signature or the annotated fields of what takes
+them."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
 import pydantic.dataclasses
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.names import is_name
@@ -25,7 +34,9 @@ Place = Callable[[str], str]  # from a key to where it was read, for messages
 
 def _name(text: str) -> str:
     if not is_name(text):
-        raise ValueError("expected 1 to 64 letters, digits, '_', '.' or '-', beginning with a letter or digit")
+        raise ValueError(
+            "expected 1 to 64 letters, digits, '_', '.' or '-', beginning with a letter or digit"
+        )
     return text
 
 
@@ -43,7 +54,11 @@ class Section(BaseModel):
     """Base of what is read from outside: no unknown keys, no silent conversions."""
 
     model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True, protected_namespaces=()
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        arbitrary_types_allowed=True,
+        protected_namespaces=(),
     )
 
 
@@ -52,7 +67,8 @@ S = TypeVar("S")
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, Field))
 def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type[S]]:
-    """A frozen dataclass whose annotations are its checks. It raises ConfigError that names ``section.key``.
+    """A frozen dataclass whose annotations are its checks. It raises ConfigError that names
+    ``section.key``.
 
     Args:
         section: where its values stand in a configuration, for messages.
@@ -61,12 +77,16 @@ def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type
 
     def decorate(cls: type[S]) -> type[S]:
         config = ConfigDict(extra="forbid", strict=True)
-        validated: Any = pydantic.dataclasses.dataclass(frozen=True, kw_only=kw_only, config=config)(cls)
+        validated: Any = pydantic.dataclasses.dataclass(
+            frozen=True, kw_only=kw_only, config=config
+        )(cls)
         init, signature = validated.__init__, inspect.signature(validated)
 
         @functools.wraps(init)
         def convert_errors(self: S, *args: Any, **values: Any) -> None:
-            arguments = signature.bind(*args, **values).arguments  # pydantic knows positional arguments by number only
+            arguments = signature.bind(
+                *args, **values
+            ).arguments  # pydantic knows positional arguments by number only
             try:
                 init(self, **{name: plain(value) for name, value in arguments.items()})
             except ValidationError as error:
@@ -80,7 +100,9 @@ def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type
 
 def options_schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[Section]:
     """The options of a callable, from its signature: names, types and defaults."""
-    plain_class = inspect.isclass(call) and not dataclasses.is_dataclass(call)  # a dataclass inherits fields of others
+    plain_class = inspect.isclass(call) and not dataclasses.is_dataclass(
+        call
+    )  # a dataclass inherits fields of others
     hints = typing.get_type_hints(call.__init__ if plain_class else call)
     skipped = {"self", *skip}
     factories = _factories(call)
@@ -98,14 +120,16 @@ def options_schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[S
 def _factories(call: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
     """The fields of a dataclass that have ``field(default_factory=...)``."""
     fields = dataclasses.fields(call) if dataclasses.is_dataclass(call) else ()
-    return {f.name: f.default_factory for f in fields if f.default_factory is not dataclasses.MISSING}
+    return {
+        f.name: f.default_factory for f in fields if f.default_factory is not dataclasses.MISSING
+    }
 
 
 def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[str] = ()) -> S:
     """Values as a section, or as the settings that describe it.
 
-    Lists serve for tuples and text for paths, as in JSON; 3.5 or "ten" does not serve for an integer. The text
-    ``default`` stands for the default of any key, as if the key were not there.
+    Lists serve for tuples and text for paths, as in JSON; 3.5 or "ten" does not serve for an
+    integer. The text ``default`` stands for the default of any key, as if the key were not there.
 
     Args:
         kind: a subclass of ``Section``, or a class made by ``settings``.
@@ -114,17 +138,24 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
         other_keys: keys that the section has besides, to be suggested for a misspelled one.
 
     Raises:
-        ConfigError: unknown key (with the nearest right one), missing key, wrong type, value out of range.
+        ConfigError: unknown key (with the nearest right one), missing key, wrong type, value out of
+            range.
     """
     known = typing.cast(Any, kind).__pydantic_fields__
     for key, value in values.items():
         table, _, inner = key.partition(".")
         if inner and table in known:
-            whole = f"'{place(table)}={{{inner} = {json.dumps(plain_lists(value), default=str)}, ...}}'"
+            whole = (
+                f"'{place(table)}={{{inner} = {json.dumps(plain_lists(value), default=str)}, ...}}'"
+            )
             raise ConfigError(f"{place(table)} is a table; write it whole: {whole}")
         if key not in known:
             raise ConfigError(f"{place(key)}: {unknown('key', key, [*known, *other_keys])}")
-    values = {key: value for key, value in values.items() if not (isinstance(value, str) and value == DEFAULT)}
+    values = {
+        key: value
+        for key, value in values.items()
+        if not (isinstance(value, str) and value == DEFAULT)
+    }
     for key, value in values.items():
         _check_text(value, place(key))
     values = {key: _text_of_number(value, known[key].annotation) for key, value in values.items()}
@@ -140,8 +171,13 @@ def _check_text(value: Any, place: str) -> None:
         return
     name = repr(value.encode("utf-8", "surrogateescape"))[1:]
     if len(name) > _LONGEST_PATH:
-        raise ConfigError(f"{place}: expected a name in UTF-8, got ${name[:_SHOWN]}... ({len(value):,} characters)")
-    raise ConfigError(f"{place}: expected a name in UTF-8, got ${name}; rename it first: mv ${name} NAME")
+        raise ConfigError(
+            f"{place}: expected a name in UTF-8, got ${name[:_SHOWN]}... ({len(value):,} "
+            f"characters)"
+        )
+    raise ConfigError(
+        f"{place}: expected a name in UTF-8, got ${name}; rename it first: mv ${name} NAME"
+    )
 
 
 def _text_of_number(value: Any, annotation: Any) -> Any:
@@ -154,9 +190,15 @@ def _text_of_number(value: Any, annotation: Any) -> Any:
 def _message(error: ValidationError, place: Place) -> str:
     """The first error in one line. A check of several keys begins its message with ``key: ``."""
     first, *others = error.errors()
-    words, value = first["msg"].replace("Input should be", "expected").removeprefix("Value error, "), first["input"]
+    words, value = (
+        first["msg"].replace("Input should be", "expected").removeprefix("Value error, "),
+        first["input"],
+    )
     for other in others:  # of a number or one of some words: both
-        if other["type"] == "literal_error" and (other["loc"][0], other["input"]) == (first["loc"][0], value):
+        if other["type"] == "literal_error" and (other["loc"][0], other["input"]) == (
+            first["loc"][0],
+            value,
+        ):
             words += other["msg"].replace("Input should be", " or")
     if not first["loc"]:
         key, _, words = words.partition(": ")

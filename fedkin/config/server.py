@@ -1,7 +1,8 @@
-"""The two files of a federation with a server: ``server.toml`` on its machine, ``client.toml`` on every other.
+"""The two files of a federation with a server: ``server.toml`` on its machine, ``client.toml`` on
+every other.
 
-Both have [samples] and [model], which must be equal: their digest is part of the handshake. Paths in them start at the
-folder of the file.
+Both have [samples] and [model], which must be equal: their digest is part of the handshake. Paths
+in them start at the folder of the file.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ CLIENT = ("client", "samples", "model", "data")
 class SamplesSection(Section):
     """[samples]: the samples of every client: the shape of one, and the number of classes.
 
-    ``words`` is the size of the vocabulary, where samples are numbers of words. ``labels`` and ``features`` are the
-    names of the classes and of a table's columns, in their order, which must be the same at all sites.
+    ``words`` is the size of the vocabulary, where samples are numbers of words. ``labels`` and
+    ``features`` are the names of the classes and of a table's columns, in their order, which must
+    be the same at all sites.
     """
 
     shape: list[Positive]
@@ -54,7 +56,10 @@ class SamplesSection(Section):
     @model_validator(mode="after")
     def _names(self) -> SamplesSection:
         columns = sum(self.shape[:1])
-        for what, names, number in (("labels", self.labels, self.classes), ("features", self.features, columns)):
+        for what, names, number in (
+            ("labels", self.labels, self.classes),
+            ("features", self.features, columns),
+        ):
             if names is not None and (len(names) != number or len(set(names)) != number):
                 raise ValueError(f"{what} must be {number} different names, got {listed(names)}")
         return self
@@ -62,8 +67,8 @@ class SamplesSection(Section):
 
 @dataclass(frozen=True)
 class DataDescription:
-    """What a model needs of data that are elsewhere (``models.model.Samples``): one sample of zeros shows their
-    shape."""
+    """What a model needs of data that are elsewhere (``models.model.Samples``): one sample of zeros
+    shows their shape."""
 
     name: str
     x: np.ndarray  # [1 ...]
@@ -79,7 +84,9 @@ class DataDescription:
         """From [samples]; ``name`` is for messages."""
         dtype = np.float32 if samples.words is None else np.int64
         words = None if samples.words is None else tuple(map(str, range(samples.words)))
-        labels, features = (None if names is None else tuple(names) for names in (samples.labels, samples.features))
+        labels, features = (
+            None if names is None else tuple(names) for names in (samples.labels, samples.features)
+        )
         x = np.zeros((1, *samples.shape), dtype)
         return cls(name, x, samples.classes, words, feature_names=features, label_names=labels)
 
@@ -132,7 +139,8 @@ class ServerConfig:
         return DataDescription.of(self.samples, self.federation.name)
 
     def description(self) -> Description:
-        """The content of the run folder's config.toml: what decides results. Deadlines and the like may be changed."""
+        """The content of the run folder's config.toml: what decides results. Deadlines and the like
+        may be changed."""
         name = self.federation.name
         capacity = self.federation.capacity
         sections: dict[str, Any] = {
@@ -185,7 +193,8 @@ def _shared_digest(samples: SamplesSection, model: Entry) -> str:
 def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     """Read a server's file with ``section.key=value`` on top.
 
-    Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always with its place.
+    Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always
+    with its place.
     """
     raw, place = read(path, overrides)
     own = own_sections(raw, SERVER)
@@ -193,11 +202,15 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     method = sections.resolve("method", "method", registry.methods(), "fedavg")
     run = _run_settings(sections)
     against = resolve_against(run.against, method, sections)
-    measure_entries, measures = own_measures.resolved(run.measures or (), sections.place("run.measures"))
+    measure_entries, measures = own_measures.resolved(
+        run.measures or (), sections.place("run.measures")
+    )
     option_entries = resolve_options(sections, (*OPTIONS, *own))
     settings = sections.validate("federation", ServerSettings)
     config = ServerConfig(
-        federation=replace(settings, folder=str(path.parent.absolute() / user_path(settings.folder))),
+        federation=replace(
+            settings, folder=str(path.parent.absolute() / user_path(settings.folder))
+        ),
         samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
@@ -222,7 +235,9 @@ def _run_settings(sections: Sections) -> RunSettings:
         run = replace(run, checkpoint_every=1)  # a round takes long, a checkpoint does not
     for key in ("seeds", "devices", "clients_per_batch", "patience", "engine", "actors"):
         if getattr(run, key) is not None:
-            raise ConfigError(f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out")
+            raise ConfigError(
+                f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out"
+            )
     return run
 
 
@@ -230,14 +245,19 @@ def _check_options(config: ServerConfig, place: Place) -> None:
     """Refuse (ConfigError) options that only simulations have, and noise that nobody could trust."""
     late = config.option_entries.get("late")
     if late is not None and late.values.get("share"):
-        raise ConfigError(f"{place('late.share')}: real clients are late by themselves; leave it out")
+        raise ConfigError(
+            f"{place('late.share')}: real clients are late by themselves; leave it out"
+        )
     secret = config.option_entries.get("secret")
     if secret is not None and secret.values.get("dropout"):
-        raise ConfigError(f"{place('secret.dropout')}: real clients drop out by themselves; leave it out")
+        raise ConfigError(
+            f"{place('secret.dropout')}: real clients drop out by themselves; leave it out"
+        )
     privacy = config.option_entries.get("privacy")
     if privacy is not None and secret is None:
         raise ConfigError(
-            f"{place('privacy')}: without secret sums the server of real sites sees every update, and adds the noise "
+            f"{place('privacy')}: without secret sums the server of real sites sees every update, "
+            f"and adds the noise "
             'itself, which is not offered: add [secret] with name = "sums", so that sites add it, or leave this out'
         )
     if privacy is not None and privacy.values.get("testing_only_seeded_noise"):
@@ -254,10 +274,16 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     if data.get("name") == "file" and isinstance(data.get("path"), str):
         data["path"] = str(path.parent.absolute() / user_path(data["path"]))
     config = ClientConfig(
-        site=replace(site, folder=str(path.parent.absolute() / user_path(site.folder)), **_signing(site, path)),
+        site=replace(
+            site,
+            folder=str(path.parent.absolute() / user_path(site.folder)),
+            **_signing(site, path),
+        ),
         samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
-        data=resolve("data set", registry.datasets(), data, sections.place_in("data")) if data else None,
+        data=resolve("data set", registry.datasets(), data, sections.place_in("data"))
+        if data
+        else None,
     )
     if config.data is not None:
         registry.refuse_validation(config.data.values, sections.place)
@@ -265,7 +291,8 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
 
 
 def _signing(site: SiteSettings, path: Path) -> dict[str, str]:
-    """The files of a site's certificate, where its own file says. Raises ConfigError for some without the others."""
+    """The files of a site's certificate, where its own file says. Raises ConfigError for some
+    without the others."""
     names = ("sign_ca", "sign_certificate", "sign_key")
     given = {name: getattr(site, name) for name in names if getattr(site, name)}
     if given and len(given) < len(names):
@@ -277,5 +304,7 @@ def _sections(raw: dict[str, Any], known: Sequence[str], place: Place) -> Sectio
     """The sections of a file. Raises ConfigError for one without [samples]."""
     sections = Sections(raw, known, place)
     if "samples" not in sections:
-        raise ConfigError(f"{place('samples')}: is required: the shape of a sample and the number of classes")
+        raise ConfigError(
+            f"{place('samples')}: is required: the shape of a sample and the number of classes"
+        )
     return sections

@@ -1,4 +1,5 @@
-"""The settings of a federation with a server: the server's own, and those of a site. Values, not files."""
+"""The settings of a federation with a server: the server's own, and those of a site. Values, not
+files."""
 
 from __future__ import annotations
 
@@ -19,10 +20,16 @@ class ServerSettings:
     capacity: Positive = 16  # N, the most clients that there can ever be: ids are 0 .. N-1, in the order of appearance
     wait_for: Positive = 1  # clients that must be online before the first round
     deadline: Seconds = 120.0  # for a round; one request may take two thirds of what is left of it
-    start_deadline: Seconds | None = None  # for the first clients, from the first one online; None: as deadline
-    quorum: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of nodes; once they replied, the others get as long again
+    start_deadline: Seconds | None = (
+        None  # for the first clients, from the first one online; None: as deadline
+    )
+    quorum: Annotated[float, Field(gt=0, le=1)] = (
+        1.0  # share of nodes; once they replied, the others get as long again
+    )
     retries: NotNegative = 1  # of a message that was lost
-    norm_limit: Annotated[float, Field(gt=1)] = 100.0  # an update so many times longer than usual is excluded
+    norm_limit: Annotated[float, Field(gt=1)] = (
+        100.0  # an update so many times longer than usual is excluded
+    )
     registered: bool = False  # only nodes that are registered under their name may take part
     folder: str = "run"
     track: Annotated[tuple[str, ...], Field(strict=False)] = ()  # trackers that record every round
@@ -42,7 +49,8 @@ class ServerSettings:
 
 @settings("client")
 class SiteSettings:
-    """[client] of a node: its name, which clients of its data it runs, and where it keeps its state."""
+    """[client] of a node: its name, which clients of its data it runs, and where it keeps its
+    state."""
 
     name: Name
     federation: Name | Literal[""] = "trial"  # empty: any
@@ -50,8 +58,12 @@ class SiteSettings:
     clients: Annotated[tuple[int, ...], Field(strict=False)] | str | None = (
         None  # of [data]: numbers, or "first:end"; None: all
     )
-    worker: Literal["warm", "none"] = "warm"  # a process that stays answers all messages, or a new one each
-    sign_ca: str = ""  # certificate of the authority by whose members keys of secret sums are signed
+    worker: Literal["warm", "none"] = (
+        "warm"  # a process that stays answers all messages, or a new one each
+    )
+    sign_ca: str = (
+        ""  # certificate of the authority by whose members keys of secret sums are signed
+    )
     sign_certificate: str = ""  # the site's own, of its name
     sign_key: str = ""  # its private key
 
@@ -61,9 +73,15 @@ class SiteSettings:
         Raises ConfigError for clients that the data do not have.
         """
         numbers = self._numbers(total)
-        if not len(numbers) or len(set(numbers)) != len(numbers) or min(numbers) < 0 or max(numbers) >= total:
+        if (
+            not len(numbers)
+            or len(set(numbers)) != len(numbers)
+            or min(numbers) < 0
+            or max(numbers) >= total
+        ):
             raise ConfigError(
-                f"client.clients must be different numbers from 0 to {total - 1}, the last client of [data], at least "
+                f"client.clients must be different numbers from 0 to {total - 1}, the last client "
+                f"of [data], at least "
                 f"one; got {self.clients!r}"
             )
         return np.sort(np.array(numbers, np.int64))
@@ -75,5 +93,7 @@ class SiteSettings:
             return list(self.clients)
         first, colon, end = self.clients.partition(":")
         if not (colon and first.strip().isdecimal() and end.strip().isdecimal()):
-            raise ConfigError(f'client.clients must be numbers or text such as "0:5000", got {self.clients!r}')
+            raise ConfigError(
+                f'client.clients must be numbers or text such as "0:5000", got {self.clients!r}'
+            )
         return list(range(int(first), int(end)))

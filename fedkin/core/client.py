@@ -1,7 +1,8 @@
-"""What a task finds on the clients' side: one client (``Client``), or all rows of a simulated call (``ClientRows``).
+"""What a task finds on the clients' side: one client (``Client``), or all rows of a simulated call
+(``ClientRows``).
 
-Shapes: n rows of a call, r of a portion, N clients, K models, P parameters, C classes, s samples of a client, t
-samples of all rows together.
+Shapes: n rows of a call, r of a portion, N clients, K models, P parameters, C classes, s samples of
+a client, t samples of all rows together.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Client:
 
     Attributes:
         id: its number in streams and messages.
-        steps: epochs (or steps) of local training that it completes; a straggler fewer than it was asked for.
+        steps: epochs (or steps) of local training that it completes; a straggler fewer than it was
+            asked for.
         memory: what it keeps, by name; only what the task declares can be stored.
     """
 
@@ -47,7 +49,8 @@ class Client:
 
     @property
     def identity(self) -> Any:
-        """By which it signs (``secret.signed_keys.Identity``); None where it has none, as in a simulation."""
+        """By which it signs (``secret.signed_keys.Identity``); None where it has none, as in a
+        simulation."""
         return self._rows.identity
 
     @property
@@ -56,8 +59,8 @@ class Client:
         return self._rows.data.classes
 
     def samples(self, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
-        """Its features [s ...] and labels [s]; ``split`` is ``train``, ``test``, or ``validation`` where
-        the data have one."""
+        """Its features [s ...] and labels [s]; ``split`` is ``train``, ``test``, or ``validation``
+        where the data have one."""
         own = self._rows.data.part(split)[int(self._position[0])]
         return self._rows.data.x[own], self._rows.data.y[own]
 
@@ -68,16 +71,19 @@ class Client:
 
     @property
     def first_label_counts(self) -> Int[np.ndarray, "C"]:
-        """The same before any shift of its data, where that is known; a real client knows its present samples only."""
+        """The same before any shift of its data, where that is known; a real client knows its
+        present samples only."""
         return self._rows.samples.first_data.label_counts(clients=self._position)[0]
 
     @property
     def stale_counts(self) -> bool:
-        """Whether it compares with its label counts before any shift, not with those when it was placed."""
+        """Whether it compares with its label counts before any shift, not with those when it was
+        placed."""
         return self._rows.samples.stale_counts
 
     def rng(self) -> np.random.Generator:
-        """Its random numbers of this call, the same in every world. Raises TaskError without a stream."""
+        """Its random numbers of this call, the same in every world. Raises TaskError without a
+        stream."""
         return self._rows.drawn().client(self.id)
 
     # --- the model engine
@@ -91,7 +97,8 @@ class Client:
     ) -> LocalUpdates:
         """Local training from a model.
 
-        A client that runs out of time in the work that the task asks for runs out of it in the same share of any other.
+        A client that runs out of time in the work that the task asks for runs out of it in the same
+        share of any other.
 
         Args:
             model: where it starts.
@@ -100,7 +107,8 @@ class Client:
             options: other optional fields of ``TrainCall``, for one row.
 
         Returns:
-            update [P], loss, first_loss, and gradient [P] of the full training loss at the start if it is requested.
+            update [P], loss, first_loss, and gradient [P] of the full training loss at the start if
+            it is requested.
         """
         work = work.select(_FIRST)
         call = TrainCall(
@@ -124,9 +132,13 @@ class Client:
         return self._rows.scorer.losses(models, self._position)[0]
 
     def score(
-        self, models: Float[np.ndarray, "K P"], model_index: Int[np.ndarray, "..."], split: str = "test"
+        self,
+        models: Float[np.ndarray, "K P"],
+        model_index: Int[np.ndarray, "..."],
+        split: str = "test",
     ) -> ScoreSums:
-        """Correct predictions, summed loss and number of samples, of one model or of detectors of all classes."""
+        """Correct predictions, summed loss and number of samples, of one model or of detectors of
+        all classes."""
         sums = self._rows.scorer.score(models, self._position, model_index[None], split)
         return ScoreSums(*(part[0] for part in sums))
 
@@ -134,7 +146,9 @@ class Client:
         """The classes that a model predicts for its samples."""
         return self._rows.scorer.predict(model[None], self._position, split)[0]
 
-    def raw_scores(self, detector: Float[np.ndarray, "P"], split: str = "train") -> Float[np.ndarray, "s"]:
+    def raw_scores(
+        self, detector: Float[np.ndarray, "P"], split: str = "train"
+    ) -> Float[np.ndarray, "s"]:
         """A detector's scores of its samples."""
         return self._rows.scorer.raw_scores(detector[None], self._position, _FIRST, split)
 
@@ -142,7 +156,9 @@ class Client:
         """The loss of every model on each of its training samples, without a penalty."""
         return self._rows.scorer.sample_losses(models, self._position)
 
-    def scores(self, model: Float[np.ndarray, "P"], split: str = "train") -> Float[np.ndarray, "s C"]:
+    def scores(
+        self, model: Float[np.ndarray, "P"], split: str = "train"
+    ) -> Float[np.ndarray, "s C"]:
         """All scores that a model gives its samples."""
         return self._rows.scorer.scores(model, self._position, split)
 
@@ -159,7 +175,8 @@ class Client:
 
 
 def _shortened(count: int, done: int, asked: int) -> int:
-    """Epochs (or steps) of ``count`` that a client completes which does so many of those that it was asked for."""
+    """Epochs (or steps) of ``count`` that a client completes which does so many of those that it
+    was asked for."""
     return count if done >= asked else max(1, count * done // asked)
 
 
@@ -270,7 +287,8 @@ class ClientRows:
         """The call's stream. Raises TaskError where it was given none."""
         if self.stream is None:
             raise TaskError(
-                f"task {self.task} draws random numbers: run it with a stream, world.run(task, ids, stream)"
+                f"task {self.task} draws random numbers: run it with a stream, world.run(task, "
+                f"ids, stream)"
             )
         return self.stream
 
@@ -309,7 +327,8 @@ class ClientRows:
         return replace(call, **options)
 
     def portions(self, numbers: int) -> Iterator[Int[np.ndarray, "r"]]:
-        """The active rows by client, in portions of bounded memory, where each needs so many ``numbers``."""
+        """The active rows by client, in portions of bounded memory, where each needs so many
+        ``numbers``."""
         active = np.flatnonzero(self.active)
         rows = active[np.argsort(self.clients[active], kind="stable")]
         clients = self.clients[rows]
@@ -320,8 +339,11 @@ class ClientRows:
         for one in np.unique(portion):
             yield rows[portion == one]
 
-    def with_samples(self, some: Int[np.ndarray, "r"], own: list[Int[np.ndarray, "_"]]) -> ClientRows:
-        """Some of the rows, each a client of its own with only a part of its training samples, and without memory.
+    def with_samples(
+        self, some: Int[np.ndarray, "r"], own: list[Int[np.ndarray, "_"]]
+    ) -> ClientRows:
+        """Some of the rows, each a client of its own with only a part of its training samples, and
+        without memory.
 
         Args:
             some: rows.
@@ -350,9 +372,12 @@ class ClientRows:
         )
 
     def store(self, name: str, rows: Int[np.ndarray, "r"], values: np.ndarray) -> None:
-        """Let the clients of some active rows keep arrays [r ...]. Raises TaskError for one that is not declared."""
+        """Let the clients of some active rows keep arrays [r ...]. Raises TaskError for one that is
+        not declared."""
         if name not in self.declared:
-            raise TaskError(f"task {self.task}, memory {name}: the task's `memory` does not declare it")
+            raise TaskError(
+                f"task {self.task}, memory {name}: the task's `memory` does not declare it"
+            )
         self.memory.write(self.task, name, self.declared[name], self.clients[rows], values)
 
     def one_by_one(self, task: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -371,7 +396,10 @@ class ClientRows:
             arrays = single.compute(who)
             if not isinstance(arrays, dict):
                 kind = type(arrays).__name__
-                raise TaskError(f"task {self.task}: compute must return a dictionary of arrays, got {kind} ({who})")
+                raise TaskError(
+                    f"task {self.task}: compute must return a dictionary of arrays, got {kind} "
+                    f"({who})"
+                )
             yield index, {name: self._entry(name, value, who) for name, value in arrays.items()}
 
     def _entry(self, name: str, value: Any, client: Client) -> np.ndarray:

@@ -49,7 +49,11 @@ class ClientMemory:
         ids: Int[np.ndarray, "N"] | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        self._clients, self._limit, self._ids = clients, limit, np.arange(clients) if ids is None else ids
+        self._clients, self._limit, self._ids = (
+            clients,
+            limit,
+            np.arange(clients) if ids is None else ids,
+        )
         self._names = names
         self._columns: dict[str, np.ndarray] = {}
         self._kept: dict[str, Int[np.ndarray, "N"]] = {}
@@ -78,9 +82,18 @@ class ClientMemory:
 
     def _bytes(self, names: list[str], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         none = np.zeros(len(clients), np.int64)
-        return sum((self.has(name, clients) * self._columns[name][:1].nbytes for name in names), none)
+        return sum(
+            (self.has(name, clients) * self._columns[name][:1].nbytes for name in names), none
+        )
 
-    def write(self, task: str, name: str, memory: Memory, clients: Int[np.ndarray, "n"], values: np.ndarray) -> None:
+    def write(
+        self,
+        task: str,
+        name: str,
+        memory: Memory,
+        clients: Int[np.ndarray, "n"],
+        values: np.ndarray,
+    ) -> None:
         """Let clients keep arrays, in place of those of this name that they kept before.
 
         Args:
@@ -91,19 +104,27 @@ class ClientMemory:
             values: [n ...].
 
         Raises:
-            TaskError: another type or shape than declared or kept by others, values that are not finite, or more than
-                the limit.
+            TaskError: another type or shape than declared or kept by others, values that are not
+                finite, or more than the limit.
         """
         if not len(clients):
             return
         values, column = np.asarray(values), self._columns.get(name)
         who = self.who(task, clients[0], name)
-        if values.dtype.kind not in "fiub" or not np.can_cast(values.dtype, memory.dtype, "same_kind"):
-            raise TaskError(f"{who}: expected the type {np.dtype(memory.dtype)}, got {values.dtype}")
+        if values.dtype.kind not in "fiub" or not np.can_cast(
+            values.dtype, memory.dtype, "same_kind"
+        ):
+            raise TaskError(
+                f"{who}: expected the type {np.dtype(memory.dtype)}, got {values.dtype}"
+            )
         shape = values.shape[1:]
-        if not _fits(memory.axes.split(), shape) or (column is not None and column.shape[1:] != shape):
+        if not _fits(memory.axes.split(), shape) or (
+            column is not None and column.shape[1:] != shape
+        ):
             known = "" if column is None else f", as {list(column.shape[1:])} is kept"
-            raise TaskError(f"{who}: expected the axes [{memory.axes}]{known}, got the shape {list(shape)}")
+            raise TaskError(
+                f"{who}: expected the axes [{memory.axes}]{known}, got the shape {list(shape)}"
+            )
         with np.errstate(over="ignore"):
             given, values = values, values.astype(memory.dtype, copy=False)
         if values.dtype.kind == "i" and not np.array_equal(values, given):
@@ -111,33 +132,44 @@ class ClientMemory:
         finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         if not finite.all():
             bad = self.who(task, clients[~finite][0], name)
-            raise TaskError(f"{bad}: expected finite numbers of type {values.dtype}, got NaN or infinity")
+            raise TaskError(
+                f"{bad}: expected finite numbers of type {values.dtype}, got NaN or infinity"
+            )
         own, others = values[:1].nbytes, [one for one in self._columns if one != name]
         total = own + self._bytes(others, clients)
         if np.max(total) > self._limit:
             bad = self.who(task, clients[np.argmax(total)], name)
             raise TaskError(
-                f"{bad}: {own} bytes, and {np.max(total)} with what it keeps already, are above the limit of "
+                f"{bad}: {own} bytes, and {np.max(total)} with what it keeps already, are above "
+                f"the limit of "
                 f"{self._limit} bytes for a client: keep less, such as a part of a model"
             )
         if column is None:
             self._columns[name] = np.zeros((self._clients, *values.shape[1:]), memory.dtype)
             self._kept[name] = np.zeros(self._clients, np.int8)
-        self._columns[name][clients], self._kept[name][clients] = values, _LIFETIMES[memory.lifetime]
+        self._columns[name][clients], self._kept[name][clients] = (
+            values,
+            _LIFETIMES[memory.lifetime],
+        )
         self.changes += 1
 
     def who(self, task: str, client: int | np.integer, name: str) -> str:
         """Task, client and memory, for messages; the client is a position."""
-        return f"task {task}, client {client_name(int(client), self._names, self._ids)}, memory {name}"
+        return (
+            f"task {task}, client {client_name(int(client), self._names, self._ids)}, memory {name}"
+        )
 
     def forget(self, clients: Int[np.ndarray, "n"], lifetime: str | None = None) -> None:
-        """Forget what clients keep: all of it, as they have left for good, or arrays of one lifetime."""
+        """Forget what clients keep: all of it, as they have left for good, or arrays of one
+        lifetime."""
         for name, kept in self._kept.items():
             ended = kept[clients] == _LIFETIMES[lifetime] if lifetime else kept[clients] != _ABSENT
             if ended.any():
                 self._columns[name][clients[ended]], kept[clients[ended]] = 0, _ABSENT
                 self.changes += 1
-        for name in [name for name, kept in self._kept.items() if not kept.any()]:  # another shape may follow
+        for name in [
+            name for name, kept in self._kept.items() if not kept.any()
+        ]:  # another shape may follow
             del self._columns[name], self._kept[name]
 
     def copy(self) -> ClientMemory:
@@ -153,7 +185,11 @@ class ClientMemory:
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from what ``arrays`` returned; other names are ignored."""
-        names = [name.removesuffix(_STATE).removeprefix(_PREFIX) for name in arrays if name.endswith(_STATE)]
+        names = [
+            name.removesuffix(_STATE).removeprefix(_PREFIX)
+            for name in arrays
+            if name.endswith(_STATE)
+        ]
         self._columns = {name: arrays[_PREFIX + name].copy() for name in names}
         self._kept = {name: arrays[_PREFIX + name + _STATE].copy() for name in names}
 
@@ -166,7 +202,8 @@ def _fits(axes: list[str], shape: tuple[int, ...]) -> bool:
 
 
 class OwnMemory:
-    """The memory of one client, as its task sees it: like a dictionary of the arrays that the task declares.
+    """The memory of one client, as its task sees it: like a dictionary of the arrays that the task
+    declares.
 
     Args:
         memory: of all clients.
@@ -175,8 +212,15 @@ class OwnMemory:
         declared: what the task declares.
     """
 
-    def __init__(self, memory: ClientMemory, client: int, task: str, declared: Mapping[str, Memory]) -> None:
-        self._memory, self._client, self._task, self._declared = memory, np.array([client]), task, declared
+    def __init__(
+        self, memory: ClientMemory, client: int, task: str, declared: Mapping[str, Memory]
+    ) -> None:
+        self._memory, self._client, self._task, self._declared = (
+            memory,
+            np.array([client]),
+            task,
+            declared,
+        )
 
     def __contains__(self, name: str) -> bool:
         self._check(name)
@@ -188,18 +232,24 @@ class OwnMemory:
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self:
-            raise TaskError(f"{self._who(name)}: none is kept; ask `in` first, or use `get` with a default")
+            raise TaskError(
+                f"{self._who(name)}: none is kept; ask `in` first, or use `get` with a default"
+            )
         return self._memory.kept(name, int(self._client[0]))
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._check(name)
-        self._memory.write(self._task, name, self._declared[name], self._client, np.asarray(value)[None])
+        self._memory.write(
+            self._task, name, self._declared[name], self._client, np.asarray(value)[None]
+        )
 
     def _check(self, name: str) -> None:
         """Refuse (TaskError) an array that the task does not declare."""
         if name not in self._declared:
             known = ", ".join(self._declared) or "nothing"
-            raise TaskError(f"{self._who(name)}: the task's `memory` does not declare it; it declares {known}")
+            raise TaskError(
+                f"{self._who(name)}: the task's `memory` does not declare it; it declares {known}"
+            )
 
     def _who(self, name: str) -> str:
         return self._memory.who(self._task, self._client[0], name)

@@ -1,7 +1,9 @@
-"""The one format in which arrays and plain values are stored and sent: safetensors with a JSON header. No pickle.
+"""The one format in which arrays and plain values are stored and sent: safetensors with a JSON
+header. No pickle.
 
-Checkpoints, the disks of clients and peers, and the messages of both federations are made of it. Readers check
-the header's contents; this module only guarantees that bytes are what ``encode`` makes, or are refused.
+Checkpoints, the disks of clients and peers, and the messages of both federations are made of it.
+Readers check the header's contents; this module only guarantees that bytes are what ``encode``
+makes, or are refused.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes
         arrays: by name, of any shape and of a number type or bool.
     """
     text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return save({name: np.asarray(array, order="C") for name, array in arrays.items()}, {_KEY: text})
+    return save(
+        {name: np.asarray(array, order="C") for name, array in arrays.items()}, {_KEY: text}
+    )
 
 
 def decode(data: bytes) -> Archive:
@@ -64,7 +68,8 @@ def digest(value: Mapping[str, Any] | list[Any]) -> str:
 
 
 def content_digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of plain values and arrays, with the types and shapes of these; the order of names does not matter."""
+    """SHA-256 of plain values and arrays, with the types and shapes of these; the order of names
+    does not matter."""
     content = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
         content.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape};".encode())

@@ -20,7 +20,8 @@ def compact(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], di
         arrays: by name.
 
     Returns:
-        The arrays to store, of uint8 where deflated; and type and shape of those, by name, as plain values.
+        The arrays to store, of uint8 where deflated; and type and shape of those, by name, as plain
+        values.
     """
     stored, shapes = dict(arrays), {}
     for name, array in arrays.items():
@@ -52,5 +53,7 @@ def expand(stored: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> dict[
             raise ValueError(f"array {name} cannot be inflated: {error}") from error
         if len(content) != size or not inflating.eof or inflating.unused_data:
             raise ValueError(f"array {name} has not the {size} bytes of its shape {shape}")
-        arrays[name] = np.frombuffer(bytearray(content), dtype).reshape(shape)  # one that may be written to
+        arrays[name] = np.frombuffer(bytearray(content), dtype).reshape(
+            shape
+        )  # one that may be written to
     return arrays

@@ -25,14 +25,19 @@ def html_table(title: str, rows: Mapping[str, object], columns: Sequence[str] = 
         columns: their heads, without that of the names; none for no line of heads.
     """
     head = _row("th", ["", *columns]) if columns else ""
-    body = "".join(_row("td", value if isinstance(value, tuple) else (value,), name) for name, value in rows.items())
+    body = "".join(
+        _row("td", value if isinstance(value, tuple) else (value,), name)
+        for name, value in rows.items()
+    )
     return f"<table><caption>{escape(title)}</caption>{head}{body}</table>"
 
 
 def _row(tag: str, cells: Iterable[object], name: str | None = None) -> str:
     left = ' style="text-align:left"'
     first = "" if name is None else f"<th{left}>{escape(name)}</th>"
-    return f"<tr>{first}{''.join(f'<{tag}{left}>{escape(str(cell))}</{tag}>' for cell in cells)}</tr>"
+    return (
+        f"<tr>{first}{''.join(f'<{tag}{left}>{escape(str(cell))}</{tag}>' for cell in cells)}</tr>"
+    )
 
 
 def model_text(kind: str, name: str, facts: Mapping[str, str]) -> str:
@@ -72,5 +77,8 @@ def client_list(clients: Iterable[SupportsInt], names: Sequence[str] | None = No
         names: of all clients; None, or too few, where they have none.
     """
     positions = [int(client) for client in clients]
-    shown = [names[client] if names and client < len(names) else str(client) for client in positions[:MOST_CLIENTS]]
+    shown = [
+        names[client] if names and client < len(names) else str(client)
+        for client in positions[:MOST_CLIENTS]
+    ]
     return ", ".join(shown) + (" ..." if len(positions) > MOST_CLIENTS else "")

@@ -82,7 +82,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that an unknown one probably means; None where none is similar.
 
     Args:
-        name: the unknown one. Capitals and blanks at its ends count only where a name with the same ones is similar.
+        name: the unknown one. Capitals and blanks at its ends count only where a name with the same
+            ones is similar.
         known: all that there are.
     """
     names = list(known)

@@ -20,16 +20,24 @@ class ModelSpec:
     """A model without its code: its size, and which slice of the flat vector is which layer."""
 
     parameters: int
-    slices: Mapping[str, slice] = field(default_factory=dict)  # "layer.weight" -> slice, in order of the vector
+    slices: Mapping[str, slice] = field(
+        default_factory=dict
+    )  # "layer.weight" -> slice, in order of the vector
     head: slice | None = None  # last layer, weight and bias; None where it is not known
     head_bias: slice | None = None  # bias of the last layer, a number for each score
     detects: bool = False  # one score per sample: whether it is of one class
-    untrained: tuple[slice, ...] = ()  # what gradients do not change: running statistics, frozen parameters
+    untrained: tuple[
+        slice, ...
+    ] = ()  # what gradients do not change: running statistics, frozen parameters
 
     def facts(self) -> dict[str, str]:
         """What a reader wants to know first, by name."""
         shown = [f"{name} ({part.stop - part.start:,})" for name, part in self.slices.items()]
-        head = "not known" if self.head is None else count(self.head.stop - self.head.start, "parameter")
+        head = (
+            "not known"
+            if self.head is None
+            else count(self.head.stop - self.head.start, "parameter")
+        )
         return {
             "parameters": count(self.parameters, "parameter"),
             "arrays": f"{count(len(shown), 'array')}: {listed(shown)}",
@@ -58,23 +66,29 @@ class Samples(Protocol):
 
 
 def spec_from_shapes(shapes: Mapping[str, tuple[int, ...]], detects: bool) -> ModelSpec:
-    """The spec of a model whose arrays, by name, lie end to end in this order, each in row-major order.
+    """The spec of a model whose arrays, by name, lie end to end in this order, each in row-major
+    order.
 
-    The head is the last two of them, where they look like a kernel [out, in] (or [in, out]) and its bias [out].
+    The head is the last two of them, where they look like a kernel [out, in] (or [in, out]) and its
+    bias [out].
     """
     slices, start = {}, 0
     for name, shape in shapes.items():
         slices[name] = slice(start, start + prod(shape))
         start += prod(shape)
     forms, last = list(shapes.values()), list(slices.values())[-2:]
-    has_head = len(forms) > 1 and len(forms[-1]) == 1 and len(forms[-2]) == 2 and forms[-1][0] in forms[-2]
+    has_head = (
+        len(forms) > 1 and len(forms[-1]) == 1 and len(forms[-2]) == 2 and forms[-1][0] in forms[-2]
+    )
     head, bias = (slice(last[0].start, last[1].stop), last[1]) if has_head else (None, None)
     return ModelSpec(start, slices, head, bias, detects)
 
 
-def spec_for_data(spec: ModelSpec, name: str, data: str, classes: int, scores: tuple[int, ...]) -> ModelSpec:
-    """The spec of a model for some data, whose scores of one sample are known: without a head where the last bias is
-    not that of the scores (arrays come in the order of their declaration).
+def spec_for_data(
+    spec: ModelSpec, name: str, data: str, classes: int, scores: tuple[int, ...]
+) -> ModelSpec:
+    """The spec of a model for some data, whose scores of one sample are known: without a head where
+    the last bias is not that of the scores (arrays come in the order of their declaration).
 
     Args:
         spec: from the shapes alone.
@@ -89,7 +103,8 @@ def spec_for_data(spec: ModelSpec, name: str, data: str, classes: int, scores: t
     expected = (1, 1 if spec.detects else classes)
     if scores != expected:
         raise ModelError(
-            f"model {name!r} returns scores of shape {scores} for one sample of {data}, expected {expected}"
+            f"model {name!r} returns scores of shape {scores} for one sample of {data}, expected "
+            f"{expected}"
         )
     bias = spec.head_bias
     fits = bias is not None and bias.stop - bias.start == expected[1]

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 
 class Ledger:
-    """Bytes downloaded and uploaded by clients, by task: of the arrays that tasks declare, in every world alike.
+    """Bytes downloaded and uploaded by clients, by task: of the arrays that tasks declare, in every
+    world alike.
 
-    Two kinds of traffic have accounts of their own, outside the total: evaluation (``scoring.*``), and what the servers
-    of different clusters would send each other (``servers.*``).
+    Two kinds of traffic have accounts of their own, outside the total: evaluation (``scoring.*``),
+    and what the servers of different clusters would send each other (``servers.*``).
     """
 
     def __init__(self) -> None:
@@ -21,7 +22,8 @@ class Ledger:
         self._scoring = False
 
     def measure(self, operation: str, down: int, up: int) -> None:
-        """Count what messages weigh that were sent: names, settings and the few numbers beside arrays included."""
+        """Count what messages weigh that were sent: names, settings and the few numbers beside
+        arrays included."""
         _add(self.measured_down, self._account(operation), down)
         _add(self.measured_up, self._account(operation), up)
 
@@ -56,7 +58,9 @@ class Ledger:
 
 
 def _total(side: dict[str, int]) -> int:
-    return sum(count for name, count in side.items() if not name.startswith(("scoring.", "servers.")))
+    return sum(
+        count for name, count in side.items() if not name.startswith(("scoring.", "servers."))
+    )
 
 
 def _add(side: dict[str, int], account: str, count: int) -> None:

@@ -1,4 +1,5 @@
-"""What a method is: three steps on an immutable state. Shapes: N clients, K models, P parameters, D detectors."""
+"""What a method is: three steps on an immutable state. Shapes: N clients, K models, P parameters, D
+detectors."""
 
 from __future__ import annotations
 
@@ -21,12 +22,14 @@ UNASSIGNED = -1  # the assignment of a client that has no cluster
 
 @dataclass(frozen=True)
 class AssignedModels:
-    """The models that some clients use, one per client; or, where models are detectors, one per client and class.
+    """The models that some clients use, one per client; or, where models are detectors, one per
+    client and class.
 
     Attributes:
         models: one per row.
         model_index: the client's model; of detectors [n C], one for each class (-1: none).
-        positive: the class that each detector learned to separate from all others; None of other models.
+        positive: the class that each detector learned to separate from all others; None of other
+            models.
         cluster: the cluster in which each detector was trained; None of other models.
     """
 
@@ -40,13 +43,14 @@ class AssignedModels:
 class State:
     """What every method keeps from round to round; a method adds arrays of its own by subclassing.
 
-    All fields are NumPy arrays, or ``SharedRows`` where a round changes few of N rows: a checkpoint is the state as
-    arrays, and nothing else.
+    All fields are NumPy arrays, or ``SharedRows`` where a round changes few of N rows: a checkpoint
+    is the state as arrays, and nothing else.
     """
 
     models: Float[np.ndarray, "K P"]
     assignment: Int[np.ndarray, "N"]  # cluster of each client, or UNASSIGNED
-    # Arrays of the run's options, by section and name. Methods neither read nor write them (``options/``).
+    # Arrays of the run's options, by section and name. Methods neither read nor write them
+    # (``options/``).
     extras: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict, kw_only=True)
 
     @property
@@ -59,11 +63,14 @@ class State:
         return AssignedModels(self.models, self.assignment[clients])
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
-        """The task by which these clients, each with a cluster, are tested, for models of which a part is on the
-        client. It replies with ``correct``, ``examples`` and ``loss``; None: the usual one, with ``models_for``."""
+        """The task by which these clients, each with a cluster, are tested, for models of which a
+        part is on the client. It replies with ``correct``, ``examples`` and ``loss``; None: the
+        usual one, with ``models_for``."""
         return None
 
-    def aggregated_into(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    def aggregated_into(
+        self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]
+    ) -> Int[np.ndarray, "n"]:
         """Index of the model into which each client's local model was aggregated, or UNASSIGNED.
 
         ``trained`` is the index of the model that the client trained.
@@ -77,7 +84,8 @@ class State:
 
 @runtime_checkable
 class Method(Protocol):
-    """A frozen dataclass of hyper-parameters with three steps. The state's type is the method's own business.
+    """A frozen dataclass of hyper-parameters with three steps. The state's type is the method's own
+    business.
 
     It may have ``requirements``, too: see ``requirements.requirements_of``.
     """
@@ -87,13 +95,16 @@ class Method(Protocol):
         ...
 
     def round(self, world: World, state: Any, cohort: Int[np.ndarray, "n"], stream: Stream) -> Any:
-        """One communication round with a cohort (ascending client ids). One that ``place`` could not place is
-        still unassigned, and the method may leave it out."""
+        """One communication round with a cohort (ascending client ids). One that ``place`` could
+        not place is still unassigned, and the method may leave it out."""
         ...
 
-    def place(self, world: World, state: Any, newcomers: Int[np.ndarray, "c"], stream: Stream) -> Any:
-        """Give every newcomer (ascending client ids) a cluster; one that does not reply stays unassigned.
-        A method that assigns clients anew in every round may leave that to ``round``."""
+    def place(
+        self, world: World, state: Any, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> Any:
+        """Give every newcomer (ascending client ids) a cluster; one that does not reply stays
+        unassigned. A method that assigns clients anew in every round may leave that to ``round``.
+        """
         ...
 
 

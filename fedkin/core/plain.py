@@ -1,4 +1,5 @@
-"""NumPy's numbers as Python's, so that an option decides, prints and is stored alike wherever it comes from."""
+"""NumPy's numbers as Python's, so that an option decides, prints and is stored alike wherever it
+comes from."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ _KINDS = {"b": bool, "i": int, "u": int, "f": float, "U": str}  # of NumPy's typ
 
 
 def plain(value: Any) -> Any:
-    """A number or text of NumPy, JAX or PyTorch as Python's, also within lists, tuples and dictionaries.
+    """A number or text of NumPy, JAX or PyTorch as Python's, also within lists, tuples and
+    dictionaries.
 
-    Arrays without an axis are numbers. Everything else stays as it is: longer arrays, and masked numbers, which have
-    no value.
+    Arrays without an axis are numbers. Everything else stays as it is: longer arrays, and masked
+    numbers, which have no value.
     """
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
         return type(value)(plain(entry) for entry in value)
@@ -56,7 +58,8 @@ def plain_lists(value: Any) -> Any:
 
 
 def plain_options(cls: type[T]) -> type[T]:
-    """A decorator of a dataclass of options: NumPy's numbers in the arguments become Python's when it is made.
+    """A decorator of a dataclass of options: NumPy's numbers in the arguments become Python's when
+    it is made.
 
     An array or a range becomes a tuple where the field is annotated as one; other arrays stay.
     """
@@ -67,7 +70,9 @@ def plain_options(cls: type[T]) -> type[T]:
 
     @functools.wraps(init)
     def made_of_plain(self: T, *args: Any, **options: Any) -> None:
-        by_position = [_option(value, name in tuples) for name, value in zip(names, args, strict=False)]
+        by_position = [
+            _option(value, name in tuples) for name, value in zip(names, args, strict=False)
+        ]
         by_name = {name: _option(value, name in tuples) for name, value in options.items()}
         init(self, *by_position, *args[len(names) :], **by_name)
 
@@ -84,11 +89,15 @@ def plain_arguments(call: Callable[P, R]) -> Callable[P, R]:
     untyped: Any = call
     parameters = inspect.signature(call).parameters
     names = list(parameters)
-    tuples = {name for name, parameter in parameters.items() if "tuple[" in str(parameter.annotation)}
+    tuples = {
+        name for name, parameter in parameters.items() if "tuple[" in str(parameter.annotation)
+    }
 
     @functools.wraps(call)
     def called_with_plain(*args: P.args, **options: P.kwargs) -> R:
-        by_position: Any = [_argument(value, name in tuples) for name, value in zip(names, args, strict=False)]
+        by_position: Any = [
+            _argument(value, name in tuples) for name, value in zip(names, args, strict=False)
+        ]
         by_position += args[len(names) :]
         by_name: Any = {name: _argument(value, name in tuples) for name, value in options.items()}
         return untyped(*by_position, **by_name)

@@ -1,4 +1,5 @@
-"""Progress of runs that are started from Python. A run knows no display; the package as a whole provides one."""
+"""Progress of runs that are started from Python. A run knows no display; the package as a whole
+provides one."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ class Progress:
     """A callback that says whether a run shows how far it is.
 
     Args:
-        show: whether there are bars, or plain lines where there is no terminal. Without this callback they are shown
-            on a terminal and in a notebook.
+        show: whether there are bars, or plain lines where there is no terminal. Without this
+            callback they are shown on a terminal and in a notebook.
     """
 
     show: bool = True
@@ -34,8 +35,11 @@ def provide(display: Display) -> None:
 
 
 @contextmanager
-def shown(progress: bool | None, rounds: int, on_round: Listener | None) -> Iterator[Listener | None]:
-    """What a run calls with the record of every round: the display, where there is to be one, and the user's own.
+def shown(
+    progress: bool | None, rounds: int, on_round: Listener | None
+) -> Iterator[Listener | None]:
+    """What a run calls with the record of every round: the display, where there is to be one, and
+    the user's own.
 
     Args:
         progress: whether to show it; None: on a terminal and in a notebook.

@@ -1,8 +1,8 @@
 """All random numbers of a run come from here, each from its own named stream.
 
-A stream is a name (seed, round, purpose), not a position in a sequence: nothing that is drawn in one place can
-move what is drawn in another. So a run may be resumed at any round, its clients trained in any order and on any
-number of devices, and still draw the same numbers.
+A stream is a name (seed, round, purpose), not a position in a sequence: nothing that is drawn in
+one place can move what is drawn in another. So a run may be resumed at any round, its clients
+trained in any order and on any number of devices, and still draw the same numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Stream:
 
     def __post_init__(self) -> None:
         if self.seed < 0 or self.round < 0:
-            raise ConfigError(f"seed and round must be integers from 0 up, got {self.seed} and {self.round}")
+            raise ConfigError(
+                f"seed and round must be integers from 0 up, got {self.seed} and {self.round}"
+            )
 
     def child(self, purpose: str) -> Stream:
         """The stream of a part of this purpose."""
@@ -42,7 +44,9 @@ class Stream:
 
     def client(self, client: int) -> np.random.Generator:
         """A generator for one client, independent of every other client's."""
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence([*self._entropy(), 1 + int(client)])))
+        return np.random.Generator(
+            np.random.PCG64(np.random.SeedSequence([*self._entropy(), 1 + int(client)]))
+        )
 
     def words(self, client: int | None = None) -> np.ndarray:
         """Two uint32 words that seed a device's own generator (dropout, initial weights)."""
@@ -55,9 +59,11 @@ class Stream:
 
 
 def uniform_of(words: UInt64[np.ndarray, "c"]) -> Float[np.ndarray, "c"]:
-    """Numbers above 0 and below 1, of random bits: never 0 or 1, whose normal quantiles are infinite.
+    """Numbers above 0 and below 1, of random bits: never 0 or 1, whose normal quantiles are
+    infinite.
 
     Args:
-        words: 64 bits for each number, which has the first 52 of them: with 53 the largest would be rounded to 1.
+        words: 64 bits for each number, which has the first 52 of them: with 53 the largest would be
+            rounded to 1.
     """
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

@@ -1,5 +1,6 @@
-"""The reply to a task, put together from those of its clients and checked against the task's schema: the one place
-where numbers from elsewhere become arrays of ours. Shapes: n rows of a call, r of a portion, K models.
+"""The reply to a task, put together from those of its clients and checked against the task's
+schema: the one place where numbers from elsewhere become arrays of ours. Shapes: n rows of a call,
+r of a portion, K models.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from fedkin.core.task_registry import check_names
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of a task: its arrays, also as attributes (``reply.cosine``), and which rows they are of.
+    """The result of a task: its arrays, also as attributes (``reply.cosine``), and which rows they
+    are of.
 
     Attributes:
         arrays: [n ...] by row, [K ...] by model, or of all clients, as the task's schema says.
         arrived: rows whose client's reply is used.
-        nonfinite: rows whose client's reply came and is left out: not finite, out of bounds, or not what was agreed.
+        nonfinite: rows whose client's reply came and is left out: not finite, out of bounds, or not
+            what was agreed.
         weight: examples behind each model's means, where the schema has means.
         faults: rows that are left out, by the array that was wrong.
-        outliers: rows among ``nonfinite`` that are left out as their vector is far longer than others.
+        outliers: rows among ``nonfinite`` that are left out as their vector is far longer than
+            others.
     """
 
     arrays: dict[str, np.ndarray]
@@ -46,7 +50,8 @@ class Reply:
 
 
 class PartialReply(NamedTuple):
-    """What some rows of a call make of a reply: that of a builder of these rows alone, to be merged into one of all."""
+    """What some rows of a call make of a reply: that of a builder of these rows alone, to be merged
+    into one of all."""
 
     arrays: dict[str, np.ndarray]  # [r ...] by row
     sums: dict[str, np.ndarray]  # of all clients
@@ -70,12 +75,18 @@ class ReplyBuilder:
         check_names(task.name, schema)
         _check_axes(task, sizes)
         self.rows, self.means, self.totals = (schema.of(over) for over in ("row", "model", "all"))
-        self.arrays = {name: np.full((rows, *a.shape(sizes)), a.missing, a.dtype) for name, a in self.rows.items()}
+        self.arrays = {
+            name: np.full((rows, *a.shape(sizes)), a.missing, a.dtype)
+            for name, a in self.rows.items()
+        }
         self.sums = {
-            name: np.zeros(a.shape(sizes), np.result_type(a.dtype, np.int64)) for name, a in self.totals.items()
+            name: np.zeros(a.shape(sizes), np.result_type(a.dtype, np.int64))
+            for name, a in self.totals.items()
         }
         models = self.models = sizes["K"] if self.means else 0
-        self.by_model = {name: WeightedSum(models, _numbers(a, sizes)) for name, a in self.means.items()}
+        self.by_model = {
+            name: WeightedSum(models, _numbers(a, sizes)) for name, a in self.means.items()
+        }
         self.arrived, self.nonfinite = np.zeros(rows, bool), np.zeros(rows, bool)
         self.faults: dict[str, list[int]] = {}
 
@@ -93,7 +104,10 @@ class ReplyBuilder:
         checked = check_arrays(self.task, arrays, self.task.up.carried, count, self.sizes)
         self.task.check_reply(checked)
         if self.means and (checked[INDEX] >= self.models).any():
-            raise TaskError(f"task {self.task.name}: expected {INDEX} below {self.models}, got {checked[INDEX].max()}")
+            raise TaskError(
+                f"task {self.task.name}: expected {INDEX} below {self.models}, got "
+                f"{checked[INDEX].max()}"
+            )
         faults = self._find_faults(rows, checked)
         chosen: Any = slice(None)
         if faults is None:
@@ -112,10 +126,13 @@ class ReplyBuilder:
 
     def partial(self) -> PartialReply:
         """What was added, for another builder."""
-        return PartialReply(self.arrays, self.sums, self.by_model, self.arrived, self.nonfinite, self.faults)
+        return PartialReply(
+            self.arrays, self.sums, self.by_model, self.arrived, self.nonfinite, self.faults
+        )
 
     def merge(self, rows: Int[np.ndarray, "r"], part: PartialReply) -> None:
-        """Take what a builder of some of the rows has. Sums of sums may have other last bits than sums over rows.
+        """Take what a builder of some of the rows has. Sums of sums may have other last bits than
+        sums over rows.
 
         Args:
             rows: their indices.
@@ -134,13 +151,16 @@ class ReplyBuilder:
     def _find_faults(
         self, rows: Int[np.ndarray, "r"] | slice, arrays: Mapping[str, np.ndarray]
     ) -> Bool[np.ndarray, "r"] | None:
-        """Rows with floating-point numbers that are not finite, where they must be, or out of bounds; None: no row."""
+        """Rows with floating-point numbers that are not finite, where they must be, or out of
+        bounds; None: no row."""
         faults = None
         for name, array in self.task.up.excluding.items():
             sound = sound_rows(array, arrays[name])
             if not sound.all():
                 faults = ~sound if faults is None else faults | ~sound
-                self.faults.setdefault(name, []).extend(np.arange(len(self.arrived))[rows][~sound].tolist())
+                self.faults.setdefault(name, []).extend(
+                    np.arange(len(self.arrived))[rows][~sound].tolist()
+                )
         return faults
 
     def reply(self) -> Reply:
@@ -154,7 +174,11 @@ class ReplyBuilder:
 
 
 def check_arrays(
-    task: Task, arrays: Mapping[str, np.ndarray], known: Mapping[str, Array], rows: int | None, sizes: Mapping[str, int]
+    task: Task,
+    arrays: Mapping[str, np.ndarray],
+    known: Mapping[str, Array],
+    rows: int | None,
+    sizes: Mapping[str, int],
 ) -> dict[str, np.ndarray]:
     """Arrays as the schema has them.
 
@@ -166,26 +190,38 @@ def check_arrays(
         sizes: of the axes.
 
     Raises:
-        TaskError: one is missing or not known, has another shape or type, or values that are not possible.
+        TaskError: one is missing or not known, has another shape or type, or values that are not
+            possible.
     """
     if arrays.keys() != known.keys():
         missing, extra = sorted(known.keys() - arrays.keys()), sorted(arrays.keys() - known.keys())
         names = [f"no {name}" for name in missing] + [f"an unknown {name}" for name in extra]
-        raise TaskError(f"task {task.name}: the reply has {', '.join(names)}; expected {', '.join(known) or 'none'}")
-    return {name: _checked(task, name, array, arrays[name], rows, sizes) for name, array in known.items()}
+        raise TaskError(
+            f"task {task.name}: the reply has {', '.join(names)}; expected "
+            f"{', '.join(known) or 'none'}"
+        )
+    return {
+        name: _checked(task, name, array, arrays[name], rows, sizes)
+        for name, array in known.items()
+    }
 
 
-def _checked(task: Task, name: str, array: Array, value: Any, rows: int | None, sizes: Mapping[str, int]) -> np.ndarray:
+def _checked(
+    task: Task, name: str, array: Array, value: Any, rows: int | None, sizes: Mapping[str, int]
+) -> np.ndarray:
     value, shape = np.asarray(value), (*(() if rows is None else (rows,)), *array.shape(sizes))
     kinds = {"f": "f", "i": "iu", "u": "u", "b": "b"}[np.dtype(array.dtype).kind]
     if value.dtype.kind not in kinds or value.shape != shape:
         raise TaskError(
-            f"task {task.name}: expected {name} of shape {list(shape)} and type {np.dtype(array.dtype)}, got "
+            f"task {task.name}: expected {name} of shape {list(shape)} and type "
+            f"{np.dtype(array.dtype)}, got "
             f"{value.dtype} of shape {list(value.shape)}"
         )
     if kinds == "iu" and value.size and not array.low <= value.min() <= value.max() <= array.high:
         bad = value[(value < array.low) | (value > array.high)].flat[0]
-        raise TaskError(f"task {task.name}: expected {name} from {array.low:g} to {array.high:g}, got {bad}")
+        raise TaskError(
+            f"task {task.name}: expected {name} from {array.low:g} to {array.high:g}, got {bad}"
+        )
     if value.dtype == array.dtype:
         return value
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is not sound
@@ -193,7 +229,8 @@ def _checked(task: Task, name: str, array: Array, value: Any, rows: int | None, 
 
 
 def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:
-    """Rows of floating-point numbers that are possible: finite where they must be, and within bounds."""
+    """Rows of floating-point numbers that are possible: finite where they must be, and within
+    bounds."""
     numbers = flat(values)
     sound = np.ones(len(numbers), bool)
     if array.finite:
@@ -213,8 +250,14 @@ def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply
         reply: of its single form.
         clients: of its rows.
     """
-    order, weight = np.argsort(clients, kind="stable"), np.where(reply.arrived, reply.arrays[WEIGHT], 0)
-    arrays, total_weight = {name: reply.arrays[name] for name in (*task.up.of("row"), *task.up.of("all"))}, None
+    order, weight = (
+        np.argsort(clients, kind="stable"),
+        np.where(reply.arrived, reply.arrays[WEIGHT], 0),
+    )
+    arrays, total_weight = (
+        {name: reply.arrays[name] for name in (*task.up.of("row"), *task.up.of("all"))},
+        None,
+    )
     for name, array in task.up.of("model").items():
         rows = reply.arrays[name]
         total = WeightedSum(task.sizes()["K"], int(np.prod(rows.shape[1:])))
@@ -234,11 +277,15 @@ def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
     """Refuse (TaskError) axes whose size nobody knows."""
     for name, array in task.up.arrays.items():
         if array.over == "model" and "K" not in sizes:
-            raise TaskError(f"task {task.name}: {name} is by model, and no field of the task has the axis K")
+            raise TaskError(
+                f"task {task.name}: {name} is by model, and no field of the task has the axis K"
+            )
         try:
             array.shape(sizes)
         except TaskError as error:
-            raise TaskError(f"task {task.name}: {name} has the axes [{array.axes}]; {error}") from error
+            raise TaskError(
+                f"task {task.name}: {name} has the axes [{array.axes}]; {error}"
+            ) from error
 
 
 def _numbers(array: Array, sizes: Mapping[str, int]) -> int:

@@ -181,7 +181,8 @@ def requirements_of(method: Any) -> Requirements:
     requirements = declare() if callable(declare) else declare
     if not isinstance(requirements, Requirements):
         raise MethodError(
-            f"{type(method).__name__}.requirements must be a function that returns a Requirements, got {requirements!r}"
+            f"{type(method).__name__}.requirements must be a function that returns a "
+            f"Requirements, got {requirements!r}"
         )
     return requirements
 

@@ -1,4 +1,5 @@
-"""Learning-rate schedules: the factor by which a learning rate is multiplied, by round or by local step."""
+"""Learning-rate schedules: the factor by which a learning rate is multiplied, by round or by local
+step."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _OPTIONS = {  # of each schedule; those of a line with ! are required
 class Schedule:
     """A learning rate over time: ``lr`` times a factor at t = 0, 1, 2 ...
 
-    During a warm-up of W steps the factor rises linearly from ``warmup_start`` to 1; after it, with s = t - W:
+    During a warm-up of W steps the factor rises linearly from ``warmup_start`` to 1; after it, with
+    s = t - W:
 
     | name | factor | Optax | torch.optim.lr_scheduler |
     |---|---|---|---|
@@ -38,7 +40,8 @@ class Schedule:
 
     Args:
         name: one of the table.
-        length: steps after the warm-up until the end; None: over all steps that a client does (local steps only).
+        length: steps after the warm-up until the end; None: over all steps that a client does
+            (local steps only).
         every: steps between two drops.
         gamma: factor of a drop.
         end: last factor, as a share of ``lr``; None: 0.
@@ -46,8 +49,9 @@ class Schedule:
         warmup_start: the first factor of the warm-up.
 
     Raises:
-        ConfigError: an unknown name, an option that the schedule does not have or needs, a value out of range.
-    """  # noqa: E501
+        ConfigError: an unknown name, an option that the schedule does not have or needs, a value
+            out of range.
+    """  # noqa: E501"""
 
     name: str = "constant"
     length: int | None = None
@@ -61,11 +65,16 @@ class Schedule:
         if not isinstance(self.name, str) or self.name not in _OPTIONS:
             raise ConfigError(unknown("schedule", str(self.name), _OPTIONS))
         options = _OPTIONS[self.name].split()
-        own, required = [option.rstrip("!") for option in options], [o.rstrip("!") for o in options if "!" in o]
+        own, required = (
+            [option.rstrip("!") for option in options],
+            [o.rstrip("!") for o in options if "!" in o],
+        )
         for name in ("length", "every", "gamma", "end"):
             if getattr(self, name) is not None and name not in own:
                 has = f"which has {' and '.join(own)}" if own else "which has no such option"
-                raise ConfigError(f"{name} does not apply to the schedule {self.name!r}, {has}; leave it out")
+                raise ConfigError(
+                    f"{name} does not apply to the schedule {self.name!r}, {has}; leave it out"
+                )
             if getattr(self, name) is None and name in required:
                 raise ConfigError(f"{name}: the schedule {self.name!r} needs it")
         for name, least in (("length", 1), ("every", 1), ("warmup", 0)):
@@ -105,7 +114,9 @@ class Schedule:
     def settings(self) -> dict[str, Any]:
         """The name and the options that are not left at their defaults, as TOML has them."""
         fields = self.__dataclass_fields__.values()
-        set_options = {f.name: getattr(self, f.name) for f in fields if getattr(self, f.name) != f.default}
+        set_options = {
+            f.name: getattr(self, f.name) for f in fields if getattr(self, f.name) != f.default
+        }
         return {"name": self.name, **set_options}
 
 
@@ -124,12 +135,15 @@ def read_schedule(value: Any, place: str) -> Schedule | None:
     options: Any = {"name": value} if isinstance(value, str) else value
     if not isinstance(options, dict):
         raise ConfigError(
-            f"{place} must be the name of a schedule or a table such as {{name = 'cosine', length = 100}}"
+            f"{place} must be the name of a schedule or a table such as "
+            f"{{name = 'cosine', length = 100}}"
             f", got {value!r}"
         )
     for name in options:
         if name not in Schedule.__dataclass_fields__:
-            raise ConfigError(f"{place}: {unknown('option', str(name), Schedule.__dataclass_fields__)}")
+            raise ConfigError(
+                f"{place}: {unknown('option', str(name), Schedule.__dataclass_fields__)}"
+            )
     try:
         return Schedule(**options)
     except ConfigError as error:

@@ -1,7 +1,7 @@
 """What clients reply, and what they keep: names, shapes, types and bounds of arrays.
 
-``Rows`` and ``Sums`` declare the reply to a task, ``Memory`` what a client keeps between rounds. Axes are named by
-letters, or are numbers: K models, P parameters, C classes, d numbers of a sample.
+``Rows`` and ``Sums`` declare the reply to a task, ``Memory`` what a client keeps between rounds.
+Axes are named by letters, or are numbers: K models, P parameters, C classes, d numbers of a sample.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from fedkin.core.errors import TaskError
 
 MAX_COUNT = 2**40  # of samples, or anything else that is counted: more cannot be true
 _DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.uint32, np.bool_))
-WEIGHT, INDEX = "examples", "model_index"  # arrays of a reply by which means over the clients of a model are taken
+WEIGHT, INDEX = (
+    "examples",
+    "model_index",
+)  # arrays of a reply by which means over the clients of a model are taken
 
 
 @dataclass(frozen=True)
@@ -30,13 +33,14 @@ class Array:
         low, high: bounds of possible values; a reply outside is refused.
         missing: what the row of a client without a reply holds.
         finite: whether a client that sends NaN or infinity is left out.
-        over: what the reply has an entry for: each ``row``; each ``model`` (the mean over its clients, weighted by
-            examples); or ``all`` clients together, the sum. By default rows in ``Rows`` and all in ``Sums``.
+        over: what the reply has an entry for: each ``row``; each ``model`` (the mean over its
+            clients, weighted by examples); or ``all`` clients together, the sum. By default rows in
+            ``Rows`` and all in ``Sums``.
         counted: whether it is on the ledger; the few numbers beside a model are not.
         carried: whether the reply holds it. A simulation need not carry what it has already.
         norm_checked: whether a server leaves out vectors that are far longer than others.
-        registered: whether a server knows it since it accepted the client, as its number of training samples: where
-            only means are wanted, it is not sent.
+        registered: whether a server knows it since it accepted the client, as its number of
+            training samples: where only means are wanted, it is not sent.
     """
 
     axes: str = ""
@@ -55,16 +59,25 @@ class Array:
         """Refuse (TaskError) what no reply can hold, under the name of the array."""
         dtype = np.dtype(self.dtype)
         if dtype not in _DTYPES:
-            raise TaskError(f"{name}: dtype must be one of float32, float64, int64, uint32 and bool, got {dtype}")
-        if dtype.kind != "f" and (self.missing != self.missing or self.missing != dtype.type(self.missing)):
-            raise TaskError(f"{name}: missing = {self.missing} is no {dtype}; give a value of this type")
+            raise TaskError(
+                f"{name}: dtype must be one of float32, float64, int64, uint32 and bool, got "
+                f"{dtype}"
+            )
+        if dtype.kind != "f" and (
+            self.missing != self.missing or self.missing != dtype.type(self.missing)
+        ):
+            raise TaskError(
+                f"{name}: missing = {self.missing} is no {dtype}; give a value of this type"
+            )
         if self.norm_checked and (dtype.kind != "f" or self.over == "all"):
             raise TaskError(f"{name}: norm_checked is for vectors of floats, by row or by model")
 
     @property
     def excludes(self) -> bool:
         """Whether some floats of its type are not possible, so that their row is left out."""
-        return np.dtype(self.dtype).kind == "f" and (self.finite or self.low > -np.inf or self.high < np.inf)
+        return np.dtype(self.dtype).kind == "f" and (
+            self.finite or self.low > -np.inf or self.high < np.inf
+        )
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Its shape behind the row's axis. Raises TaskError where a size is not known."""
@@ -73,7 +86,9 @@ class Array:
         try:
             return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in self.axes.split())
         except KeyError as error:
-            raise TaskError(f"the size {error} is not known here; known: {', '.join(sorted(sizes))}") from error
+            raise TaskError(
+                f"the size {error} is not known here; known: {', '.join(sorted(sizes))}"
+            ) from error
 
 
 def floats(axes: str = "", dtype: Any = np.float64, **options: Any) -> Array:
@@ -99,26 +114,39 @@ class Schema:
     def __init__(self, **arrays: Array) -> None:
         for name, array in arrays.items():
             if not isinstance(array, Array):
-                raise TaskError(f"{name} must be floats(...), integers(...) or booleans(...), got {array!r}")
-        self.arrays = {name: dataclasses.replace(a, over=a.over or self.over) for name, a in arrays.items()}
+                raise TaskError(
+                    f"{name} must be floats(...), integers(...) or booleans(...), got {array!r}"
+                )
+        self.arrays = {
+            name: dataclasses.replace(a, over=a.over or self.over) for name, a in arrays.items()
+        }
         self.carried = {name: array for name, array in self.arrays.items() if array.carried}
         self.excluding = {name: array for name, array in self.carried.items() if array.excludes}
-        self._of = {over: {n: a for n, a in self.carried.items() if a.over == over} for over in ("row", "model", "all")}
+        self._of = {
+            over: {n: a for n, a in self.carried.items() if a.over == over}
+            for over in ("row", "model", "all")
+        }
         for name, array in self.arrays.items():
             array.check(name)
         if self.of("model") and not {WEIGHT, INDEX} <= self.of("row").keys():
             raise TaskError(
-                f"means by model ({', '.join(self.of('model'))}) need {WEIGHT} and {INDEX} by row beside them"
+                f"means by model ({', '.join(self.of('model'))}) need {WEIGHT} and {INDEX} by row "
+                f"beside them"
             )
 
     def of(self, over: str) -> dict[str, Array]:
-        """The arrays with an entry for each ``row``, for each ``model``, or one for ``all`` clients."""
+        """The arrays with an entry for each ``row``, for each ``model``, or one for ``all``
+        clients."""
         return self._of[over]
 
     @property
     def flags_rows(self) -> bool:
         """Whether a message must say which rows hold numbers: those without hold numbers too."""
-        kinds = (a for a in self.arrays.values() if a.finite and np.dtype(a.dtype).kind == "f" and a.over != "all")
+        kinds = (
+            a
+            for a in self.arrays.values()
+            if a.finite and np.dtype(a.dtype).kind == "f" and a.over != "all"
+        )
         return any(not np.isnan(array.missing) for array in kinds)
 
 
@@ -129,8 +157,8 @@ class Rows(Schema):
 
 
 class Sums(Schema):
-    """The server needs sums over clients only. Arrays by ``row`` are what it must know of a client all the same, such
-    as the model that it chose."""
+    """The server needs sums over clients only. Arrays by ``row`` are what it must know of a client
+    all the same, such as the model that it chose."""
 
     over = "all"
 
@@ -151,6 +179,8 @@ class Memory:
 
     def __post_init__(self) -> None:
         if self.lifetime not in ("run", "assignment"):
-            raise TaskError(f"the lifetime of a memory is 'run' or 'assignment', got {self.lifetime!r}")
+            raise TaskError(
+                f"the lifetime of a memory is 'run' or 'assignment', got {self.lifetime!r}"
+            )
         if np.dtype(self.dtype).kind not in "fib":
             raise TaskError(f"a memory is of floats, signed integers or bool, got {self.dtype}")

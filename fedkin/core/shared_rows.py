@@ -13,9 +13,10 @@ from jaxtyping import Int, Shaped
 class SharedRows:
     """An immutable table [N p]; a new version of it costs the rows that are new, not a copy of all.
 
-    A state is never changed in place. A method that stores a model of every client would copy N x P numbers in each
-    round for the few that the round made. Here only references are copied, and equal rows, such as the start of all
-    clients, can be in memory once. ``table[3]`` and ``table[clients]`` are arrays, and so is ``np.asarray(table)``.
+    A state is never changed in place. A method that stores a model of every client would copy N x P
+    numbers in each round for the few that the round made. Here only references are copied, and
+    equal rows, such as the start of all clients, can be in memory once. ``table[3]`` and
+    ``table[clients]`` are arrays, and so is ``np.asarray(table)``.
     """
 
     def __init__(self, rows: Iterable[Shaped[np.ndarray, "p"]]) -> None:
@@ -33,7 +34,9 @@ class SharedRows:
             return table
         known: dict[bytes, np.ndarray] = {}
         keys = [hashlib.sha256(row.tobytes()).digest() for row in table]
-        return SharedRows(known.setdefault(key, np.array(row)) for key, row in zip(keys, table, strict=True))
+        return SharedRows(
+            known.setdefault(key, np.array(row)) for key, row in zip(keys, table, strict=True)
+        )
 
     def replaced(self, index: Int[np.ndarray, "n"], rows: Shaped[np.ndarray, "n p"]) -> SharedRows:
         """A new version with other rows.
@@ -49,10 +52,14 @@ class SharedRows:
             version._rows[i].setflags(write=False)
         return version
 
-    def distinct(self, index: Int[np.ndarray, "n"]) -> tuple[Shaped[np.ndarray, "d p"], Int[np.ndarray, "n"]]:
-        """The rows of an index, each that is in memory once for several of them once, and the place of each of the n
-        among these. What is computed of the d rows serves all n."""
-        _, first, inverse = np.unique([id(row) for row in self._rows[index]], return_index=True, return_inverse=True)
+    def distinct(
+        self, index: Int[np.ndarray, "n"]
+    ) -> tuple[Shaped[np.ndarray, "d p"], Int[np.ndarray, "n"]]:
+        """The rows of an index, each that is in memory once for several of them once, and the place
+        of each of the n among these. What is computed of the d rows serves all n."""
+        _, first, inverse = np.unique(
+            [id(row) for row in self._rows[index]], return_index=True, return_inverse=True
+        )
         return self[index[first]], inverse
 
     @property
@@ -74,13 +81,20 @@ class SharedRows:
         return len(self._rows)
 
     def __getitem__(self, index: Any) -> Shaped[np.ndarray, "..."]:
-        """One row, or an array of several: by a number, a slice, or an array of numbers or booleans."""
+        """One row, or an array of several: by a number, a slice, or an array of numbers or
+        booleans."""
         rows = np.arange(len(self))[index]
         if rows.ndim == 0:
             return self._rows[rows]
         if rows.ndim > 1:
-            raise IndexError(f"the index of a table of rows has one axis, got {rows.ndim}; use np.asarray(table)")
-        return np.stack(list(self._rows[rows])) if len(rows) else np.empty((0, *self.shape[1:]), self.dtype)
+            raise IndexError(
+                f"the index of a table of rows has one axis, got {rows.ndim}; use np.asarray(table)"
+            )
+        return (
+            np.stack(list(self._rows[rows]))
+            if len(rows)
+            else np.empty((0, *self.shape[1:]), self.dtype)
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:

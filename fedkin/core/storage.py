@@ -16,12 +16,14 @@ from fedkin.core.errors import ConfigError, StorageError
 
 WRITTEN_BY = "written by fedkin"  # in figures and pages, which are known by it
 _END_BYTES = 2**16
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)  # pathlib makes one slash of two
+_ADDRESS = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL
+)  # pathlib makes one slash of two
 
 
 class FileSystem:
-    """The operations by which files change. Tests put a disk in its place that is full, or that loses what it was
-    given and not told to keep."""
+    """The operations by which files change. Tests put a disk in its place that is full, or that
+    loses what it was given and not told to keep."""
 
     def open(self, path: Path, mode: str) -> Any:
         """The file, open for unbuffered writing."""
@@ -56,9 +58,14 @@ def storage_errors(path: Path, task: str = "write") -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        reason, full = error.strerror or str(error), error.errno in (errno.ENOSPC, errno.EDQUOT, None)
+        reason, full = (
+            error.strerror or str(error),
+            error.errno in (errno.ENOSPC, errno.EDQUOT, None),
+        )
         cure = "; free some space or choose another folder" if full else "; choose another folder"
-        raise StorageError(f"cannot {task} {path}: {reason}{cure if task == 'write' else ''}") from error
+        raise StorageError(
+            f"cannot {task} {path}: {reason}{cure if task == 'write' else ''}"
+        ) from error
 
 
 def user_path(path: str | Path) -> Path:
@@ -71,14 +78,20 @@ def user_path(path: str | Path) -> Path:
     if address is None:
         return Path(os.path.expanduser(text))
     scheme, rest = address.groups()
-    cure = f"name the path alone: /{rest}" if scheme == "file" else "download it first, and name the file"
+    cure = (
+        f"name the path alone: /{rest}"
+        if scheme == "file"
+        else "download it first, and name the file"
+    )
     raise ConfigError(f"{scheme}://{rest}: expected a path on this machine, got an address; {cure}")
 
 
 def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = None) -> None:
-    """Refuse to write over a file that fedkin did not write. Commands that write a single file call this first.
+    """Refuse to write over a file that fedkin did not write. Commands that write a single file call
+    this first.
 
-    A file may be replaced if it is empty, is a figure or a page with fedkin's mark, or begins as the new one does.
+    A file may be replaced if it is empty, is a figure or a page with fedkin's mark, or begins as
+    the new one does.
 
     Args:
         path: of the new file.
@@ -94,12 +107,17 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
         if path.is_dir():
             raise StorageError(f"{path} is a folder; name a file in it, such as {path / 'out'}")
         if any(source.exists() and path.samefile(source) for source in inputs):
-            raise StorageError(f"{path} is read by this command, and would be overwritten; name another file")
+            raise StorageError(
+                f"{path} is read by this command, and would be overwritten; name another file"
+            )
         content = _both_ends(path) if path.is_file() else b""
-    is_own = WRITTEN_BY.encode() in content if begins is None else content.startswith(begins.encode())
+    is_own = (
+        WRITTEN_BY.encode() in content if begins is None else content.startswith(begins.encode())
+    )
     if content and not is_own:
         raise StorageError(
-            f"{path} exists, and this command has not written it; nothing is overwritten: name another file, or "
+            f"{path} exists, and this command has not written it; nothing is overwritten: name "
+            f"another file, or "
             f"remove it first ({shell_command('rm', path)})"
         )
 
@@ -113,8 +131,8 @@ def _both_ends(path: Path) -> bytes:
 
 
 def toml_text(path: Path) -> str:
-    """The text of a TOML file: UTF-8, perhaps after a byte-order mark. Bytes of a file name that are not UTF-8 are
-    read back as ``write_atomic`` writes them. Raises ValueError for UTF-16."""
+    """The text of a TOML file: UTF-8, perhaps after a byte-order mark. Bytes of a file name that
+    are not UTF-8 are read back as ``write_atomic`` writes them. Raises ValueError for UTF-16."""
     content = path.read_bytes()
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise ValueError("it is text in UTF-16, and TOML is UTF-8; save it as UTF-8")
@@ -124,8 +142,9 @@ def toml_text(path: Path) -> str:
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Put a whole file in place, or leave what was there.
 
-    The content goes to a hidden neighbour first, is forced to disk, and takes the name in one step, which is forced to
-    disk too. A process killed in between leaves at most the neighbour, which the next write of the same name replaces.
+    The content goes to a hidden neighbour first, is forced to disk, and takes the name in one step,
+    which is forced to disk too. A process killed in between leaves at most the neighbour, which the
+    next write of the same name replaces.
 
     Raises StorageError on a full disk or a folder that cannot be written.
     """
@@ -133,7 +152,12 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     with storage_errors(path):
         try:
             with file_system.open(part, "wb") as file:
-                _write(file, content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
+                _write(
+                    file,
+                    content.encode("utf-8", "surrogateescape")
+                    if isinstance(content, str)
+                    else content,
+                )
             file_system.sync(part)
             file_system.replace(part, path)
         except OSError:
@@ -146,7 +170,8 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 def append_line(path: Path, line: str) -> None:
     """Add one line at the end of a file, and hand it to the system at once.
 
-    A line that does not fit (full disk) is taken back, so that the file still ends with a whole one.
+    A line that does not fit (full disk) is taken back, so that the file still ends with a whole
+    one.
 
     Raises StorageError as ``write_atomic`` does.
     """
@@ -172,7 +197,8 @@ def _write(file: Any, data: bytes) -> None:
 
 
 def drop_torn_line(path: Path) -> None:
-    """Cut off the torn last line of a killed process, from which the next would go on. Raises StorageError."""
+    """Cut off the torn last line of a killed process, from which the next would go on. Raises
+    StorageError."""
     if not path.exists():
         return
     with storage_errors(path, "read"):
@@ -182,7 +208,8 @@ def drop_torn_line(path: Path) -> None:
 
 
 def complete_lines(path: Path) -> list[str]:
-    """The lines of a file that were written to their end; the torn last line of a killed process is left out."""
+    """The lines of a file that were written to their end; the torn last line of a killed process is
+    left out."""
     if not path.exists():
         return []
     with storage_errors(path, "read"):

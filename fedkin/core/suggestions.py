@@ -1,6 +1,7 @@
 """Misspelt options in Python: the same suggestions as for those in a configuration.
 
-Python itself suggests the nearest name of a module or class, but before version 3.13 no name of an argument.
+Python itself suggests the nearest name of a module or class, but before version 3.13 no name of an
+argument.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ _MARK = "suggests_options"  # an attribute of what suggests them already
 
 
 def suggesting(module: ModuleType, name: str) -> Any:
-    """A public name of a module; a function or a class refuses an unknown keyword argument from now on with the nearest
-    that it has. A function is replaced where it was defined, too, so that pickle finds the same object.
+    """A public name of a module; a function or a class refuses an unknown keyword argument from now
+    on with the nearest that it has. A function is replaced where it was defined, too, so that
+    pickle finds the same object.
 
     Args:
         module: where it is.
@@ -37,12 +39,14 @@ def suggesting(module: ModuleType, name: str) -> Any:
 
 
 def _checked(call: Callable[..., Any], name: str, owner: type | None = None) -> Callable[..., Any]:
-    """A call that checks names first; the ``__init__`` of a class is not checked for its subclasses, which may have
-    more."""
+    """A call that checks names first; the ``__init__`` of a class is not checked for its
+    subclasses, which may have more."""
     parameters = inspect.signature(call).parameters.values()
     if hasattr(call, _MARK) or any(one.kind is one.VAR_KEYWORD for one in parameters):
         return call
-    known = [one.name for one in parameters if one.kind is not one.POSITIONAL_ONLY and one.name != "self"]
+    known = [
+        one.name for one in parameters if one.kind is not one.POSITIONAL_ONLY and one.name != "self"
+    ]
 
     @wraps(call)
     def checked(*args: Any, **options: Any) -> Any:

@@ -1,9 +1,11 @@
-"""Client work as a value: a task is what travels down to a client, what the client computes, and what travels up.
+"""Client work as a value: a task is what travels down to a client, what the client computes, and
+what travels up.
 
-A task is a frozen dataclass, and ``World.run`` runs it on any clients, simulated or real. Its fields travel down,
-each as its declaration says (``shared``, ``chosen``, ``each``, ``kept``, ``initial``, ``stays``; any other field is a
-plain setting). ``up`` is the schema of the reply: ``Rows`` where each client's own numbers reach the server, ``Sums``
-where only sums over clients do. Shapes: n rows of a call, K models, P parameters, C classes, d numbers of a sample.
+A task is a frozen dataclass, and ``World.run`` runs it on any clients, simulated or real. Its
+fields travel down, each as its declaration says (``shared``, ``chosen``, ``each``, ``kept``,
+``initial``, ``stays``; any other field is a plain setting). ``up`` is the schema of the reply:
+``Rows`` where each client's own numbers reach the server, ``Sums`` where only sums over clients do.
+Shapes: n rows of a call, K models, P parameters, C classes, d numbers of a sample.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ def shared(axes: str, **default: Any) -> Any:
 
 
 def chosen(axes: str, by: str = INDEX, **default: Any) -> Any:
-    """A field of models of which a client receives those that its rows name in the field ``by``; where that is None,
-    all of them."""
+    """A field of models of which a client receives those that its rows name in the field ``by``;
+    where that is None, all of them."""
     return _field(Down("chosen", axes, by), **default)
 
 
@@ -56,12 +58,14 @@ def each(**default: Any) -> Any:
 
 
 def kept(axes: str, **default: Any) -> Any:
-    """A field whose array a client receives once, and keeps; only the task that announces it counts its bytes."""
+    """A field whose array a client receives once, and keeps; only the task that announces it counts
+    its bytes."""
     return _field(Down("kept", axes), **default)
 
 
 def initial(axes: str = "P", **default: Any) -> Any:
-    """A field that holds the run's initial model, which clients make from the seed: no bytes are counted."""
+    """A field that holds the run's initial model, which clients make from the seed: no bytes are
+    counted."""
     return _field(Down("initial", axes), **default)
 
 
@@ -79,16 +83,26 @@ def stays(**default: Any) -> Any:
 class Task:
     """Base of all client work. A subclass is a frozen dataclass with ``up`` and ``compute``."""
 
-    name: ClassVar[str] = ""  # in messages and on the ledger; by default the class's own, in lower case with _
+    name: ClassVar[str] = (
+        ""  # in messages and on the ledger; by default the class's own, in lower case with _
+    )
     up: ClassVar[Any] = Rows()  # the reply's schema; a property where it depends on the fields
     memory: ClassVar[Mapping[str, Memory]] = {}  # what it reads or stores on the client
     delivery: ClassVar[Literal["asked", "next", "announced"]] = "asked"
     """When a real client gets it: now, in a message of its own; with the ``next`` message, as it asks for no reply; or
     ``announced``: its kept arrays travel with the first message that needs them."""
-    standing: ClassVar[str] = ""  # header entry under which a server lets clients answer it in every reply
-    resets: ClassVar[tuple[str, ...]] = ()  # arrays of standing tasks that are as if missing once it is done
-    detectors: ClassVar[bool | None] = False  # for models that detect one class (True), for others, or both (None)
-    between_peers: ClassVar[bool] = False  # row i is a message from client i to another: no server can run it
+    standing: ClassVar[str] = (
+        ""  # header entry under which a server lets clients answer it in every reply
+    )
+    resets: ClassVar[
+        tuple[str, ...]
+    ] = ()  # arrays of standing tasks that are as if missing once it is done
+    detectors: ClassVar[bool | None] = (
+        False  # for models that detect one class (True), for others, or both (None)
+    )
+    between_peers: ClassVar[bool] = (
+        False  # row i is a message from client i to another: no server can run it
+    )
     charged: ClassVar[str] = "not"
     """How it is made private: ``sum``, clipped sums by model with noise, once in a round; ``unit_sum``, sums by model
     of vectors no longer than 1 with noise, before the first round; ``choice``, the client's among what was released,
@@ -99,12 +113,13 @@ class Task:
     work = cast(Any, None)  # local training, which takes a straggler's time
 
     def compute(self, client: Client) -> dict[str, Any]:
-        """The reply of one client: its arrays, without the row's axis. Fields by row have one entry here."""
+        """The reply of one client: its arrays, without the row's axis. Fields by row have one entry
+        here."""
         raise NotImplementedError(f"{type(self).__name__} has no compute(client)")
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Portions of the replies of all rows: indices of some rows, and their arrays. One client after another here;
-        a task may have a faster form."""
+        """Portions of the replies of all rows: indices of some rows, and their arrays. One client
+        after another here; a task may have a faster form."""
         return rows.one_by_one(self)
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
@@ -117,7 +132,9 @@ class Task:
         """
         if self.detectors is not None and spec.detects != self.detectors:
             expected = "a detector" if self.detectors else "a model with a score for every class"
-            raise ModelError(f"model {model!r} does not support the task {self.name}, which needs {expected}")
+            raise ModelError(
+                f"model {model!r} does not support the task {self.name}, which needs {expected}"
+            )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Refuse (TaskError) a reply that fits the schema and cannot be true all the same."""
@@ -131,10 +148,16 @@ class Task:
                 continue
             axes = down.axes.split()
             if not isinstance(value, np.ndarray) or value.ndim != len(axes):
-                raise TaskError(f"task {self.name}: {field} must have the axes [{down.axes}], got {np.shape(value)}")
+                raise TaskError(
+                    f"task {self.name}: {field} must have the axes [{down.axes}], got "
+                    f"{np.shape(value)}"
+                )
             for axis, size in zip(axes, np.shape(value), strict=True):
                 if sizes.setdefault(axis, size) != size:
-                    raise TaskError(f"task {self.name}: {field} has {axis} = {size}, and another field {sizes[axis]}")
+                    raise TaskError(
+                        f"task {self.name}: {field} has {axis} = {size}, and another field "
+                        f"{sizes[axis]}"
+                    )
         return sizes
 
     def select(self, rows: Int[np.ndarray, "r"]) -> Task:
@@ -149,7 +172,8 @@ class Task:
         return dataclasses.replace(self, **own)
 
     def single(self) -> Task | None:
-        """The same work with each client's own reply in place of sums; None where there is no such form."""
+        """The same work with each client's own reply in place of sums; None where there is no such
+        form."""
         return None
 
     def for_messages(self, spec: ModelSpec) -> Task:
@@ -161,14 +185,16 @@ class Task:
         return self.name
 
     def start_norms(self) -> Float[np.ndarray, "K"] | None:
-        """Norms of the models that clients train, as far as their updates are of them; None of other work."""
+        """Norms of the models that clients train, as far as their updates are of them; None of
+        other work."""
         models = getattr(self, "models", None)
         if not isinstance(models, np.ndarray) or models.ndim != 2:
             return None
         return np.linalg.norm(models, axis=1)
 
     def training(self, reply: Any) -> Any:
-        """The reply as that of a training of whole models, for the metrics of a round; None of other work."""
+        """The reply as that of a training of whole models, for the metrics of a round; None of
+        other work."""
         return None
 
     def stored_models(self, reply: Any) -> dict[str, np.ndarray]:
@@ -182,15 +208,20 @@ class Task:
 
 
 def fields_down(task: Task | type[Task]) -> tuple[tuple[str, Down], ...]:
-    """Names of a task's fields, and how each travels down. Raises TaskError for a class that is no dataclass."""
+    """Names of a task's fields, and how each travels down. Raises TaskError for a class that is no
+    dataclass."""
     return _fields_of(task if isinstance(task, type) else type(task))
 
 
 @cache
 def _fields_of(kind: type[Task]) -> tuple[tuple[str, Down], ...]:
     if "__dataclass_fields__" not in kind.__dict__ and inspect.get_annotations(kind):
-        raise TaskError(f"task {kind.name}: put @dataclass(frozen=True) above the class, which has fields")
-    return tuple((field.name, field.metadata.get("down", Down())) for field in dataclasses.fields(kind))
+        raise TaskError(
+            f"task {kind.name}: put @dataclass(frozen=True) above the class, which has fields"
+        )
+    return tuple(
+        (field.name, field.metadata.get("down", Down())) for field in dataclasses.fields(kind)
+    )
 
 
 def call_clients(task: Task, clients: Int[np.ndarray, "n"], total: int) -> Int[np.ndarray, "n"]:
@@ -222,49 +253,64 @@ def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int
         known: what the world knows.
 
     Raises:
-        TaskError: an array has another size, or has not one entry for each row, or names a model that is not sent.
+        TaskError: an array has another size, or has not one entry for each row, or names a model
+            that is not sent.
     """
     own = task.sizes()
     for field, down in fields_down(task):
         value = getattr(task, field)
         for axis in down.axes.split() if value is not None else ():
             if own[axis] != known.get(axis, own[axis]):
-                raise TaskError(f"task {task.name}: {field} has {axis} = {own[axis]}, expected {known[axis]}")
+                raise TaskError(
+                    f"task {task.name}: {field} has {axis} = {own[axis]}, expected {known[axis]}"
+                )
         if down.kind == "each" and value is not None and not isinstance(value, np.ndarray):
-            raise TaskError(f"task {task.name}: {field} must be an array with an entry for each row, got {value!r}")
+            raise TaskError(
+                f"task {task.name}: {field} must be an array with an entry for each row, got "
+                f"{value!r}"
+            )
         if down.kind == "each" and value is not None and np.shape(value)[:1] != (rows,):
             entries = len(value) if value.ndim else "no"
-            raise TaskError(f"task {task.name}: {field} has {entries} entries, and the call {rows} rows")
+            raise TaskError(
+                f"task {task.name}: {field} has {entries} entries, and the call {rows} rows"
+            )
         if down.kind == "chosen" and getattr(task, down.by) is not None:
             _check_index(task, field, down)
     return {**known, **own}
 
 
 def _check_index(task: Task, field: str, down: Down) -> None:
-    """Refuse (TaskError) an index of models that are not there, and replies for each of models that no client has."""
+    """Refuse (TaskError) an index of models that are not there, and replies for each of models that
+    no client has."""
     count, index = len(getattr(task, field)), np.asarray(getattr(task, down.by))
     low = 0 if index.ndim == 1 else -1  # of several models of a row some may be none
     if index.size and not low <= index.min() <= index.max() < count:
         none = "" if low == 0 else ", or -1 for none"
         raise TaskError(
-            f"task {task.name}: {down.by} must be from 0 to {count - 1}, as there are so many {field}{none}; got "
+            f"task {task.name}: {down.by} must be from 0 to {count - 1}, as there are so many "
+            f"{field}{none}; got "
             f"{index.min()} to {index.max()}"
         )
     for name, array in task.up.of("row").items():
         if down.axes.split()[0] in array.axes.split():
             raise TaskError(
-                f"task {task.name}: {name} has an entry for each of the {field}, of which a client receives its own "
+                f"task {task.name}: {name} has an entry for each of the {field}, of which a "
+                f"client receives its own "
                 f"only; let {field} be shared({down.axes!r})"
             )
 
 
 def traffic(
-    task: Task, clients: Int[np.ndarray, "n"], answered: Bool[np.ndarray, "n"], sizes: Mapping[str, int]
+    task: Task,
+    clients: Int[np.ndarray, "n"],
+    answered: Bool[np.ndarray, "n"],
+    sizes: Mapping[str, int],
 ) -> tuple[int, int] | None:
-    """Bytes (downloaded, uploaded) of a call, from the task's declarations; None of a task that nothing is counted of.
+    """Bytes (downloaded, uploaded) of a call, from the task's declarations; None of a task that
+    nothing is counted of.
 
-    Every number counts as 4 bytes, as models and updates travel. A client with several rows of one model receives it
-    once.
+    Every number counts as 4 bytes, as models and updates travel. A client with several rows of one
+    model receives it once.
 
     Args:
         task: the call's.
@@ -277,7 +323,9 @@ def traffic(
         value = getattr(task, field)
         if value is None:
             continue
-        if how.kind in ("shared", "chosen") or (how.kind == "kept" and task.delivery == "announced"):
+        if how.kind in ("shared", "chosen") or (
+            how.kind == "kept" and task.delivery == "announced"
+        ):
             down, counted = down + _copies(task, how, value, clients) * BYTES_PER_NUMBER, True
     arrays = [array for array in task.up.arrays.values() if array.counted]
     each_row = sum(int(np.prod(array.shape(sizes))) * BYTES_PER_NUMBER for array in arrays)

@@ -1,4 +1,5 @@
-"""The kinds of tasks that have been defined, and the checks of a definition, which refuse what no world could run."""
+"""The kinds of tasks that have been defined, and the checks of a definition, which refuse what no
+world could run."""
 
 from __future__ import annotations
 
@@ -10,7 +11,17 @@ from typing import Any
 from fedkin.core.errors import TaskError
 from fedkin.core.schema import Memory, Schema
 
-_REQUEST = {"operation", "run", "first", "count", "handshake", "stream", "call", "clients", "moved"}  # in requests
+_REQUEST = {
+    "operation",
+    "run",
+    "first",
+    "count",
+    "handshake",
+    "stream",
+    "call",
+    "clients",
+    "moved",
+}  # in requests
 RESERVED = {
     "arrays",
     "arrived",
@@ -24,7 +35,9 @@ RESERVED = {
 }  # in replies
 _OWN_FIELDS = {"local", "can_be_lost", "work"}  # attributes of every task that may be fields
 _kinds: dict[str, Any] = {}  # every class of task that was defined
-_standing: dict[str, set[str]] = {}  # of those that stand in every reply: their arrays, by the task's name
+_standing: dict[
+    str, set[str]
+] = {}  # of those that stand in every reply: their arrays, by the task's name
 
 
 def register(kind: Any, attributes: set[str]) -> None:
@@ -39,14 +52,21 @@ def register(kind: Any, attributes: set[str]) -> None:
     """
     other = _kinds.get(kind.name)
     if other is not None and _origin(other) != _origin(kind):
-        raise TaskError(f"two tasks are called {kind.name!r}: {other.__module__} and {kind.__module__}; rename one")
+        raise TaskError(
+            f"two tasks are called {kind.name!r}: {other.__module__} and {kind.__module__}; "
+            f"rename one"
+        )
     if not kind.name.isidentifier() or kind.name in ("hello", *_REQUEST):
         raise TaskError(f"a task cannot be called {kind.name!r}; choose another name")
     others = [one for one in _kinds.values() if _origin(one) != _origin(kind)]
     own = declared_fields(kind)
-    taken = _REQUEST | (attributes - _OWN_FIELDS) | {entry for one in others for entry in _entries(one)}
+    taken = (
+        _REQUEST | (attributes - _OWN_FIELDS) | {entry for one in others for entry in _entries(one)}
+    )
     _refuse(kind, "a field cannot be called", own.keys() & taken)
-    used = _REQUEST.union(*(declared_fields(one) for one in others), *(_entries(one) for one in others))
+    used = _REQUEST.union(
+        *(declared_fields(one) for one in others), *(_entries(one) for one in others)
+    )
     _refuse(kind, "a request cannot have the entry", _entries(kind) & used)
     schema = inspect.getattr_static(kind, "up")
     if not isinstance(schema, (Schema, property)):
@@ -65,7 +85,9 @@ def check_names(task: str, schema: Schema) -> None:
     """Refuse (TaskError) arrays of a reply with names that have a meaning already."""
     taken = RESERVED.union(*(names for one, names in _standing.items() if one != task))
     if clash := taken & schema.arrays.keys():
-        raise TaskError(f"task {task}: a reply has {', '.join(sorted(clash))} already; choose another name")
+        raise TaskError(
+            f"task {task}: a reply has {', '.join(sorted(clash))} already; choose another name"
+        )
 
 
 def declared_fields(kind: Any) -> dict[str, str]:
@@ -73,14 +95,18 @@ def declared_fields(kind: Any) -> dict[str, str]:
     fields: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         known = base.__dict__ | base.__dict__.get("__dataclass_fields__", {})
-        names = [name for name, text in inspect.get_annotations(base).items() if "ClassVar" not in str(text)]
+        names = [
+            name
+            for name, text in inspect.get_annotations(base).items()
+            if "ClassVar" not in str(text)
+        ]
         fields |= {name: _kind_of(known.get(name)) for name in names}
     return fields
 
 
 def find_task(name: str) -> Any:
-    """The class of task with this name, of those that have been defined; None for others. A name never imports
-    anything."""
+    """The class of task with this name, of those that have been defined; None for others. A name
+    never imports anything."""
     return _kinds.get(name)
 
 
@@ -90,8 +116,11 @@ def all_tasks() -> list[Any]:
 
 
 def _entries(kind: Any) -> set[str]:
-    """Entries of any request that are this task's: of one that stands in every reply, or waits for the next message."""
-    return {entry for entry in (kind.standing, kind.name if kind.delivery == "next" else "") if entry}
+    """Entries of any request that are this task's: of one that stands in every reply, or waits for
+    the next message."""
+    return {
+        entry for entry in (kind.standing, kind.name if kind.delivery == "next" else "") if entry
+    }
 
 
 def _check_memory(kind: Any, others: Iterable[Any]) -> None:
@@ -99,21 +128,34 @@ def _check_memory(kind: Any, others: Iterable[Any]) -> None:
         if not isinstance(memory, Memory):
             raise TaskError(f"task {kind.name}: memory {name} must be Memory(...), got {memory!r}")
         if not name.isidentifier():
-            raise TaskError(f"task {kind.name}: a memory cannot be called {name!r}; choose another name")
+            raise TaskError(
+                f"task {kind.name}: a memory cannot be called {name!r}; choose another name"
+            )
         if any(one.__dict__.get("memory", {}).get(name, memory) != memory for one in others):
-            raise TaskError(f"task {kind.name}: another task keeps a different {name} on clients; rename it")
+            raise TaskError(
+                f"task {kind.name}: another task keeps a different {name} on clients; rename it"
+            )
 
 
 def _check_delivery(kind: Any, own: dict[str, str], schema: Any) -> None:
     """Refuse what cannot travel with other messages."""
     arrays = schema.arrays if isinstance(schema, Schema) else {"": None}
-    if kind.delivery == "next" and (own or arrays or any(m.lifetime != "run" for m in kind.memory.values())):
-        raise TaskError(f"task {kind.name} waits for the next message: no fields, no reply, no memory but of the run")
+    if kind.delivery == "next" and (
+        own or arrays or any(m.lifetime != "run" for m in kind.memory.values())
+    ):
+        raise TaskError(
+            f"task {kind.name} waits for the next message: no fields, no reply, no memory but of "
+            f"the run"
+        )
     if kind.delivery == "announced" and (arrays or set(own.values()) - {"kept"}):
         raise TaskError(f"task {kind.name} is announced: it has kept fields only, and no reply")
-    plain = all(array is not None and not array.axes and array.over == "row" for array in arrays.values())
+    plain = all(
+        array is not None and not array.axes and array.over == "row" for array in arrays.values()
+    )
     if kind.standing and (set(own.values()) - {"setting"} or not plain):
-        raise TaskError(f"task {kind.name} stands in every reply: settings only, and one number for each client")
+        raise TaskError(
+            f"task {kind.name} stands in every reply: settings only, and one number for each client"
+        )
 
 
 def _kind_of(default: Any) -> str:
@@ -123,7 +165,9 @@ def _kind_of(default: Any) -> str:
 
 def _refuse(kind: Any, what: str, names: Iterable[str]) -> None:
     if names := sorted(names):
-        raise TaskError(f"task {kind.name}: {what} {', '.join(names)}, which has a meaning already; rename it")
+        raise TaskError(
+            f"task {kind.name}: {what} {', '.join(names)}, which has a meaning already; rename it"
+        )
 
 
 def _origin(kind: Any) -> tuple[str, str]:

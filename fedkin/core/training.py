@@ -13,12 +13,24 @@ from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain_options
 from fedkin.core.schedule import Schedule, read_schedule
 
-_MOST = {"epochs": 1_000_000, "steps": 1_000_000, "batch_size": 2**31 - 1}  # a plan of all steps must fit in memory
+_MOST = {
+    "epochs": 1_000_000,
+    "steps": 1_000_000,
+    "batch_size": 2**31 - 1,
+}  # a plan of all steps must fit in memory
 OPTIMIZERS = ("sgd", "adam", "adamw")
-# Options that came later: a description, or a message, names them only where they are used, so that runs from before
-# are described as they were.
+# Options that came later: a description, or a message, names them only where they are used, so that
+# runs from before are described as they were.
 _SCHEDULES = ("schedule", "step_schedule")
-_LATER = ("weight_decay", "nesterov", "clip_norm", "schedule", "step_schedule", "label_smoothing", "class_weights")
+_LATER = (
+    "weight_decay",
+    "nesterov",
+    "clip_norm",
+    "schedule",
+    "step_schedule",
+    "label_smoothing",
+    "class_weights",
+)
 _LATER += ("precision",)
 
 
@@ -27,10 +39,11 @@ _LATER += ("precision",)
 class LocalTraining:
     """Settings of local training. A field that may be an array holds one entry per row of the call.
 
-    A step: the gradient of the mini-batch's loss, plus that of FedProx's term; cut to ``clip_norm``; plus
-    ``weight_decay`` times w (of sgd and adam); from that the optimiser's direction; plus ``weight_decay`` times w (of
-    adamw); times the learning rate of the round and the step. The optimiser's memory starts at zero in every call.
-    docs/training.md says which of this is Optax's and which PyTorch's.
+    A step: the gradient of the mini-batch's loss, plus that of FedProx's term; cut to
+    ``clip_norm``; plus ``weight_decay`` times w (of sgd and adam); from that the optimiser's
+    direction; plus ``weight_decay`` times w (of adamw); times the learning rate of the round and
+    the step. The optimiser's memory starts at zero in every call. docs/training.md says which of
+    this is Optax's and which PyTorch's.
     """
 
     epochs: int | Int[np.ndarray, "n"] = 1
@@ -40,16 +53,26 @@ class LocalTraining:
     momentum: float = 0.0  # of sgd
     mu: float = 0.0  # proximal term, mu/2 |w - w_start|^2
     steps: int | None = None  # mini-batches, in place of epochs
-    partial: bool = False  # a client that runs out of time sends the steps it has done; else nothing
-    positive: Int[np.ndarray, "n"] | None = None  # the class that a detector learns to separate from all others
+    partial: bool = (
+        False  # a client that runs out of time sends the steps it has done; else nothing
+    )
+    positive: Int[np.ndarray, "n"] | None = (
+        None  # the class that a detector learns to separate from all others
+    )
     weight_decay: float | int = 0.0  # added to the gradient; of adamw, to the direction
     nesterov: bool = False  # of sgd with momentum
-    clip_norm: float | int | None = None  # largest norm of a gradient over all parameters; None: any
+    clip_norm: float | int | None = (
+        None  # largest norm of a gradient over all parameters; None: any
+    )
     schedule: Schedule | None = None  # of the learning rate over communication rounds
     step_schedule: Schedule | None = None  # over the steps of one call
     label_smoothing: float = 0.0  # share of a label that is spread over all classes
-    class_weights: tuple[float, ...] | str | None = None  # of the loss, by class; "balanced": from the client's labels
-    precision: str | None = None  # "bfloat16": of a network's own arithmetic in training; None: float32
+    class_weights: tuple[float, ...] | str | None = (
+        None  # of the loss, by class; "balanced": from the client's labels
+    )
+    precision: str | None = (
+        None  # "bfloat16": of a network's own arithmetic in training; None: float32
+    )
 
     @property
     def count(self) -> int:
@@ -66,17 +89,24 @@ class LocalTraining:
 
     def rate(self, round: int) -> float:
         """The learning rate of a communication round; before the first one, that of the first."""
-        return float(self.lr if self.schedule is None else self.lr * self._factors(self.schedule, round)[0])
+        return float(
+            self.lr if self.schedule is None else self.lr * self._factors(self.schedule, round)[0]
+        )
 
     def step_rates(self, round: int, steps: int) -> Float[np.ndarray, "steps"] | None:
-        """The learning rate of every local step of a client that does so many; None: ``rate(round)`` for all."""
+        """The learning rate of every local step of a client that does so many; None:
+        ``rate(round)`` for all."""
         if self.step_schedule is None:
             return None
         return self.rate(round) * self.step_schedule.factors(np.arange(steps), steps)
 
     def highest_rate(self) -> float:
         """The highest learning rate that the schedules come to, in any round and step."""
-        peaks = [schedule.peak() for schedule in (self.schedule, self.step_schedule) if schedule is not None]
+        peaks = [
+            schedule.peak()
+            for schedule in (self.schedule, self.step_schedule)
+            if schedule is not None
+        ]
         return float(self.lr * np.prod(peaks))
 
     @staticmethod
@@ -86,8 +116,8 @@ class LocalTraining:
     def loss_weights(self, label_counts: Int[np.ndarray, "r C"]) -> Float[np.ndarray, "r C"] | None:
         """Weight of each class in the loss of some clients; None: all alike.
 
-        "balanced" is scikit-learn's: samples / (classes that the client has * samples of the class); 1 for a class that
-        it does not have, which counts with label smoothing only.
+        "balanced" is scikit-learn's: samples / (classes that the client has * samples of the
+        class); 1 for a class that it does not have, which counts with label smoothing only.
 
         Args:
             label_counts: of the clients' training samples.
@@ -101,16 +131,23 @@ class LocalTraining:
         return np.where(label_counts > 0, balanced, 1.0).astype(np.float32)
 
     def check_classes(self, classes: int, detects: bool) -> None:
-        """Refuse (ConfigError) another number of class weights than classes, and what detectors do not have."""
+        """Refuse (ConfigError) another number of class weights than classes, and what detectors do
+        not have."""
         weights, place = self.class_weights, "local.class_weights"
         if isinstance(weights, tuple) and len(weights) != classes:
-            raise ConfigError(f"{place} must have one number for each of the {classes} classes, got {len(weights)}")
+            raise ConfigError(
+                f"{place} must have one number for each of the {classes} classes, got "
+                f"{len(weights)}"
+            )
         if detects and (weights is not None or self.label_smoothing):
             place = place if weights is not None else "local.label_smoothing"
-            raise ConfigError(f"{place} does not apply to detectors, which separate one class from all others")
+            raise ConfigError(
+                f"{place} does not apply to detectors, which separate one class from all others"
+            )
 
     def check_precision(self, model: str, untrained: bool) -> None:
-        """Refuse (ConfigError) bfloat16 for a model with parts that are averaged without being trained.
+        """Refuse (ConfigError) bfloat16 for a model with parts that are averaged without being
+        trained.
 
         Args:
             model: its name.
@@ -118,26 +155,33 @@ class LocalTraining:
         """
         if self.precision is not None and untrained:
             raise ConfigError(
-                f"local.precision = {self.precision} does not go with model {model!r}, whose running statistics or "
+                f"local.precision = {self.precision} does not go with model {model!r}, whose "
+                f"running statistics or "
                 "frozen parameters would be rounded; leave it out, or take group normalisation"
             )
 
     def settings(self) -> dict[str, Any]:
-        """The fields by name, schedules as tables; options of later versions only where they are used."""
+        """The fields by name, schedules as tables; options of later versions only where they are
+        used."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values |= {n: s.settings() for n, s in values.items() if isinstance(s, Schedule)}
         return without_unused(values)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> LocalTraining:
-        """What has these settings: those of ``settings()``, or of a configuration, where a schedule may be a name.
+        """What has these settings: those of ``settings()``, or of a configuration, where a schedule
+        may be a name.
 
         Raises ConfigError.
         """
         for name in settings:
             if name not in cls.__dataclass_fields__:
-                raise ConfigError(f"local training: {unknown('option', str(name), cls.__dataclass_fields__)}")
-        read = {name: read_schedule(settings[name], name) for name in _SCHEDULES if name in settings}
+                raise ConfigError(
+                    f"local training: {unknown('option', str(name), cls.__dataclass_fields__)}"
+                )
+        read = {
+            name: read_schedule(settings[name], name) for name in _SCHEDULES if name in settings
+        }
         weights = settings.get("class_weights")
         read |= {"class_weights": _read_weights(weights)} if weights is not None else {}
         return cls(**{**settings, **read})
@@ -146,22 +190,39 @@ class LocalTraining:
         for name in _SCHEDULES:
             if not isinstance(getattr(self, name), Schedule | None):
                 raise ConfigError(f"{name} must be a Schedule, got {getattr(self, name)!r}")
-        object.__setattr__(self, "class_weights", _read_weights(self.class_weights))  # a list or an array, too
+        object.__setattr__(
+            self, "class_weights", _read_weights(self.class_weights)
+        )  # a list or an array, too
         for name in ("epochs", "batch_size", "steps"):
             value = getattr(self, name)
             if not (name == "steps" and value is None) and not _is_count(value, _MOST[name]):
-                raise ConfigError(f"{name} must be an integer from 1 to {_MOST[name]:,}, got {value}")
+                raise ConfigError(
+                    f"{name} must be an integer from 1 to {_MOST[name]:,}, got {value}"
+                )
         if self.positive is not None and self.positive.size and not _is_count(self.positive + 1):
             raise ConfigError(f"positive must hold classes from 0 up, got {self.positive}")
         self._check_numbers()
         self._check_optimizer()
         if self.precision not in (None, "bfloat16"):
-            raise ConfigError(f"precision must be 'bfloat16', or left out for float32, got {self.precision!r}")
-        if self.schedule is not None and self.schedule.name in ("linear", "cosine") and self.schedule.length is None:
-            raise ConfigError(f"schedule: {self.schedule.name} needs length, the number of rounds until its end")
+            raise ConfigError(
+                f"precision must be 'bfloat16', or left out for float32, got {self.precision!r}"
+            )
+        if (
+            self.schedule is not None
+            and self.schedule.name in ("linear", "cosine")
+            and self.schedule.length is None
+        ):
+            raise ConfigError(
+                f"schedule: {self.schedule.name} needs length, the number of rounds until its end"
+            )
 
     def _check_numbers(self) -> None:
-        ranges = {"lr": (0, np.inf), "mu": (0, np.inf), "momentum": (0, 1), "weight_decay": (0, np.inf)}
+        ranges = {
+            "lr": (0, np.inf),
+            "mu": (0, np.inf),
+            "momentum": (0, 1),
+            "weight_decay": (0, np.inf),
+        }
         ranges |= {"label_smoothing": (0, 1), "clip_norm": (0, np.inf)}
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
@@ -170,7 +231,13 @@ class LocalTraining:
             positive = name in ("lr", "clip_norm")
             numeric = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
             if not numeric or not low <= value < high or (positive and not value):
-                kind = "positive number" if positive else "number in [0, 1)" if high == 1 else "number from 0 up"
+                kind = (
+                    "positive number"
+                    if positive
+                    else "number in [0, 1)"
+                    if high == 1
+                    else "number from 0 up"
+                )
                 raise ConfigError(f"{name} must be a {kind}, got {value!r}")
 
     def _check_optimizer(self) -> None:
@@ -178,12 +245,16 @@ class LocalTraining:
             raise ConfigError(f"optimizer must be 'sgd', 'adam' or 'adamw', got {self.optimizer!r}")
         if self.optimizer != "sgd" and self.momentum:
             raise ConfigError(
-                f"momentum = {self.momentum} does not apply to {self.optimizer}, which has its own; leave it out"
+                f"momentum = {self.momentum} does not apply to {self.optimizer}, which has its "
+                f"own; leave it out"
             )
         if not isinstance(self.nesterov, (bool, np.bool_)):
             raise ConfigError(f"nesterov must be true or false, got {self.nesterov!r}")
         if self.nesterov and not self.momentum:
-            raise ConfigError(f"nesterov needs optimizer 'sgd' with a momentum above 0, got {self.optimizer!r} with 0")
+            raise ConfigError(
+                f"nesterov needs optimizer 'sgd' with a momentum above 0, got {self.optimizer!r} "
+                f"with 0"
+            )
 
 
 def without_unused(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,7 +263,8 @@ def without_unused(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_weights(value: Any) -> tuple[float, ...] | str | None:
-    """Class weights as a tuple. Raises ConfigError for anything but numbers above 0, "balanced" and None."""
+    """Class weights as a tuple. Raises ConfigError for anything but numbers above 0, "balanced" and
+    None."""
     if value is None or (isinstance(value, str) and value == "balanced"):
         return value
     if isinstance(value, str):
@@ -202,14 +274,20 @@ def _read_weights(value: Any) -> tuple[float, ...] | str | None:
     except (TypeError, ValueError):
         weights = ()
     if not weights or not all(0 < weight < np.inf for weight in weights):
-        raise ConfigError(f"class_weights must be 'balanced' or a number above 0 for each class, got {value!r}")
+        raise ConfigError(
+            f"class_weights must be 'balanced' or a number above 0 for each class, got {value!r}"
+        )
     return weights
 
 
 def _is_count(value: object, most: int = 2**31 - 1) -> bool:
     """Whether a value is an integer from 1 to ``most``, or an array of them."""
     array = np.asarray(value)
-    return bool(np.issubdtype(array.dtype, np.integer) and array.size and 1 <= array.min() <= array.max() <= most)
+    return bool(
+        np.issubdtype(array.dtype, np.integer)
+        and array.size
+        and 1 <= array.min() <= array.max() <= most
+    )
 
 
 def SGD(  # noqa: N802
@@ -222,8 +300,8 @@ def SGD(  # noqa: N802
         batch_size: samples of a mini-batch.
         lr: learning rate.
         momentum: in [0, 1).
-        options: ``weight_decay``, ``nesterov``, ``clip_norm``, ``schedule``, ``step_schedule``, ``label_smoothing``,
-            ``class_weights``, ``precision``, as ``LocalTraining`` has them.
+        options: ``weight_decay``, ``nesterov``, ``clip_norm``, ``schedule``, ``step_schedule``,
+            ``label_smoothing``, ``class_weights``, ``precision``, as ``LocalTraining`` has them.
 
     Raises:
         ConfigError: an option that there is not, or a value out of range.
@@ -239,7 +317,8 @@ def Adam(epochs: int = 1, batch_size: int = 32, lr: float = 1e-3, **options: Any
         epochs: passes over a client's training samples.
         batch_size: samples of a mini-batch.
         lr: learning rate.
-        options: as of ``SGD``, but ``nesterov``; weight decay is added to the gradient (see ``AdamW``).
+        options: as of ``SGD``, but ``nesterov``; weight decay is added to the gradient (see
+            ``AdamW``).
 
     Raises:
         ConfigError: as ``SGD``.
@@ -249,7 +328,11 @@ def Adam(epochs: int = 1, batch_size: int = 32, lr: float = 1e-3, **options: Any
 
 
 def AdamW(  # noqa: N802
-    epochs: int = 1, batch_size: int = 32, lr: float = 1e-3, weight_decay: float = 0.01, **options: Any
+    epochs: int = 1,
+    batch_size: int = 32,
+    lr: float = 1e-3,
+    weight_decay: float = 0.01,
+    **options: Any,
 ) -> LocalTraining:
     """Local training by Adam with decoupled weight decay (Loshchilov & Hutter 2019).
 
@@ -257,11 +340,18 @@ def AdamW(  # noqa: N802
         epochs: passes over a client's training samples.
         batch_size: samples of a mini-batch.
         lr: learning rate.
-        weight_decay: w loses lr times this share of itself in every step; by default as PyTorch has it (Optax: 1e-4).
+        weight_decay: w loses lr times this share of itself in every step; by default as PyTorch has
+            it (Optax: 1e-4).
         options: as of ``Adam``.
 
     Raises:
         ConfigError: as ``SGD``.
     """
-    given = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": "adamw", "weight_decay": weight_decay}
+    given = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "lr": lr,
+        "optimizer": "adamw",
+        "weight_decay": weight_decay,
+    }
     return LocalTraining.from_settings({**given, **options})

@@ -15,7 +15,11 @@ def check_positive_integer(name: str, value: object) -> None:
 
 def check_not_negative(name: str, value: object) -> None:
     """Refuse what is not a finite number from 0 up."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.number))
+        or not 0 <= value < np.inf
+    ):
         raise MethodError(f"{name} must be a number from 0 up, got {value!r}")
 
 
@@ -28,7 +32,11 @@ def check_positive(name: str, value: object) -> None:
 
 def check_fraction(name: str, value: object) -> None:
     """Refuse what is not a number above 0 and at most 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value <= 1:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.number))
+        or not 0 < value <= 1
+    ):
         raise MethodError(f"{name} must be a number above 0 and at most 1, got {value!r}")
 
 

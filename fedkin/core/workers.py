@@ -1,4 +1,5 @@
-"""What computes with a model on clients' samples: a trainer and a scorer, whatever library the model is written in.
+"""What computes with a model on clients' samples: a trainer and a scorer, whatever library the
+model is written in.
 
 Shapes: n or r rows, K models, P parameters, t samples of all rows together.
 """
@@ -41,16 +42,21 @@ class ScoreSums(NamedTuple):
 
 @runtime_checkable
 class Trainer(Protocol):
-    """Trains the clients of one data set. A row is a client (its position in the data) with a model."""
+    """Trains the clients of one data set. A row is a client (its position in the data) with a
+    model."""
 
     def train(self, call: TrainCall) -> LocalUpdates:
         """Local training of every row of a call."""
         ...
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
-        """Gradient of each client's full training loss at its model, in inference mode; 0 where nothing is trained."""
+        """Gradient of each client's full training loss at its model, in inference mode; 0 where
+        nothing is trained."""
         ...
 
 
@@ -58,7 +64,9 @@ class Trainer(Protocol):
 class Scorer(Protocol):
     """Scores models on the clients of one data set."""
 
-    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+    def losses(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "n K"]:
         """Mean training losses, with the penalty of training."""
         ...
 
@@ -69,7 +77,8 @@ class Scorer(Protocol):
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Correct predictions, summed loss and number of samples of each row; of detectors, one of each class."""
+        """Correct predictions, summed loss and number of samples of each row; of detectors, one of
+        each class."""
         ...
 
     def predict(
@@ -85,13 +94,15 @@ class Scorer(Protocol):
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """The scores of each row's detector on its samples, those of all rows end to end; NaN is -inf."""
+        """The scores of each row's detector on its samples, those of all rows end to end; NaN is
+        -inf."""
         ...
 
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
-        """The loss of each model on each training sample of all rows, end to end, without a penalty."""
+        """The loss of each model on each training sample of all rows, end to end, without a
+        penalty."""
         ...
 
     def scores(

@@ -32,7 +32,8 @@ class World(Protocol):
 
     @property
     def update_memory(self) -> int:
-        """Bytes of single updates that one call may ask for to measure them, where its method needs means only."""
+        """Bytes of single updates that one call may ask for to measure them, where its method needs
+        means only."""
         ...
 
     @property
@@ -41,7 +42,8 @@ class World(Protocol):
         ...
 
     def begin(self, stream: Stream) -> None:
-        """Begin communication round ``stream.round``; a simulation applies the data shifts of the round."""
+        """Begin communication round ``stream.round``; a simulation applies the data shifts of the
+        round."""
         ...
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
@@ -70,12 +72,14 @@ class World(Protocol):
         ...
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
-        """These clients' clusters change now: they forget what they kept for the old ones. A method says so before they
-        work for the new cluster; of other changes the run's loop says so at the end of a round."""
+        """These clients' clusters change now: they forget what they kept for the old ones. A method
+        says so before they work for the new cluster; of other changes the run's loop says so at the
+        end of a round."""
         ...
 
     def memory(self) -> dict[str, np.ndarray]:
-        """What a checkpoint must store: the memory of simulated clients, or what a server knows of real ones."""
+        """What a checkpoint must store: the memory of simulated clients, or what a server knows of
+        real ones."""
         ...
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
@@ -88,13 +92,14 @@ class RegisteringWorld(Protocol):
     """A world whose clients are registered when they first come, and may be away later."""
 
     def known_clients(self) -> Int[np.ndarray, "c"]:
-        """Ids of all clients that were ever accepted, ascending, those that cannot be reached now included."""
+        """Ids of all clients that were ever accepted, ascending, those that cannot be reached now
+        included."""
         ...
 
 
 def known_clients(world: World) -> Int[np.ndarray, "c"] | None:
-    """The clients that were ever accepted, also those that are away; None in a simulation, where a client that cannot
-    be reached has not arrived yet or has left for good.
+    """The clients that were ever accepted, also those that are away; None in a simulation, where a
+    client that cannot be reached has not arrived yet or has left for good.
 
     Args:
         world: of the clients.
@@ -125,7 +130,8 @@ class WaitingWorld(Protocol):
 
         Args:
             task: of the kind.
-            rounds: after which a reply is of no use; those to the next call of the kind are waited for so long.
+            rounds: after which a reply is of no use; those to the next call of the kind are waited
+                for so long.
         """
         ...
 

@@ -1,4 +1,5 @@
-"""A world that passes every call on to another: what stands between clients and a method is a subclass."""
+"""A world that passes every call on to another: what stands between clients and a method is a
+subclass."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ class WorldProxy:
     def __init__(self, world: World) -> None:
         self._world = world
         self.spec, self.work, self.ledger = world.spec, world.work, world.ledger
-        self.total_clients, self.initial, self.clients = world.total_clients, world.initial, world.clients
+        self.total_clients, self.initial, self.clients = (
+            world.total_clients,
+            world.initial,
+            world.clients,
+        )
         self.begin, self.reassigned = world.begin, world.reassigned
         self.memory, self.recall = world.memory, world.recall
 

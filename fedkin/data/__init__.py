@@ -1,7 +1,7 @@
 """Federated data: named data sets, the user's own files, partitions and transforms.
 
-A named set is a function of keyword options that returns :class:`FederatedData`; ``DATASETS`` has them all by name.
-Their list is ``fedkin.data.named_sets``.
+A named set is a function of keyword options that returns :class:`FederatedData`; ``DATASETS`` has
+them all by name. Their list is ``fedkin.data.named_sets``.
 """
 
 from __future__ import annotations
@@ -36,9 +36,19 @@ def __getattr__(name: str) -> Any:
     """Tables and figures of data are imported when they are first used, for their libraries."""
     if name not in _LATER:
         # With its name and the module, Python adds the nearest public name to the traceback.
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
     return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
 
 
-for _name in (*DATASETS, "augmented", "from_arrays", "from_hf", "from_pandas", "from_torch", "load"):
+for _name in (
+    *DATASETS,
+    "augmented",
+    "from_arrays",
+    "from_hf",
+    "from_pandas",
+    "from_torch",
+    "load",
+):
     suggesting(sys.modules[__name__], _name)

@@ -14,7 +14,8 @@ R = TypeVar("R")
 
 
 class Form(NamedTuple):
-    """A form in which the files of a set may be there: its name, and the function that finds their folder."""
+    """A form in which the files of a set may be there: its name, and the function that finds their
+    folder."""
 
     name: str
     find: Callable[[], Path | None]
@@ -29,10 +30,11 @@ class AboutData:
         samples: how many it has, as text.
         content: what a sample is, in a few words.
         source: its files; None where it needs none.
-        forms: the forms in which its files may be there, of which the first that is found is listed; empty where
-            there is one form, that of ``source``.
+        forms: the forms in which its files may be there, of which the first that is found is
+            listed; empty where there is one form, that of ``source``.
         without_files: where the samples of a set without files come from.
-        overlapping: samples of a client overlap, so that some of them drawn at random cannot validate the others.
+        overlapping: samples of a client overlap, so that some of them drawn at random cannot
+            validate the others.
     """
 
     clients: int
@@ -45,7 +47,8 @@ class AboutData:
 
 
 def named(about: AboutData) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator of a function that makes a data set: its name is the set's name in configurations."""
+    """A decorator of a function that makes a data set: its name is the set's name in
+    configurations."""
 
     def decorate(make: Callable[P, R]) -> Callable[P, R]:
         make.about = about  # type: ignore[attr-defined]

@@ -30,10 +30,13 @@ def sample_arrays(
     """
     folder = _folder.get()
     if folder is None:
-        size = samples * (int(np.prod(features)) * 4 + 3 * 8)  # with the label and the place in two indices
+        size = samples * (
+            int(np.prod(features)) * 4 + 3 * 8
+        )  # with the label and the place in two indices
         check_memory(
             {f"{samples:,} samples of {name}": size},
-            f"take fewer (data.clients), or let them be written to files (fedkin data make {name} ... --out FOLDER)",
+            f"take fewer (data.clients), or let them be written to files (fedkin data make {name} "
+            f"... --out FOLDER)",
         )
         return np.empty((samples, *features), np.float32), np.empty(samples, np.int64)
     return new_file(folder / "x.npy", (samples, *features), np.float32), new_file(
@@ -41,8 +44,11 @@ def sample_arrays(
     )
 
 
-def feature_array(place: Path | str, shape: tuple[int, ...], dtype: Any) -> Shaped[np.ndarray, "M ..."]:
-    """An array for the features of samples that come from elsewhere, to be written to a block at a time.
+def feature_array(
+    place: Path | str, shape: tuple[int, ...], dtype: Any
+) -> Shaped[np.ndarray, "M ..."]:
+    """An array for the features of samples that come from elsewhere, to be written to a block at a
+    time.
 
     Args:
         place: where they come from, for the message.

@@ -22,11 +22,14 @@ def row_blocks(rows: int, row_bytes: int) -> Iterator[slice]:
 
 
 def first_not_finite(x: Shaped[np.ndarray, "M ..."]) -> int | None:
-    """The first sample with NaN or an infinite feature, looked for in blocks: a mask of all takes a quarter of x."""
+    """The first sample with NaN or an infinite feature, looked for in blocks: a mask of all takes a
+    quarter of x."""
     for rows in row_blocks(len(x), x[:1].nbytes):
         part = x[rows]
         if not np.isfinite(part).all():
-            return rows.start + int(np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))[0])
+            return rows.start + int(
+                np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))[0]
+            )
     return None
 
 
@@ -38,7 +41,9 @@ def is_array(value: object, kinds: str, ndim: int | None = None) -> bool:
         kinds: letters of NumPy's kinds of types.
         ndim: the number of its axes; None for any.
     """
-    return isinstance(value, np.ndarray) and value.dtype.kind in kinds and ndim in (None, value.ndim)
+    return (
+        isinstance(value, np.ndarray) and value.dtype.kind in kinds and ndim in (None, value.ndim)
+    )
 
 
 def type_of(value: object) -> str:

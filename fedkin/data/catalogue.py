@@ -1,4 +1,5 @@
-"""The catalogue of named data sets, and where each is found. What a set is, it says itself (``AboutData``)."""
+"""The catalogue of named data sets, and where each is found. What a set is, it says itself
+(``AboutData``)."""
 
 from __future__ import annotations
 
@@ -28,12 +29,15 @@ def found_entries() -> list[FoundEntry]:
     entries = []
     for name, make in DATASETS.items():
         about: AboutData = make.about  # type: ignore[attr-defined]
-        entries.append(FoundEntry(name, _location(about), about.clients, about.samples, about.content))
+        entries.append(
+            FoundEntry(name, _location(about), about.clients, about.samples, about.content)
+        )
     return entries
 
 
 def available() -> pd.DataFrame:
-    """The named sets, one row each: name, where, clients (by default), samples, about. Downloads nothing."""
+    """The named sets, one row each: name, where, clients (by default), samples, about. Downloads
+    nothing."""
     import pandas as pd
 
     return pd.DataFrame(found_entries(), columns=list(FoundEntry._fields))

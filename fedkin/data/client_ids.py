@@ -24,12 +24,15 @@ def client_ids(values: Any, place: Path | str, name: str = "client_id") -> Shape
         name: what errors call the ids.
 
     Raises:
-        DataError: a missing or infinite id, ids of several types, bytes that are no UTF-8; the row is named.
+        DataError: a missing or infinite id, ids of several types, bytes that are no UTF-8; the row
+            is named.
     """
     is_array = hasattr(values, "dtype")
     ids = user_array(values, place, name) if is_array else _of_list(values)
     if ids.ndim != 1:
-        raise DataError(f"{place}: {name} must be one id for each sample, got an array of shape {ids.shape}")
+        raise DataError(
+            f"{place}: {name} must be one id for each sample, got an array of shape {ids.shape}"
+        )
     check_owners(ids, place, name)
     if ids.dtype.kind == "S" or (ids.dtype == object and len(ids) and isinstance(ids[0], bytes)):
         return decoded(ids, place, name)
@@ -48,7 +51,9 @@ def _of_list(values: Any) -> Shaped[np.ndarray, "..."]:
     return ids
 
 
-def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id") -> None:
+def check_owners(
+    owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id"
+) -> None:
     """Refuse (DataError) samples whose client is not known, and ids of several types.
 
     Args:
@@ -67,7 +72,8 @@ def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str
     infinite = _infinite_rows(owners)
     if len(infinite):
         raise DataError(
-            f"{place}: {name} is infinite in row {infinite[0]} ({len(infinite)} such rows); give the client a name or "
+            f"{place}: {name} is infinite in row {infinite[0]} ({len(infinite)} such rows); give "
+            f"the client a name or "
             "a number"
         )
     if owners.dtype != object:
@@ -91,9 +97,12 @@ def _infinite_rows(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
 
 
 def whole_ids(owners: Shaped[np.ndarray, "M"]) -> Shaped[np.ndarray, "M"]:
-    """Ids without the decimals that a column of numbers gets by a missing entry: client 1.0 is client 1."""
+    """Ids without the decimals that a column of numbers gets by a missing entry: client 1.0 is
+    client 1."""
     numbers = owners
-    if owners.dtype.kind == "O" and all(isinstance(owner, (float, np.floating)) for owner in owners):
+    if owners.dtype.kind == "O" and all(
+        isinstance(owner, (float, np.floating)) for owner in owners
+    ):
         numbers = owners.astype(np.float64)
     if numbers.dtype.kind != "f" or not len(numbers) or not np.isfinite(numbers).all():
         return owners

@@ -19,7 +19,8 @@ _BLOCK = 2**16  # names that are strings at a time
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClientNames(Sequence[str]):
-    """The names of N clients, an immutable sequence that equals a tuple or a list of the same names.
+    """The names of N clients, an immutable sequence that equals a tuple or a list of the same
+    names.
 
     Attributes:
         text: all names one after another, in UTF-8.
@@ -31,7 +32,8 @@ class ClientNames(Sequence[str]):
 
     @classmethod
     def of(cls, names: Iterable[object]) -> ClientNames:
-        """The column of these names; bytes are read as UTF-8, and what is no text is written as text."""
+        """The column of these names; bytes are read as UTF-8, and what is no text is written as
+        text."""
         if isinstance(names, ClientNames):
             return names
         text = bytearray()
@@ -42,14 +44,21 @@ class ClientNames(Sequence[str]):
                 yield len(text)
 
         offsets = np.fromiter(ends(), np.int64)
-        return cls(np.frombuffer(bytes(text), np.uint8), np.concatenate([np.zeros(1, np.int64), offsets]))
+        return cls(
+            np.frombuffer(bytes(text), np.uint8), np.concatenate([np.zeros(1, np.int64), offsets])
+        )
 
     def is_whole(self) -> bool:
         """Whether the arrays, such as those of a file, hold names."""
-        offsets, integers = self.offsets, self.text.dtype == np.uint8 and self.offsets.dtype.kind == "i"
+        offsets, integers = (
+            self.offsets,
+            self.text.dtype == np.uint8 and self.offsets.dtype.kind == "i",
+        )
         if not integers or self.text.ndim != 1 or offsets.ndim != 1 or not len(offsets):
             return False
-        return bool(offsets[0] == 0 and offsets[-1] == len(self.text) and (np.diff(offsets) >= 0).all())
+        return bool(
+            offsets[0] == 0 and offsets[-1] == len(self.text) and (np.diff(offsets) >= 0).all()
+        )
 
     @property
     def nbytes(self) -> int:
@@ -96,7 +105,8 @@ class ClientNames(Sequence[str]):
 
     @cached_property
     def _by_checksum(self) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-        """Checksums of all names, ascending, and their clients: a table to look names up in, made when first needed."""
+        """Checksums of all names, ascending, and their clients: a table to look names up in, made
+        when first needed."""
         sums = np.fromiter(map(_checksum, self), np.int64, len(self))
         clients = np.argsort(sums, kind="stable")
         return sums[clients], clients
@@ -106,10 +116,14 @@ class ClientNames(Sequence[str]):
 
     def __eq__(self, other: Any) -> bool:
         if isinstance(other, ClientNames):
-            return np.array_equal(self.offsets, other.offsets) and np.array_equal(self.text, other.text)
+            return np.array_equal(self.offsets, other.offsets) and np.array_equal(
+                self.text, other.text
+            )
         if not isinstance(other, (tuple, list)):
             return NotImplemented
-        return len(self) == len(other) and all(mine == name for mine, name in zip(self, other, strict=True))
+        return len(self) == len(other) and all(
+            mine == name for mine, name in zip(self, other, strict=True)
+        )
 
     def __hash__(self) -> int:
         return hash(tuple(self))  # that of the tuple which it equals

@@ -1,5 +1,5 @@
-"""CSV files as tables: encoding, separator and decimal mark are detected, and nothing is taken for missing but an
-empty cell."""
+"""CSV files as tables: encoding, separator and decimal mark are detected, and nothing is taken for
+missing but an empty cell."""
 
 from __future__ import annotations
 
@@ -44,17 +44,18 @@ _log = logging.getLogger("fedkin")
 def read_csv(path: Path, names: str | None = None) -> Table:
     """A CSV file as a table, gzipped or not.
 
-    Columns may be separated by commas, semicolons, tabs or bars. The text is UTF-8, or UTF-16 with a byte-order mark.
-    Where columns are not separated by commas, numbers may have decimal commas. Words such as NA and None stay words:
-    only an empty cell is missing.
+    Columns may be separated by commas, semicolons, tabs or bars. The text is UTF-8, or UTF-16 with
+    a byte-order mark. Where columns are not separated by commas, numbers may have decimal commas.
+    Words such as NA and None stay words: only an empty cell is missing.
 
     Args:
         path: the file.
-        names: a column whose entries are names: they stay text where one is not written as the number that it would
-            be read as (01, 1e3).
+        names: a column whose entries are names: they stay text where one is not written as the
+            number that it would be read as (01, 1e3).
 
     Raises:
-        DataError: another encoding, a column without a name or with that of another, rows longer than the header.
+        DataError: another encoding, a column without a name or with that of another, rows longer
+            than the header.
     """
     encoding = _encoding(path)
     try:
@@ -82,10 +83,13 @@ def _encoding(path: Path) -> str:
             return encoding
     for start, kind in _OTHER_KINDS.items():
         if first.lstrip().startswith(start):
-            raise DataError(f"{path}: expected a CSV file, but its content is {kind}; write it as CSV")
+            raise DataError(
+                f"{path}: expected a CSV file, but its content is {kind}; write it as CSV"
+            )
     if b"\0" in first:
         raise DataError(
-            f"{path}: expected a CSV file, but it holds zero bytes: it is no text, or UTF-16 without a byte-order "
+            f"{path}: expected a CSV file, but it holds zero bytes: it is no text, or UTF-16 "
+            f"without a byte-order "
             "mark; write it as UTF-8"
         )
     return "utf-8"
@@ -125,7 +129,8 @@ def _check_header(header: list[str], path: Path) -> None:
     for name in header:
         if name and name in seen:
             raise DataError(
-                f"{path}: expected columns of different names, got {name!r} twice; rename or remove one of them"
+                f"{path}: expected columns of different names, got {name!r} twice; rename or "
+                f"remove one of them"
             )
         seen.add(name)
 
@@ -145,20 +150,29 @@ def _parse(path: Path, encoding: str, separator: str, names: str | None) -> Tabl
 
 
 def _check_width(table: Table, header: list[str], path: Path) -> None:
-    """Refuse (DataError) rows with more cells than the header: pandas takes the first ones for an index."""
+    """Refuse (DataError) rows with more cells than the header: pandas takes the first ones for an
+    index."""
     import pandas as pd
 
-    extra = 0 if isinstance(table.index, pd.RangeIndex) and table.index.start == 0 else table.index.nlevels
+    extra = (
+        0
+        if isinstance(table.index, pd.RangeIndex) and table.index.start == 0
+        else table.index.nlevels
+    )
     if extra:
         raise DataError(
-            f"{path}: the header names {len(header)} columns, and rows have {len(header) + extra} cells; "
+            f"{path}: the header names {len(header)} columns, and rows have {len(header) + extra} "
+            f"cells; "
             "name every column, and end no line with a separator"
         )
 
 
 def _without_empty_columns(table: Table) -> Table:
-    """The table without columns that have no name and no entry, which a separator at the end of each line makes."""
-    empty = [name for name in table.columns if name.startswith(UNNAMED) and table[name].isna().all()]
+    """The table without columns that have no name and no entry, which a separator at the end of
+    each line makes."""
+    empty = [
+        name for name in table.columns if name.startswith(UNNAMED) and table[name].isna().all()
+    ]
     return table.drop(columns=empty)
 
 
@@ -169,7 +183,11 @@ def _with_decimal_points(table: Table, names: str | None, path: Path) -> Table:
     changed = {}
     for name in table.columns:
         column = table[name]
-        if name == names or pd.api.types.is_numeric_dtype(column) or not _has_decimal_commas(column):
+        if (
+            name == names
+            or pd.api.types.is_numeric_dtype(column)
+            or not _has_decimal_commas(column)
+        ):
             continue
         changed[name] = pd.to_numeric(column.str.replace(",", ".", regex=False))
     if changed:
@@ -178,8 +196,8 @@ def _with_decimal_points(table: Table, names: str | None, path: Path) -> Table:
 
 
 def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator: str) -> None:
-    """Refuse (DataError) a column of numbers in which every point may separate thousands, such as 1.200, where other
-    columns have decimal commas."""
+    """Refuse (DataError) a column of numbers in which every point may separate thousands, such as
+    1.200, where other columns have decimal commas."""
     import pandas as pd
 
     floats = [name for name in table.columns if pd.api.types.is_float_dtype(table[name])]
@@ -190,15 +208,17 @@ def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator
         if pointed and all(_POINT_THOUSANDS.fullmatch(cell) for _, cell in pointed):
             row, cell = pointed[0]
             raise DataError(
-                f"{path}: column {name}, row {row} (rows count from 0) holds {cell!r}, and other columns have decimal "
-                "commas, so this point may separate thousands; write the number without it, or all numbers of the "
+                f"{path}: column {name}, row {row} (rows count from 0) holds {cell!r}, and other "
+                f"columns have decimal "
+                "commas, so this point may separate thousands; write the number without it, or "
+                "all numbers of the "
                 "file with decimal points"
             )
 
 
 def _has_decimal_commas(column: Any) -> bool:
-    """Whether all cells of a column of text are numbers, some with a decimal comma. Where each comma may separate
-    thousands (1,234), nothing is decided."""
+    """Whether all cells of a column of text are numbers, some with a decimal comma. Where each
+    comma may separate thousands (1,234), nothing is decided."""
     cells = [cell for cell in column.dropna() if isinstance(cell, str)]
     with_comma = [cell for cell in cells if "," in cell]
     if not with_comma or len(cells) < column.notna().sum():
@@ -227,6 +247,7 @@ def _wrong_encoding(path: Path, error: UnicodeDecodeError) -> str:
     wrong = error.object[error.start : error.start + 1].hex()
     cure = shell_command("iconv", "-f", "LATIN1", "-t", "UTF-8", str(path))
     return (
-        f"{path}: expected a CSV file in UTF-8, found the byte {wrong}, which is none of UTF-8; convert it, such as "
+        f"{path}: expected a CSV file in UTF-8, found the byte {wrong}, which is none of UTF-8; "
+        f"convert it, such as "
         f"{cure} > utf8.csv (in place of LATIN1 the encoding that it has)"
     )

@@ -11,8 +11,8 @@ from fedkin.data.federated import FederatedData
 
 
 def table(data: FederatedData) -> pd.DataFrame:
-    """Statistics of a federation: one row per quantity (its index), a column per split: train, test, and
-    validation where there is one."""
+    """Statistics of a federation: one row per quantity (its index), a column per split: train,
+    test, and validation where there is one."""
     columns = {split: _statistics(data, split) for split in data.splits}
     return pd.DataFrame(columns).rename_axis(data.name)
 
@@ -34,7 +34,9 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
         **(_text_statistics(data, data.vocabulary, split) if data.vocabulary else _features(data)),
     }
     if data.true_clusters is not None:
-        statistics["clients per true cluster"] = ", ".join(map(str, np.bincount(data.true_clusters)))
+        statistics["clients per true cluster"] = ", ".join(
+            map(str, np.bincount(data.true_clusters))
+        )
     return statistics
 
 
@@ -42,7 +44,9 @@ def _features(data: FederatedData) -> dict[str, str]:
     return {"features": " x ".join(map(str, data.x.shape[1:]))}
 
 
-def _text_statistics(data: FederatedData, vocabulary: tuple[str, ...], split: str) -> dict[str, str]:
+def _text_statistics(
+    data: FederatedData, vocabulary: tuple[str, ...], split: str
+) -> dict[str, str]:
     """Statistics of text."""
     unit = "words" if max(map(len, vocabulary), default=0) > 1 else "characters"
     statistics = {f"length of a sample, in {unit}": f"{data.x.shape[1]:,}"}
@@ -50,7 +54,9 @@ def _text_statistics(data: FederatedData, vocabulary: tuple[str, ...], split: st
         known = np.count_nonzero(data.x[np.unique(data.part(split).rows)], axis=1)
         statistics["known words of a sample, min / median / mean / max"] = _spread(known, mean=True)
     statistics[f"{unit} in the vocabulary"] = f"{len(vocabulary) - (vocabulary[0] == ''):,}"
-    statistics["word vectors"] = "none" if data.vectors is None else f"{data.vectors.shape[1]:,} numbers each"
+    statistics["word vectors"] = (
+        "none" if data.vectors is None else f"{data.vectors.shape[1]:,} numbers each"
+    )
     return statistics
 
 

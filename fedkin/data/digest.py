@@ -15,8 +15,8 @@ _BLOCK_NAMES = 2**16
 
 
 def data_digest(data: FederatedData) -> str:
-    """A digest of all that federated data hold: features, labels, owners, names, true clusters, words. Of packed data
-    it was taken when they were packed."""
+    """A digest of all that federated data hold: features, labels, owners, names, true clusters,
+    words. Of packed data it was taken when they were packed."""
     if data.packed is not None:
         return data.packed.digest
     digest = hashlib.sha256(f"({data.name!r}, {data.classes!r}, ".encode())
@@ -37,7 +37,9 @@ def _tuple_text(names: Sequence[str] | None) -> Iterator[str]:
         yield repr(names if names is None else tuple(names))
         return
     for start in range(0, len(names), _BLOCK_NAMES):
-        yield ("(" if start == 0 else ", ") + ", ".join(map(repr, names[start : start + _BLOCK_NAMES]))
+        yield ("(" if start == 0 else ", ") + ", ".join(
+            map(repr, names[start : start + _BLOCK_NAMES])
+        )
     yield ")"
 
 

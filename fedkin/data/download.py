@@ -1,8 +1,10 @@
-"""The files of named data sets: in ``$FEDKIN_DATA``, else in the cache, else downloaded into the cache.
+"""The files of named data sets: in ``$FEDKIN_DATA``, else in the cache, else downloaded into the
+cache.
 
-``FEDKIN_DATA`` is the user's own folder and is only read. The cache is the folder ``data`` in ``$FEDKIN_CACHE``, else
-in the operating system's place for caches (``pooch.os_cache("fedkin")``: ~/.cache/fedkin on Linux); compiled programs
-are kept beside it. Files with a published checksum are checked at every use.
+``FEDKIN_DATA`` is the user's own folder and is only read. The cache is the folder ``data`` in
+``$FEDKIN_CACHE``, else in the operating system's place for caches (``pooch.os_cache("fedkin")``:
+~/.cache/fedkin on Linux); compiled programs are kept beside it. Files with a published checksum are
+checked at every use.
 """
 
 from __future__ import annotations
@@ -32,8 +34,12 @@ class Source:
 
     name: str
     files: Mapping[str, str | None]  # md5 by name; None where none is published
-    folders: tuple[str, ...]  # possible folders below a data folder; the first is the one in the cache
-    url: str | None = None  # web address to which a name is appended; None where files cannot be downloaded
+    folders: tuple[
+        str, ...
+    ]  # possible folders below a data folder; the first is the one in the cache
+    url: str | None = (
+        None  # web address to which a name is appended; None where files cannot be downloaded
+    )
     archive: tuple[str, str] | None = None  # name and md5 of one tar file that holds all files
     help: str = ""  # where to get files that cannot be downloaded
     size: str = ""  # of the download, for people
@@ -51,7 +57,9 @@ def data_folders() -> list[Path]:
     """The folders to search, in order. Raises DataError where FEDKIN_DATA is not a folder."""
     own = os.environ.get("FEDKIN_DATA")
     if own and not Path(own).is_dir():
-        raise DataError(f"FEDKIN_DATA must name a folder with data sets, {own!r} is none; correct or unset it")
+        raise DataError(
+            f"FEDKIN_DATA must name a folder with data sets, {own!r} is none; correct or unset it"
+        )
     return [*([Path(own)] if own else []), cache_folder()]
 
 
@@ -68,8 +76,9 @@ def locate(source: Source) -> Path | None:
 def fetch(source: Source, *, base_url: str | None = None) -> Path:
     """The folder that holds all files of a set, checked, downloaded first if need be.
 
-    ``base_url`` replaces the set's own web address (a mirror). Raises ChecksumError where bytes are not the published
-    ones, DataError where the set can neither be found nor downloaded, StorageError where the cache cannot be written.
+    ``base_url`` replaces the set's own web address (a mirror). Raises ChecksumError where bytes are
+    not the published ones, DataError where the set can neither be found nor downloaded,
+    StorageError where the cache cannot be written.
     """
     folder = locate(source)
     own = folder is not None and not folder.is_relative_to(cache_folder())
@@ -85,7 +94,9 @@ def _checksum_errors(folder: Path, files: Mapping[str, str | None]) -> list[str]
     """One line for every file whose md5 is not the published one."""
     actual = {name: _md5(folder / name) for name, md5 in files.items() if md5}
     return [
-        f"{folder / name}: expected md5 {files[name]}, got {md5}" for name, md5 in actual.items() if md5 != files[name]
+        f"{folder / name}: expected md5 {files[name]}, got {md5}"
+        for name, md5 in actual.items()
+        if md5 != files[name]
     ]
 
 
@@ -101,7 +112,9 @@ def _download(source: Source, base_url: str | None) -> Path:
     folder = cache_folder() / source.folders[0]
     if base_url is None:
         places = ", ".join(str(root / source.folders[0]) for root in data_folders())
-        raise DataError(f"{source.name}: {', '.join(source.files)} not found in {places}. {source.help}".strip())
+        raise DataError(
+            f"{source.name}: {', '.join(source.files)} not found in {places}. {source.help}".strip()
+        )
     if source.archive:
         _download_archive(source, base_url, folder)
     else:
@@ -111,7 +124,8 @@ def _download(source: Source, base_url: str | None) -> Path:
 
 
 def _download_file(url: str, path: Path, md5: str | None) -> None:
-    """Download one file, unless it exists with this md5; pooch writes a temporary file and moves it when complete."""
+    """Download one file, unless it exists with this md5; pooch writes a temporary file and moves it
+    when complete."""
     import pooch
     from requests.exceptions import RequestException
 
@@ -121,13 +135,18 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
         pooch.retrieve(url, f"md5:{md5}" if md5 else None, path.name, path.parent, downloader=http)  # pyright: ignore
     except RequestException as error:
         raise DataError(
-            f"{url}: could not be downloaded ({error}). Check the network, or put {path.name} into {path.parent} "
+            f"{url}: could not be downloaded ({error}). Check the network, or put {path.name} "
+            f"into {path.parent} "
             "by hand, or set FEDKIN_DATA to a folder that has it"
         ) from error
     except ValueError as error:
-        raise ChecksumError(f"{url}: expected md5 {md5}, the download has another; try again later") from error
+        raise ChecksumError(
+            f"{url}: expected md5 {md5}, the download has another; try again later"
+        ) from error
     except OSError as error:
-        raise StorageError(f"{path.parent}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE") from error
+        raise StorageError(
+            f"{path.parent}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE"
+        ) from error
     finally:
         bar.close()  # pooch leaves it open after a failed download
 
@@ -145,9 +164,13 @@ def _download_archive(source: Source, base_url: str, folder: Path) -> None:
             whole.rename(folder)
         archive.unlink()
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive}: expected a tar file, but it is damaged ({error}); delete it") from error
+        raise DataError(
+            f"{archive}: expected a tar file, but it is damaged ({error}); delete it"
+        ) from error
     except OSError as error:
-        raise StorageError(f"{folder}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE") from error
+        raise StorageError(
+            f"{folder}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE"
+        ) from error
 
 
 def _unpack(archive: Path, names: list[str], folder: Path) -> None:
@@ -165,10 +188,16 @@ def _unpack(archive: Path, names: list[str], folder: Path) -> None:
 
 
 class _Bar:
-    """The progress bar that pooch asks for, drawn by rich on stderr (silent where that is not a terminal)."""
+    """The progress bar that pooch asks for, drawn by rich on stderr (silent where that is not a
+    terminal)."""
 
     def __init__(self, name: str) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TimeRemainingColumn(),
+        )
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._progress.add_task(name, total=None)
         self.total = 0  # set by pooch; 0 where the server does not say

@@ -1,7 +1,9 @@
-"""Streams whose concept drifts, at another time for every client: SINE, CIRCLE and SEA (FedDrift's experiments).
+"""Streams whose concept drifts, at another time for every client: SINE, CIRCLE and SEA (FedDrift's
+experiments).
 
-E. Jothimurugesan, K. Hsieh, J. Wang, G. Joshi, P. B. Gibbons: Federated Learning under Distributed Concept Drift.
-AISTATS 2023, arXiv 2206.00799. SEA: W. N. Street, Y. Kim: A Streaming Ensemble Algorithm. KDD 2001.
+E. Jothimurugesan, K. Hsieh, J. Wang, G. Joshi, P. B. Gibbons: Federated Learning under Distributed
+Concept Drift. AISTATS 2023, arXiv 2206.00799. SEA: W. N. Street, Y. Kim: A Streaming Ensemble
+Algorithm. KDD 2001.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from fedkin.data.about import AboutData, named
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.partition_options import checked, positive
 
-# The concept of each of ten clients in the steps 0 .. 10: "change-point matrix A" of the authors' code
+# The concept of each of ten clients in the steps 0 .. 10: "change-point matrix A" of the authors'
+# code
 CHANGES_A = (
     *("0000000000", "0100000000", "0100000100", "0111010100", "0111010110", "1011011010"),
     *("1001001010", "1000101011", "1000101001", "1000101001", "1000101001"),
@@ -29,9 +32,11 @@ CIRCLES = ((0.2, 0.5, 0.15), (0.6, 0.5, 0.25))  # centre and radius
 
 @dataclass(frozen=True)
 class StreamData(FederatedData):
-    """Samples that come in steps: ``train`` are those of step 0, ``test`` those of step 1. The shift ``Steps`` goes on.
+    """Samples that come in steps: ``train`` are those of step 0, ``test`` those of step 1. The
+    shift ``Steps`` goes on.
 
-    Raises DataError as ``FederatedData`` does, and for fewer than two steps or steps of other clients.
+    Raises DataError as ``FederatedData`` does, and for fewer than two steps or steps of other
+    clients.
     """
 
     steps: tuple[Ragged, ...] = ()  # the samples of each client in each step
@@ -43,7 +48,8 @@ class StreamData(FederatedData):
         same = self.concepts is None or self.concepts.shape == shape
         if len(self.steps) < 2 or not same or any(len(step) != self.clients for step in self.steps):
             raise DataError(
-                f"{self.name}: a stream has two steps or more, each with the samples of all {self.clients} clients"
+                f"{self.name}: a stream has two steps or more, each with the samples of all "
+                f"{self.clients} clients"
             )
 
 
@@ -66,8 +72,9 @@ def sine(
     Args:
         clients: N.
         samples: of a client in each step.
-        changes: the concepts of the clients, a text of digits for each step, such as ("000", "010"); with more clients
-            than digits, they are repeated. None: FedDrift's matrix A of 11 steps.
+        changes: the concepts of the clients, a text of digits for each step, such as ("000",
+            "010"); with more clients than digits, they are repeated. None: FedDrift's matrix A of
+            11 steps.
         seed: of the samples.
 
     Raises:
@@ -87,7 +94,8 @@ def sine(
 def circle(
     *, clients: int = 10, samples: int = 100, changes: Sequence[str] | None = None, seed: int = 0
 ) -> FederatedData:
-    """CIRCLE: x uniform in [0, 1]^2, y = 1 outside a circle; concept 0 has another circle than concept 1.
+    """CIRCLE: x uniform in [0, 1]^2, y = 1 outside a circle; concept 0 has another circle than
+    concept 1.
 
     Args:
         clients: N.
@@ -117,7 +125,8 @@ def sea(
     noise: float | int = 0.1,
     seed: int = 0,
 ) -> FederatedData:
-    """SEA: x uniform in [0, 10]^3, y = 1 where x2 + x3 > theta; theta is 8, 9, 7, 9 in the concepts 0 to 3.
+    """SEA: x uniform in [0, 10]^3, y = 1 where x2 + x3 > theta; theta is 8, 9, 7, 9 in the concepts
+    0 to 3.
 
     Args:
         clients: N.
@@ -131,7 +140,9 @@ def sea(
     """
     if not 0 <= noise < 1:
         raise ConfigError(f"noise must be a fraction from 0 up and below 1, got {noise}")
-    return _stream("sea", (clients, samples, changes, seed), 3, 10.0, _sea, len(SEA_THRESHOLDS), float(noise))
+    return _stream(
+        "sea", (clients, samples, changes, seed), 3, 10.0, _sea, len(SEA_THRESHOLDS), float(noise)
+    )
 
 
 def _sine(x: Float[np.ndarray, "m d"], concept: Int[np.ndarray, "m"]) -> np.ndarray:
@@ -167,7 +178,17 @@ def _stream(
     y = label(x.astype(np.float64), each) ^ (rng.random(len(each)) < noise)
     rows = np.arange(len(each)).reshape(len(concepts), clients, samples)
     steps = tuple(Ragged.of(list(own)) for own in rows)
-    return StreamData(name, x, y.astype(np.int64), 2, steps[0], steps[1], concepts[0], steps=steps, concepts=concepts)
+    return StreamData(
+        name,
+        x,
+        y.astype(np.int64),
+        2,
+        steps[0],
+        steps[1],
+        concepts[0],
+        steps=steps,
+        concepts=concepts,
+    )
 
 
 def _concepts(changes: Sequence[str], clients: int, known: int) -> Int[np.ndarray, "T N"]:
@@ -178,7 +199,8 @@ def _concepts(changes: Sequence[str], clients: int, known: int) -> Int[np.ndarra
         or not all(row and digits >= set(row) for row in changes)
     ):
         raise ConfigError(
-            f"changes must have two steps or more, each with as many of the digits 0 .. {known - 1} as there are "
+            f"changes must have two steps or more, each with as many of the digits 0 .. "
+            f"{known - 1} as there are "
             f"clients, such as ('000', '010'); got {changes!r}"
         )
     table = np.array([[int(digit) for digit in row] for row in changes])

@@ -1,6 +1,7 @@
 """The partitions of FedProx's and Ditto's data sets, from the numbers of their authors' generators.
 
-They draw from NumPy's legacy generator, so that they repeat the published numbers. N clients, M samples, C classes.
+They draw from NumPy's legacy generator, so that they repeat the published numbers. N clients, M
+samples, C classes.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ def power_law(
     random: np.random.RandomState,
     minimum: int = 5,
 ) -> Ragged:
-    """Few classes per client, sizes by a power law: FedProx's MNIST (Li et al. 2020), for any N, C and k.
+    """Few classes per client, sizes by a power law: FedProx's MNIST (Li et al. 2020), for any N, C
+    and k.
 
-    Client u has the classes u, u+1, .. (mod C): ``minimum`` samples of each, then a lognormal(0, 2) share of the rest
-    of the class (none where it would run out). A class smaller than the minimum gives all it has. No sample has two
-    owners.
+    Client u has the classes u, u+1, .. (mod C): ``minimum`` samples of each, then a lognormal(0, 2)
+    share of the rest of the class (none where it would run out). A class smaller than the minimum
+    gives all it has. No sample has two owners.
 
     Args:
         labels, clients, classes_per_client: class of each sample, N and k.
@@ -69,12 +71,12 @@ def femnist(
     random: np.random.RandomState,
     shared_images: bool = False,
 ) -> Ragged:
-    """FedProx's FEMNIST (Li et al. 2020): client u has classes u, u+1, .. (mod C) in equal parts, lognormal(4, 1) + 5
-    samples in all.
+    """FedProx's FEMNIST (Li et al. 2020): client u has classes u, u+1, .. (mod C) in equal parts,
+    lognormal(4, 1) + 5 samples in all.
 
-    The authors' code resets its cursor at every draw, so that every client gets the *first* images of a class, and an
-    image trains one client and tests another. Here, by default, no image has two owners, and a class that runs out
-    gives all it has.
+    The authors' code resets its cursor at every draw, so that every client gets the *first* images
+    of a class, and an image trains one client and tests another. Here, by default, no image has two
+    owners, and a class that runs out gives all it has.
 
     Args:
         labels, clients, classes_per_client: class of each sample, N and k.
@@ -91,11 +93,18 @@ def femnist(
     for u, count in enumerate(counts):
         if shared_images:
             cursors.at[:] = 0
-        own.append([cursors.take((u + j) % len(cursors.rows), int(count)) for j in range(classes_per_client)])
+        own.append(
+            [
+                cursors.take((u + j) % len(cursors.rows), int(count))
+                for j in range(classes_per_client)
+            ]
+        )
     return clients_of_parts(own, "femnist")
 
 
-def femnist_counts(clients: int, classes_per_client: int, random: np.random.RandomState) -> Int[np.ndarray, "N"]:
+def femnist_counts(
+    clients: int, classes_per_client: int, random: np.random.RandomState
+) -> Int[np.ndarray, "N"]:
     """Images per class of each client in :func:`femnist`, before a class runs out.
 
     Args:
@@ -115,9 +124,10 @@ def ditto(
 ) -> tuple[Ragged, Ragged]:
     """Ditto's FashionMNIST (Li et al. 2021): train and test rows of every client, in class order.
 
-    Sizes are lognormal(3, 1) + 10 scaled to M in all, shared among the client's classes by lognormal(1, 1); a
-    test part is a sixth of its train part. A cursor that would overrun its class starts again, so that a few images
-    have two owners. The published set is ``RandomState(233)`` with 500 clients of 5 classes.
+    Sizes are lognormal(3, 1) + 10 scaled to M in all, shared among the client's classes by
+    lognormal(1, 1); a test part is a sixth of its train part. A cursor that would overrun its class
+    starts again, so that a few images have two owners. The published set is ``RandomState(233)``
+    with 500 clients of 5 classes.
 
     Args:
         train_labels, test_labels: class of each training sample, and of each test sample.
@@ -135,7 +145,9 @@ def ditto(
         share *= sizes[u] / share.sum()
         for side, divisor in enumerate((1, 6)):
             counts = (share / divisor).astype(np.int64) + 1
-            own[side].append([_take_cyclic(cursors[side], (u + j) % C, int(n)) for j, n in enumerate(counts)])
+            own[side].append(
+                [_take_cyclic(cursors[side], (u + j) % C, int(n)) for j, n in enumerate(counts)]
+            )
     return clients_of_parts(own[0], "ditto"), clients_of_parts(own[1], "ditto")
 
 

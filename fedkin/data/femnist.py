@@ -1,4 +1,5 @@
-"""FEMNIST: handwritten characters of NIST SD19 by writer, in two federations (LEAF, Caldas et al. 2018)."""
+"""FEMNIST: handwritten characters of NIST SD19 by writer, in two federations (LEAF, Caldas et al.
+2018)."""
 
 from __future__ import annotations
 
@@ -20,8 +21,12 @@ _HELP = (
     "No published file has this form: help(fedkin.data.femnist) describes the layout; "
     "set FEDKIN_DATA to the folder that has FEMNIST/ in it"
 )
-LETTERS = Source("femnist", {"femnist_aj_pool.npz": None}, folders=("FEMNIST", "femnist"), help=_HELP)
-WRITERS = Source("femnist by writer", {"femnist_0.npz": None}, folders=("FEMNIST", "femnist"), help=_HELP)
+LETTERS = Source(
+    "femnist", {"femnist_aj_pool.npz": None}, folders=("FEMNIST", "femnist"), help=_HELP
+)
+WRITERS = Source(
+    "femnist by writer", {"femnist_0.npz": None}, folders=("FEMNIST", "femnist"), help=_HELP
+)
 
 
 @named(
@@ -48,27 +53,33 @@ def femnist(
 ) -> FederatedData:
     """FEMNIST, 784 flat pixels scaled to 0 .. 1 (1 = white paper, as in LEAF).
 
-    By default lower-case a .. j, 200 clients of 5 classes, as FedSim's text has it. The file of FedGroup and FlexCFL
-    has 3 classes a client (``classes_per_client=3``), and clients share images (``shared_images=True``).
+    By default lower-case a .. j, 200 clients of 5 classes, as FedSim's text has it. The file of
+    FedGroup and FlexCFL has 3 classes a client (``classes_per_client=3``), and clients share images
+    (``shared_images=True``).
 
-    FedProx's authors shuffle the files of a class before clients take its first images. The pool is sorted by writer,
-    so it is shuffled too: else the first images of a class come from few writers, and are too alike. Not known of the
-    authors' images: which of NIST's they had in a class's folder, in which order these came to lie, and what their
-    thumbnails looked like.
+    FedProx's authors shuffle the files of a class before clients take its first images. The pool is
+    sorted by writer, so it is shuffled too: else the first images of a class come from few writers,
+    and are too alike. Not known of the authors' images: which of NIST's they had in a class's
+    folder, in which order these came to lie, and what their thumbnails looked like.
 
-    Files, in the folder FEMNIST: ``femnist_aj_pool.npz`` with x uint8 [M, 784], y 0 .. 9; ``femnist_0.npz``, ``_1``
-    .. with x, y 0 .. 61, client_id (into writers), split (0 train, 1 test), writers (names).
+    Files, in the folder FEMNIST: ``femnist_aj_pool.npz`` with x uint8 [M, 784], y 0 .. 9;
+    ``femnist_0.npz``, ``_1`` .. with x, y 0 .. 61, client_id (into writers), split (0 train, 1
+    test), writers (names).
 
     Args:
         clients: N; None for 200, or for all writers. Of writers, the first N.
-        classes_per_client: k; None for 5, as FedSim's text says. The file of FedGroup and FlexCFL has 3.
-        classes: width of the output; None for 10 as in FlexCFL (26 in FedGroup and FedSim). Labels are always 0 .. 9.
-        shared_images: the published partition, in which clients share images and train on each other's test images.
+        classes_per_client: k; None for 5, as FedSim's text says. The file of FedGroup and FlexCFL
+            has 3.
+        classes: width of the output; None for 10 as in FlexCFL (26 in FedGroup and FedSim). Labels
+            are always 0 .. 9.
+        shared_images: the published partition, in which clients share images and train on each
+            other's test images.
         shuffled: each class's images in an order drawn from the seed; False: in the pool's order.
         writer: every client is one writer with all 62 classes, in the split of the files.
         train_fraction: each client's share of training samples; None for 0.9.
-        partition: of all letters, in place of FedProx's: ``dirichlet``, ``shards``, ``power_law``, ``blocks`` or
-            ``iid``, as in :mod:`fedkin.data.image_sets`; then classes_per_client is 2 by default.
+        partition: of all letters, in place of FedProx's: ``dirichlet``, ``shards``, ``power_law``,
+            ``blocks`` or ``iid``, as in :mod:`fedkin.data.image_sets`; then classes_per_client is 2
+            by default.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
         seed: of order, partition and split.
     """
@@ -76,16 +87,25 @@ def femnist(
         head = 10 if classes is None else classes
         fraction = 0.9 if train_fraction is None else train_fraction
         if partition is not None:
-            _refuse("partition", {"shared_images": shared_images or None, "shuffled": None if shuffled else False})
+            _refuse(
+                "partition",
+                {"shared_images": shared_images or None, "shuffled": None if shuffled else False},
+            )
             divide = PartitionOptions(partition, clients, classes_per_client, alpha)
             divide.check(POOLED)
             return _letters_divided(divide, head, fraction, seed)
         if alpha is not None:
-            raise ConfigError(f"alpha = {alpha} belongs to a partition; set partition = 'dirichlet' as well")
+            raise ConfigError(
+                f"alpha = {alpha} belongs to a partition; set partition = 'dirichlet' as well"
+            )
         k = 5 if classes_per_client is None else classes_per_client
         N = 200 if clients is None else clients
         return _letters(N, k, head, shared_images, shuffled, fraction, seed)
-    options = {"classes_per_client": classes_per_client, "classes": classes, "train_fraction": train_fraction}
+    options = {
+        "classes_per_client": classes_per_client,
+        "classes": classes,
+        "train_fraction": train_fraction,
+    }
     options |= {"partition": partition, "alpha": alpha}
     options |= {"shared_images": shared_images or None, "shuffled": None if shuffled else False}
     _refuse("writer", options)
@@ -99,11 +119,15 @@ def _refuse(form: str, options: dict[str, object]) -> None:
             raise ConfigError(f"femnist by {form} has no {name}; leave it out, or {form}")
 
 
-def _letters_divided(options: PartitionOptions, classes: int, train_fraction: float | int, seed: int) -> FederatedData:
+def _letters_divided(
+    options: PartitionOptions, classes: int, train_fraction: float | int, seed: int
+) -> FederatedData:
     """The letters by one of the partitions that all image sets have."""
     x, y = _pool(classes)
     owned, true_clusters = options.partition_labels(y, 200, seed)
-    train, test = partition.split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
+    train, test = partition.split_train_test(
+        owned, Stream(seed, purpose="data/split"), train_fraction
+    )
     return FederatedData("femnist", x, y, classes, train, test, true_clusters)
 
 
@@ -117,17 +141,27 @@ def _letters(
     seed: int,
 ) -> FederatedData:
     x, y = _pool(classes)
-    order = Stream(seed, purpose="data/shuffle").rng().permutation(len(y)) if shuffled else np.arange(len(y))
-    owned = fedprox_partitions.femnist(y[order], clients, classes_per_client, legacy_random(seed), shared_images)
+    order = (
+        Stream(seed, purpose="data/shuffle").rng().permutation(len(y))
+        if shuffled
+        else np.arange(len(y))
+    )
+    owned = fedprox_partitions.femnist(
+        y[order], clients, classes_per_client, legacy_random(seed), shared_images
+    )
     owned = Ragged(order[owned.rows], owned.offsets)
-    train, test = partition.split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
+    train, test = partition.split_train_test(
+        owned, Stream(seed, purpose="data/split"), train_fraction
+    )
     return FederatedData("femnist", x, y, classes, train, test)
 
 
 def _pool(classes: int) -> tuple[Float32[np.ndarray, "M 784"], Int[np.ndarray, "M"]]:
     """All letters and their labels; ``classes`` is the width of the output."""
     if classes < 10:
-        raise ConfigError(f"classes is the width of the output, at least 10 for the letters a to j; got {classes}")
+        raise ConfigError(
+            f"classes is the width of the output, at least 10 for the letters a to j; got {classes}"
+        )
     path = fetch(LETTERS) / "femnist_aj_pool.npz"
     arrays = read_npz(path, ("x", "y"))
     y = check_labels(arrays["y"], 10, path)
@@ -140,9 +174,15 @@ def _by_writer(clients: int | None) -> FederatedData:
         raise ConfigError(f"clients must be at least 1, got {clients}")
     folder = fetch(WRITERS)
     x, y, train, test, names, start = [], [], [], [], [], 0
-    for path in sorted(folder.glob("femnist_[0-9]*.npz"), key=lambda path: int(path.stem.split("_")[1])):
+    for path in sorted(
+        folder.glob("femnist_[0-9]*.npz"), key=lambda path: int(path.stem.split("_")[1])
+    ):
         arrays = _one_file(path)
-        keep = len(arrays["writers"]) if clients is None else min(len(arrays["writers"]), clients - len(names))
+        keep = (
+            len(arrays["writers"])
+            if clients is None
+            else min(len(arrays["writers"]), clients - len(names))
+        )
         selected = np.flatnonzero(arrays["client_id"] < keep)
         owner, tested = arrays["client_id"][selected], arrays["split"][selected] == 1
         for part, rows in ((train, ~tested), (test, tested)):
@@ -154,10 +194,14 @@ def _by_writer(clients: int | None) -> FederatedData:
         if len(names) == clients:
             break
     if clients is not None and len(names) < clients:
-        raise ConfigError(f"clients must be from 1 to {len(names)}, the writers in {folder}; got {clients}")
+        raise ConfigError(
+            f"clients must be from 1 to {len(names)}, the writers in {folder}; got {clients}"
+        )
     pixels = _unit(np.concatenate(x), start, folder)
     parts = Ragged.of(train), Ragged.of(test)
-    return FederatedData("femnist by writer", pixels, np.concatenate(y), 62, *parts, client_names=tuple(names))
+    return FederatedData(
+        "femnist by writer", pixels, np.concatenate(y), 62, *parts, client_names=tuple(names)
+    )
 
 
 def _one_file(path: Path) -> dict[str, np.ndarray]:
@@ -174,5 +218,7 @@ def _one_file(path: Path) -> dict[str, np.ndarray]:
 
 def _unit(x: Shaped[np.ndarray, "..."], samples: int, path: Path) -> Float32[np.ndarray, "M 784"]:
     if x.dtype != np.uint8 or x.shape != (samples, 784):
-        raise DataError(f"{path}: expected x uint8 of shape ({samples}, 784), got {x.dtype} of shape {x.shape}")
+        raise DataError(
+            f"{path}: expected x uint8 of shape ({samples}, 784), got {x.dtype} of shape {x.shape}"
+        )
     return x.astype(np.float32) / np.float32(255)

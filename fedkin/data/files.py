@@ -1,5 +1,5 @@
-"""Readers of the file formats of data sets. A damaged file is refused with a message that names it; nothing is ever
-unpickled."""
+"""Readers of the file formats of data sets. A damaged file is refused with a message that names it;
+nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,15 @@ _CONVERSIONS = {  # to a CSV file, in Python
     ".feather": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
     ".arrow": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
 }
-DAMAGE = (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile, RuntimeError)  # a password, nesting
+DAMAGE = (
+    ValueError,
+    KeyError,
+    EOFError,
+    OSError,
+    zlib.error,
+    zipfile.BadZipFile,
+    RuntimeError,
+)  # a password, nesting
 
 
 @contextmanager
@@ -47,8 +55,12 @@ def reading(path: Path, kind: str, whole: bool = True) -> Iterator[None]:
         kind: what it should be.
         whole: whether it is read into memory: then ConfigError where it does not fit.
     """
-    if whole and path.is_file():  # arrays of text or of unpacked bytes are larger: this is the least
-        check_memory({f"the file {path}": path.stat().st_size}, "take a part of it, or a machine with more")
+    if (
+        whole and path.is_file()
+    ):  # arrays of text or of unpacked bytes are larger: this is the least
+        check_memory(
+            {f"the file {path}": path.stat().st_size}, "take a part of it, or a machine with more"
+        )
     try:
         yield
     except (DataError, ConfigError):
@@ -57,7 +69,9 @@ def reading(path: Path, kind: str, whole: bool = True) -> Iterator[None]:
         where = "" if path.is_absolute() else f" in the present folder, {Path.cwd()}"
         raise DataError(f"{path}: expected {kind}, found no such file{where}") from None
     except DAMAGE as error:
-        raise DataError(f"{path}: expected {kind}, but it is damaged or of another kind ({error})") from error
+        raise DataError(
+            f"{path}: expected {kind}, but it is damaged or of another kind ({error})"
+        ) from error
 
 
 def read_idx(path: Path) -> Shaped[np.ndarray, "..."]:
@@ -75,15 +89,21 @@ def read_idx(path: Path) -> Shaped[np.ndarray, "..."]:
 def _parse_idx(data: bytes, path: Path) -> np.ndarray:
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in IDX_TYPES:
         raise DataError(
-            f"{path}: expected an idx header (00 00, type, dimensions), got {data[:4].hex(' ') or 'nothing'}"
+            f"{path}: expected an idx header (00 00, type, dimensions), got "
+            f"{data[:4].hex(' ') or 'nothing'}"
         )
     dtype, start = np.dtype(IDX_TYPES[data[2]]), 4 + 4 * data[3]
     if len(data) < start:
-        raise DataError(f"{path}: idx header of {data[3]} dimensions is cut off after {len(data)} bytes")
+        raise DataError(
+            f"{path}: idx header of {data[3]} dimensions is cut off after {len(data)} bytes"
+        )
     shape = tuple(int(n) for n in np.frombuffer(data[4:start], ">u4"))
     expected = math.prod(shape) * dtype.itemsize
     if len(data) - start != expected:
-        raise DataError(f"{path}: idx shape {shape} needs {expected} bytes of data, the file has {len(data) - start}")
+        raise DataError(
+            f"{path}: idx shape {shape} needs {expected} bytes of data, the file has "
+            f"{len(data) - start}"
+        )
     return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
 
 
@@ -102,50 +122,74 @@ def read_idx_pair(
     """
     x, y = read_idx(images), read_idx(labels)
     if x.dtype != np.uint8 or x.ndim != 3:
-        raise DataError(f"{images}: expected 8-bit images [M, H, W], got {x.dtype} of shape {x.shape}")
+        raise DataError(
+            f"{images}: expected 8-bit images [M, H, W], got {x.dtype} of shape {x.shape}"
+        )
     if y.shape != (len(x),):
         raise DataError(f"{labels}: expected {len(x)} labels for {images}, got shape {y.shape}")
     return x, check_labels(y, classes, labels)
 
 
 def read_cifar(path: Path) -> tuple[UInt8[np.ndarray, "M 32 32 3"], Int[np.ndarray, "M"]]:
-    """Images and labels of one batch of CIFAR-10's official binary version (any number of whole records)."""
+    """Images and labels of one batch of CIFAR-10's official binary version (any number of whole
+    records)."""
     path = Path(path)
     with reading(path, "a CIFAR-10 binary batch"):
         raw = np.frombuffer(path.read_bytes(), np.uint8)
     if len(raw) == 0 or len(raw) % CIFAR_RECORD:
-        raise DataError(f"{path}: expected whole records of {CIFAR_RECORD} bytes, got {len(raw)} bytes in all")
+        raise DataError(
+            f"{path}: expected whole records of {CIFAR_RECORD} bytes, got {len(raw)} bytes in all"
+        )
     records = raw.reshape(-1, CIFAR_RECORD)
     images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), check_labels(records[:, 0], 10, path)
 
 
-def read_npz(path: Path, needed: tuple[str, ...] = (), mapped: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+def read_npz(
+    path: Path, needed: tuple[str, ...] = (), mapped: tuple[str, ...] = ()
+) -> dict[str, np.ndarray]:
     """All arrays of an npz file. Object arrays, which only pickle can read, are refused.
 
     Args:
         path: the file.
         needed: names that must be among them.
-        mapped: names of arrays that are mapped, not read, where the file has them uncompressed (``np.savez``).
+        mapped: names of arrays that are mapped, not read, where the file has them uncompressed
+            (``np.savez``).
     """
     path = Path(path)
     with reading(path, "an npz file without object arrays", whole=not mapped):
-        with path.open("rb") as raw:  # np.load leaves a file that it opens itself open where it fails
+        with path.open(
+            "rb"
+        ) as raw:  # np.load leaves a file that it opens itself open where it fails
             file = np.load(raw, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
-                raise DataError(f"{path}: expected an npz file (several named arrays), got a single array")
+                raise DataError(
+                    f"{path}: expected an npz file (several named arrays), got a single array"
+                )
             with file:
                 parts = {part.filename: part for part in file.zip.infolist()} if file.zip else {}
                 stored = {name: parts[f"{name}.npy"] for name in mapped if f"{name}.npy" in parts}
-                arrays = {name: map_member(path, part) for name, part in stored.items() if not part.compress_type}
+                arrays = {
+                    name: map_member(path, part)
+                    for name, part in stored.items()
+                    if not part.compress_type
+                }
                 unpacked = sum(
-                    part.file_size for name, part in parts.items() if name.removesuffix(".npy") not in arrays
+                    part.file_size
+                    for name, part in parts.items()
+                    if name.removesuffix(".npy") not in arrays
                 )
-                check_memory({f"the arrays of {path}": unpacked}, "take a part of them, or a machine with more")
+                check_memory(
+                    {f"the arrays of {path}": unpacked},
+                    "take a part of them, or a machine with more",
+                )
                 arrays |= {name: file[name] for name in file.files if name not in arrays}
     missing = [name for name in needed if name not in arrays]
     if missing:
-        raise DataError(f"{path}: expected arrays {', '.join(needed)}; {', '.join(missing)} not among {sorted(arrays)}")
+        raise DataError(
+            f"{path}: expected arrays {', '.join(needed)}; {', '.join(missing)} not among "
+            f"{sorted(arrays)}"
+        )
     return arrays
 
 
@@ -160,7 +204,9 @@ def read_npy_folder(path: Path, mapped: tuple[str, ...] = ()) -> dict[str, np.nd
     for file in sorted(path.glob("*.npy")):
         is_mapped = file.stem in mapped
         with reading(file, "an npy file without objects", whole=not is_mapped):
-            arrays[file.stem] = np.load(file, mmap_mode="r" if is_mapped else None, allow_pickle=False)
+            arrays[file.stem] = np.load(
+                file, mmap_mode="r" if is_mapped else None, allow_pickle=False
+            )
     return arrays
 
 
@@ -182,16 +228,20 @@ def table_kind(path: Path, others: str = "") -> str:
     missing = "" if path.exists() else ", and there is no such file"
     cure = _CONVERSIONS.get(path.suffix.lower())
     advice = f"; write it as CSV: {cure.format(path=str(path))}" if cure and path.exists() else ""
-    raise DataError(f"{path}: expected a file that ends in {', '.join(endings)}{others}; got {found}{missing}{advice}")
+    raise DataError(
+        f"{path}: expected a file that ends in {', '.join(endings)}{others}; got "
+        f"{found}{missing}{advice}"
+    )
 
 
 def read_table(path: Path, names: str | None = None) -> Table:
-    """A CSV or Parquet file as a table with unique column names; ``csv_tables`` says how a CSV file may be written.
+    """A CSV or Parquet file as a table with unique column names; ``csv_tables`` says how a CSV file
+    may be written.
 
     Args:
         path: the file.
-        names: a column of a CSV file whose entries are names: they stay text where one is not written as the number
-            that it would be read as (01, 1e3).
+        names: a column of a CSV file whose entries are names: they stay text where one is not
+            written as the number that it would be read as (01, 1e3).
 
     Raises:
         DataError: no such file, one of another kind, a damaged one, or one without rows.
@@ -212,7 +262,9 @@ def read_table(path: Path, names: str | None = None) -> Table:
     return table
 
 
-def check_labels(y: Shaped[np.ndarray, "M"], classes: int | None, path: Path | str) -> Int[np.ndarray, "M"]:
+def check_labels(
+    y: Shaped[np.ndarray, "M"], classes: int | None, path: Path | str
+) -> Int[np.ndarray, "M"]:
     """Labels as int64 in 0 .. C-1.
 
     Args:
@@ -224,19 +276,24 @@ def check_labels(y: Shaped[np.ndarray, "M"], classes: int | None, path: Path | s
         DataError: a label that is no whole number in the range; its row is named.
     """
     if y.dtype.kind not in "iufb":
-        raise DataError(f"{path}: labels must be whole numbers from 0, got {y.dtype} such as {y[:1]}")
+        raise DataError(
+            f"{path}: labels must be whole numbers from 0, got {y.dtype} such as {y[:1]}"
+        )
     y = y.astype(np.float64) if y.dtype.kind == "f" else y
     limit = 2**63 if classes is None else classes  # int64 ends there
     bad = ~np.isfinite(y) | (y < 0) | (y != np.floor(y)) | (y >= limit)
     if bad.any():
         row, top = int(np.argmax(bad)), "" if classes is None else f" to {classes - 1}"
         raise DataError(
-            f"{path}: labels must be whole numbers from 0{top}, row {row} has {y[row]} ({bad.sum()} such rows)"
+            f"{path}: labels must be whole numbers from 0{top}, row {row} has {y[row]} "
+            f"({bad.sum()} such rows)"
         )
     return y.astype(np.int64)
 
 
-def check_finite(x: Shaped[np.ndarray, "M ..."], path: Path | str, what: str = "NaN or infinity") -> None:
+def check_finite(
+    x: Shaped[np.ndarray, "M ..."], path: Path | str, what: str = "NaN or infinity"
+) -> None:
     """Refuse (DataError) NaN and infinite features, naming the first row that has one.
 
     Args:
@@ -246,4 +303,6 @@ def check_finite(x: Shaped[np.ndarray, "M ..."], path: Path | str, what: str = "
     """
     if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
         rows = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))
-        raise DataError(f"{path}: features must be finite, row {rows[0]} holds {what} ({len(rows)} such rows)")
+        raise DataError(
+            f"{path}: features must be finite, row {rows[0]} holds {what} ({len(rows)} such rows)"
+        )

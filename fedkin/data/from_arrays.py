@@ -41,19 +41,20 @@ def from_arrays(
 
     Args:
         x: features [M, ...], kept as float32; uint8 are pixels and scaled to 0 .. 1.
-        y: labels [M]: whole numbers from 0, text (numbered in sorted order, and remembered as ``label_names``) or
-            booleans (0 and 1, named False and True).
-        clients: the client of each sample [M], numbers or names; clients are numbered in ascending order. Either this
-            or a partition.
-        partition: divides the samples over clients by their labels: ``dirichlet``, ``shards``, ``power_law``,
-            ``blocks`` (these are true clusters) or ``iid``, as for the named image sets
-            (:mod:`fedkin.data.image_sets`).
+        y: labels [M]: whole numbers from 0, text (numbered in sorted order, and remembered as
+            ``label_names``) or booleans (0 and 1, named False and True).
+        clients: the client of each sample [M], numbers or names; clients are numbered in ascending
+            order. Either this or a partition.
+        partition: divides the samples over clients by their labels: ``dirichlet``, ``shards``,
+            ``power_law``, ``blocks`` (these are true clusters) or ``iid``, as for the named image
+            sets (:mod:`fedkin.data.image_sets`).
         num_clients: N, of a partition.
         classes_per_client: of the partitions ``shards``, ``power_law`` and ``blocks``; None for 2.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
         min_samples: what every client of ``dirichlet`` has at least; None for 10.
-        test: each client's share of test samples; or which samples are test samples, booleans [M] (or 0 for training
-            samples, 1 for test samples, 2 for validation). A client with one sample trains on it.
+        test: each client's share of test samples; or which samples are test samples, booleans [M]
+            (or 0 for training samples, 1 for test samples, 2 for validation). A client with one
+            sample trains on it.
         seed: of partition and split.
         name: of the data set.
         label_names: names of the classes 0, 1, ..; None for the text that occurs in y.
@@ -61,18 +62,21 @@ def from_arrays(
         integers: x stay integers, such as the word numbers of a text.
 
     Raises:
-        DataError: lengths that differ, nothing at all, entries that are missing, of mixed types or not finite, a client
-            without a training sample.
+        DataError: lengths that differ, nothing at all, entries that are missing, of mixed types or
+            not finite, a client without a training sample.
         ConfigError: clients and a partition, or none of them; options of another partition.
     """
     options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
     if (clients is None) == (options is None):
         raise ConfigError(
-            "whose is each sample? Give its client with clients=, an id for each of the samples, or divide them with "
+            "whose is each sample? Give its client with clients=, an id for each of the samples, "
+            "or divide them with "
             f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
         )
     if clients is not None and (isinstance(clients, (str, bytes)) or not np.iterable(clients)):
-        raise ConfigError(f"clients must be an id for each sample, got {clients!r}; a partition has num_clients=")
+        raise ConfigError(
+            f"clients must be an id for each sample, got {clients!r}; a partition has num_clients="
+        )
     split = _split(test, name)
     samples = OwnSamples(
         name,
@@ -112,8 +116,8 @@ def from_pandas(
         frame: its feature columns are numbers.
         label: column of the labels: text, booleans, or whole numbers from 0.
         client: column that says whose a sample is. Either this, or a partition.
-        features: columns of the features, in this order; None for all others.
-        partition, num_clients, classes_per_client, alpha, min_samples: divide the samples over clients, as in
+        features: columns of the features, in this order; None for all others. partition,
+        num_clients, classes_per_client, alpha, min_samples: divide the samples over clients, as in
             ``from_arrays``.
         test: each client's share of test samples; or the column that says ``train``, ``test`` or
             ``validation`` (or 0, 1 or 2).
@@ -123,19 +127,22 @@ def from_pandas(
         classes: C; None for the largest label + 1, or as many as there are names.
 
     Raises:
-        DataError: a column that is not there, no rows, a value that is missing, of another type or not finite; column
-            and row are named.
+        DataError: a column that is not there, no rows, a value that is missing, of another type or
+            not finite; column and row are named.
         ConfigError: client and a partition, or none of them; options of another partition.
     """
     options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
     check_frame(frame)
     if (client is None) == (options is None):
         raise ConfigError(
-            "whose is each sample? Name the column that says so with client=, or divide them with partition= and "
+            "whose is each sample? Name the column that says so with client=, or divide them with "
+            "partition= and "
             f"num_clients=; got {'neither' if options is None else 'both'}"
         )
     split = test if isinstance(test, str) else None
-    chosen = None if features is None else [features] if isinstance(features, str) else list(features)
+    chosen = (
+        None if features is None else [features] if isinstance(features, str) else list(features)
+    )
     names = None if label_names is None else tuple(label_names)
     samples = table_samples(
         frame, Columns(label, client, chosen, split), name, name, label_names=names, classes=classes
@@ -148,7 +155,10 @@ def check_frame(frame: pd.DataFrame | Any) -> None:
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):
-        raise DataError(f"expected a pandas DataFrame, got {type(frame).__name__}; arrays go to fk.data.from_arrays")
+        raise DataError(
+            f"expected a pandas DataFrame, got {type(frame).__name__}; arrays go to "
+            f"fk.data.from_arrays"
+        )
 
 
 def _split(test: Any, name: str) -> np.ndarray | None:

@@ -43,35 +43,41 @@ def from_hf(
 
     Args:
         dataset: one split, such as ``load_dataset(...)["train"]``.
-        by: the column that says whose a sample is, or a partitioner of ``flwr_datasets``, which need not know the data
-            set yet. Either this, or a partition.
+        by: the column that says whose a sample is, or a partitioner of ``flwr_datasets``, which
+            need not know the data set yet. Either this, or a partition.
         client: the same as ``by``, as the other sources call it.
         label: column of the labels: numbers (a ``ClassLabel`` has their names), text or booleans.
-        features: column of the features, images or arrays of one shape; or several columns of numbers. None for all
-            others.
-        partition, num_clients, classes_per_client, alpha, min_samples: divide the samples over clients, as in
+        features: column of the features, images or arrays of one shape; or several columns of
+            numbers. None for all others.
+        partition, num_clients, classes_per_client, alpha, min_samples: divide the samples over
+        clients, as in
             ``from_arrays``.
-        test: each client's share of test samples; or another ``Dataset`` with the same columns, whose samples test the
-            clients that ``by`` names.
+        test: each client's share of test samples; or another ``Dataset`` with the same columns,
+            whose samples test the clients that ``by`` names.
         seed: of partition and split.
         name: of the data set.
-        label_names: names of the classes 0, 1, ..; None for those of the ``ClassLabel``, or for the text that occurs.
+        label_names: names of the classes 0, 1, ..; None for those of the ``ClassLabel``, or for the
+            text that occurs.
         classes: C; None for the largest label + 1, or as many as there are names.
-        integers: x stay integers, such as the tokens of a text; else they become float32, and images are scaled to
-            0 .. 1.
+        integers: x stay integers, such as the tokens of a text; else they become float32, and
+            images are scaled to 0 .. 1.
 
     Raises:
-        DataError: a column that is not there, values that are missing, text as a feature, samples of different shapes.
+        DataError: a column that is not there, values that are missing, text as a feature, samples
+            of different shapes.
         ConfigError: by and a partition, or none of them; options that do not fit each other.
     """
     if by is not None and client is not None:
-        raise ConfigError(f"client is the same as by; got client={client!r} and by={by!r}, leave one of them out")
+        raise ConfigError(
+            f"client is the same as by; got client={client!r} and by={by!r}, leave one of them out"
+        )
     by = client if by is None else by
     options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
     _check_dataset(dataset, name)
     if (by is None) == (options is None):
         raise ConfigError(
-            "whose is each sample? Name the column that says so, or give a partitioner, with by=; or divide them with "
+            "whose is each sample? Name the column that says so, or give a partitioner, with by=; "
+            "or divide them with "
             f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
         )
     split = None
@@ -108,11 +114,18 @@ def _check_dataset(dataset: Any, name: str) -> None:
     """Refuse (DataError) what is no Dataset, and all splits at once."""
     if isinstance(dataset, dict):
         raise DataError(
-            f"{name}: expected one split, got a {type(dataset).__name__} with {', '.join(map(str, dataset))}; "
+            f"{name}: expected one split, got a {type(dataset).__name__} with "
+            f"{', '.join(map(str, dataset))}; "
             "choose one, such as dataset['train'] (and test=dataset['test'])"
         )
-    if not (hasattr(dataset, "column_names") and hasattr(dataset, "with_format") and hasattr(dataset, "__len__")):
-        raise DataError(f"{name}: expected a datasets.Dataset of Hugging Face, got {type(dataset).__name__}")
+    if not (
+        hasattr(dataset, "column_names")
+        and hasattr(dataset, "with_format")
+        and hasattr(dataset, "__len__")
+    ):
+        raise DataError(
+            f"{name}: expected a datasets.Dataset of Hugging Face, got {type(dataset).__name__}"
+        )
     if not len(dataset):
         raise DataError(f"{name}: expected one row per sample, found none")
 
@@ -136,10 +149,13 @@ def _with_test(dataset: Any, test: Any, by: Any) -> tuple[Any, Shaped[np.ndarray
     """Both data sets in one, and the split of each sample."""
     if not isinstance(by, str):
         raise ConfigError(
-            "a data set as test= needs by=, the column that says whose each of its samples is; else test is a share"
+            "a data set as test= needs by=, the column that says whose each of its samples is; "
+            "else test is a share"
         )
     if dataset.column_names != test.column_names:
-        raise DataError(f"test has the columns {test.column_names}, expected {dataset.column_names}")
+        raise DataError(
+            f"test has the columns {test.column_names}, expected {dataset.column_names}"
+        )
     from datasets import concatenate_datasets  # type: ignore[import-not-found]
 
     return concatenate_datasets([dataset, test]), np.repeat([0, 1], [len(dataset), len(test)])
@@ -161,14 +177,16 @@ def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray
     sizes = [len(part) for part in parts]
     if 0 in sizes:
         raise DataError(
-            f"by: the {type(partitioner).__name__} gives client {sizes.index(0)} no samples ({sizes.count(0)} such "
+            f"by: the {type(partitioner).__name__} gives client {sizes.index(0)} no samples "
+            f"({sizes.count(0)} such "
             "clients); take fewer partitions"
         )
     return concatenate_datasets(parts), np.repeat(_partition_names(partitioner, len(parts)), sizes)
 
 
 def _partition_names(partitioner: Any, partitions: int) -> Shaped[np.ndarray, "N"]:
-    """The name of each partition: the entry of the column by whose entries it was made; else its number."""
+    """The name of each partition: the entry of the column by whose entries it was made; else its
+    number."""
     entries = getattr(partitioner, "partition_id_to_natural_id", None)
     if not isinstance(entries, dict) or set(entries) != set(range(partitions)):
         return np.arange(partitions)
@@ -190,7 +208,8 @@ def _client_column(dataset: Any, by: str, name: str) -> Shaped[np.ndarray, "M"]:
     if len(unknown_class):
         row = unknown_class[0]
         raise DataError(
-            f"{name}: column {by}, row {row} has no client: {owners[row]} is no class of its ClassLabel "
+            f"{name}: column {by}, row {row} has no client: {owners[row]} is no class of its "
+            f"ClassLabel "
             f"({len(unknown_class)} such rows); drop these rows"
         )
     return np.array(classes)[owners]
@@ -201,20 +220,23 @@ def _column(dataset: Any, column: str, rows: slice = slice(None)) -> Shaped[np.n
 
 
 def _images(dataset: Any, column: str, rows: slice, place: str) -> Shaped[np.ndarray, "M ..."]:
-    """The pixels of a column of images. Raises DataError for a missing image, and as ``pixels_of_all``."""
+    """The pixels of a column of images. Raises DataError for a missing image, and as
+    ``pixels_of_all``."""
     images = dataset.select_columns([column]).with_format(None)[rows][column]
     start = rows.start or 0
     missing = [row for row, image in enumerate(images) if not is_image(image)]
     if missing:
         raise DataError(
-            f"{place}, row {start + missing[0]} has no image ({len(missing)} such rows); drop these rows, or decode "
+            f"{place}, row {start + missing[0]} has no image ({len(missing)} such rows); drop "
+            f"these rows, or decode "
             "them: dataset.cast_column(column, datasets.Image())"
         )
     return pixels_of_all(images, place, start)
 
 
 class HFFeatures:
-    """The feature columns of a data set as numbers [M ...], read a block of rows at a time from its own files.
+    """The feature columns of a data set as numbers [M ...], read a block of rows at a time from its
+    own files.
 
     Args:
         dataset: the data set.
@@ -249,20 +271,30 @@ class HFFeatures:
         for column, array in zip(self._columns, arrays, strict=True):
             if len(arrays) > 1 and array.ndim > 1:
                 raise DataError(
-                    f"{name}: expected one column of arrays, or several of numbers; {column} has shape "
-                    f"{array.shape[1:]} beside {len(arrays) - 1} others; name it alone with features="
+                    f"{name}: expected one column of arrays, or several of numbers; {column} has "
+                    f"shape "
+                    f"{array.shape[1:]} beside {len(arrays) - 1} others; name it alone with "
+                    f"features="
                 )
-        block = np.stack([a.astype(np.float64) for a in arrays], axis=1) if len(arrays) > 1 else arrays[0]
+        block = (
+            np.stack([a.astype(np.float64) for a in arrays], axis=1)
+            if len(arrays) > 1
+            else arrays[0]
+        )
         block = block if block.ndim > 1 else block[:, None]
         if self._sample_shape not in (None, block.shape[1:]):
             raise DataError(
-                f"{name}: column {self._columns[0]}: row {start} has shape {block.shape[1:]}, row 0 "
-                f"{self._sample_shape}; resize or pad them to one shape, or name other columns with features="
+                f"{name}: column {self._columns[0]}: row {start} has shape {block.shape[1:]}, row "
+                f"0 "
+                f"{self._sample_shape}; resize or pad them to one shape, or name other columns "
+                f"with features="
             )
         return block
 
 
-def _numbers(values: Shaped[np.ndarray, "M ..."], place: str, start: int = 0) -> Shaped[np.ndarray, "M ..."]:
+def _numbers(
+    values: Shaped[np.ndarray, "M ..."], place: str, start: int = 0
+) -> Shaped[np.ndarray, "M ..."]:
     """Refuse (DataError) values that are missing, of different shapes, or no numbers.
 
     Args:
@@ -271,18 +303,27 @@ def _numbers(values: Shaped[np.ndarray, "M ..."], place: str, start: int = 0) ->
         start: the first row.
     """
     if values.dtype.kind == "O":
-        rows = [i for i, value in enumerate(values) if value is None or (np.ndim(value) == 0 and value != value)]
+        rows = [
+            i
+            for i, value in enumerate(values)
+            if value is None or (np.ndim(value) == 0 and value != value)
+        ]
         if rows:
-            raise DataError(f"{place}, row {start + rows[0]} is missing ({len(rows)} such rows); drop these rows")
+            raise DataError(
+                f"{place}, row {start + rows[0]} is missing ({len(rows)} such rows); drop these "
+                f"rows"
+            )
         shapes = [np.shape(value) for value in values]
         odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), 0)
         raise DataError(
-            f"{place}: row {start + odd} has shape {shapes[odd]}, row {start} {shapes[0]}; resize or pad them to one "
+            f"{place}: row {start + odd} has shape {shapes[odd]}, row {start} {shapes[0]}; resize "
+            f"or pad them to one "
             "shape, or name other columns with features="
         )
     if values.dtype.kind not in "iufb":
         raise DataError(
-            f"{place} holds {'text' if values.dtype.kind in 'US' else values.dtype}, such as {values[:1].tolist()}; "
+            f"{place} holds {'text' if values.dtype.kind in 'US' else values.dtype}, such as "
+            f"{values[:1].tolist()}; "
             "make it numbers with dataset.map(...), or name the other columns with features="
         )
     return values

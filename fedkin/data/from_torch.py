@@ -42,51 +42,71 @@ def from_torch(
     classes: int | None = None,
     integers: bool = False,
 ) -> FederatedData:
-    """A federation from PyTorch's datasets or DataLoaders, one per client; or from one, divided over clients.
+    """A federation from PyTorch's datasets or DataLoaders, one per client; or from one, divided
+    over clients.
 
-    A dataset gives pairs (x, y), which are read once, from index 0 on: random transforms are drawn once. Of a
-    DataLoader the dataset is read, in the same order and whole: that it shuffles, or drops a last batch, changes
-    nothing.
+    A dataset gives pairs (x, y), which are read once, from index 0 on: random transforms are drawn
+    once. Of a DataLoader the dataset is read, in the same order and whole: that it shuffles, or
+    drops a last batch, changes nothing.
 
     Args:
-        source: a list (or dictionary by name) of datasets or DataLoaders, one per client; or a single one.
+        source: a list (or dictionary by name) of datasets or DataLoaders, one per client; or a
+            single one.
         clients: of a single dataset: the client of each sample [M]. Either this, or a partition.
-        partition, num_clients, classes_per_client, alpha, min_samples: divide a single dataset, as in ``from_arrays``.
-        test: each client's share of test samples; or as many datasets or DataLoaders as in ``source``, whose samples
-            test the same clients.
+        partition, num_clients, classes_per_client, alpha, min_samples: divide a single dataset, as
+        in ``from_arrays``.
+        test: each client's share of test samples; or as many datasets or DataLoaders as in
+            ``source``, whose samples test the same clients.
         seed: of partition and split.
         name: of the data set.
         label_names: names of the classes 0, 1, ..; None where labels are numbers.
         classes: C; None for the largest label + 1, or as many as there are names.
-        integers: x stay integers, such as the word numbers of a text; else they become float32, and uint8 is scaled to
-            0 .. 1.
+        integers: x stay integers, such as the word numbers of a text; else they become float32, and
+            uint8 is scaled to 0 .. 1.
 
     Raises:
-        DataError: no pairs, a client without samples, samples of different shapes, a dataset without a length, a
-            DataLoader with a sampler that draws a subset or repeats samples, or that collates in its own way.
+        DataError: no pairs, a client without samples, samples of different shapes, a dataset
+            without a length, a DataLoader with a sampler that draws a subset or repeats samples, or
+            that collates in its own way.
         ConfigError: options that do not fit each other.
         MissingExtra: PyTorch is not installed.
     """
     import_torch()
-    more = {"name": name, "label_names": label_names, "classes": classes, "integers": integers, "seed": seed}
-    divide = {"partition": partition, "num_clients": num_clients, "classes_per_client": classes_per_client}
+    more = {
+        "name": name,
+        "label_names": label_names,
+        "classes": classes,
+        "integers": integers,
+        "seed": seed,
+    }
+    divide = {
+        "partition": partition,
+        "num_clients": num_clients,
+        "classes_per_client": classes_per_client,
+    }
     divide |= {"alpha": alpha, "min_samples": min_samples, "clients": clients}
     if not isinstance(source, (list, tuple, dict)):
         samples = _read(source, name)
         return from_arrays(samples.x, samples.y, test=_share(test), **divide, **more)
     for option, value in divide.items():
         if value is not None:
-            raise ConfigError(f"{option} does not apply to a list with a dataset per client; leave it out")
+            raise ConfigError(
+                f"{option} does not apply to a list with a dataset per client; leave it out"
+            )
     samples, owners = _join(_by_client(source), name)
     _check_all_have_samples(_by_client(source), owners, name)
     if not isinstance(test, (list, tuple, dict)):
         return from_arrays(samples.x, samples.y, clients=owners, test=test, **more)
     if _by_client(test).keys() != _by_client(source).keys():
-        raise ConfigError(f"test has {len(test)} datasets, expected one for each of the {len(source)} clients")
+        raise ConfigError(
+            f"test has {len(test)} datasets, expected one for each of the {len(source)} clients"
+        )
     tests, testers = _join(_by_client(test), f"{name}, test")
     both = _stack([samples, tests], [name, f"{name}, test"])
     split = np.repeat([0, 1], [len(samples.y), len(tests.y)])
-    return from_arrays(both.x, both.y, clients=np.concatenate([owners, testers]), test=split, **more)
+    return from_arrays(
+        both.x, both.y, clients=np.concatenate([owners, testers]), test=split, **more
+    )
 
 
 def _by_client(source: Any) -> dict[Any, Any]:
@@ -97,7 +117,8 @@ def _share(test: Any) -> Any:
     """What tests a single dataset: a share, or numbers of splits."""
     if hasattr(test, "__getitem__") and not hasattr(test, "dtype"):
         raise ConfigError(
-            f"test of a single dataset must be a share, or an array with the split of each sample, got "
+            f"test of a single dataset must be a share, or an array with the split of each "
+            f"sample, got "
             f"{type(test).__name__}"
         )
     return test
@@ -117,7 +138,10 @@ def _check_all_have_samples(sources: dict[Any, Any], owners: np.ndarray, place: 
     """Refuse (DataError) a client without samples, whose number the next one would take."""
     empty = sorted({str(key) for key in sources} - {str(owner) for owner in owners})
     if empty:
-        raise DataError(f"{place}: client {empty[0]} has no samples ({len(empty)} such clients); leave its dataset out")
+        raise DataError(
+            f"{place}: client {empty[0]} has no samples ({len(empty)} such clients); leave its "
+            f"dataset out"
+        )
 
 
 def _stack(parts: list[_Read], places: list[str]) -> _Read:
@@ -127,7 +151,8 @@ def _stack(parts: list[_Read], places: list[str]) -> _Read:
         (first, other), mine = filled[0], (part.x.shape[1:], part.x.dtype)
         if mine != (first.x.shape[1:], first.x.dtype):
             raise DataError(
-                f"{place} has samples of shape {mine[0]} and type {mine[1]}, {other} of {first.x.shape[1:]} and "
+                f"{place} has samples of shape {mine[0]} and type {mine[1]}, {other} of "
+                f"{first.x.shape[1:]} and "
                 f"{first.x.dtype}; make them alike"
             )
     x = np.concatenate([part.x for part, _ in filled]) if filled else np.zeros((0, 1))
@@ -143,7 +168,8 @@ def _read(source: Any, place: str) -> _Read:
         count = len(dataset)
     except TypeError:
         raise DataError(
-            f"{place}: a {type(dataset).__name__} has no length; collect its samples, and give them to "
+            f"{place}: a {type(dataset).__name__} has no length; collect its samples, and give "
+            f"them to "
             "fk.data.from_arrays"
         ) from None
     if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
@@ -152,14 +178,19 @@ def _read(source: Any, place: str) -> _Read:
     pairs = [dataset[i] for i in range(count)]
     for i, pair in enumerate(pairs):
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-            raise DataError(f"{place}: expected samples (x, y), got a {type(pair).__name__} for sample {i}")
+            raise DataError(
+                f"{place}: expected samples (x, y), got a {type(pair).__name__} for sample {i}"
+            )
     if pairs and all(is_image(image) for image, _ in pairs):
-        return _Read(pixels_of_all([image for image, _ in pairs], place), [_label(y) for _, y in pairs])
+        return _Read(
+            pixels_of_all([image for image, _ in pairs], place), [_label(y) for _, y in pairs]
+        )
     x = [_array(x, f"{place}, sample {row}") for row, (x, _) in enumerate(pairs)]
     odd = next((i for i, one in enumerate(x) if one.shape != x[0].shape), None)
     if odd is not None:
         raise DataError(
-            f"{place}: sample {odd} has shape {x[odd].shape}, sample 0 {x[0].shape}; resize or pad them to one shape"
+            f"{place}: sample {odd} has shape {x[odd].shape}, sample 0 {x[0].shape}; resize or "
+            f"pad them to one shape"
         )
     return _Read(np.stack(x) if x else np.zeros((0, 1)), [_label(y) for _, y in pairs])
 
@@ -177,19 +208,25 @@ def _dataset(source: Any, place: str) -> Any:
 
     if not isinstance(source, DataLoader):
         if not hasattr(source, "__getitem__") and not hasattr(source, "__iter__"):
-            raise DataError(f"{place}: expected a dataset or DataLoader of PyTorch, got {type(source).__name__}")
+            raise DataError(
+                f"{place}: expected a dataset or DataLoader of PyTorch, got {type(source).__name__}"
+            )
         return source
     sampler, batches = source.sampler, source.batch_sampler
     drawn = [sampler] if batches is None or type(batches) is BatchSampler else [batches]
-    whole = type(drawn[0]) in (SequentialSampler, RandomSampler) and len(drawn[0]) == len(source.dataset)  # type: ignore[arg-type]
+    whole = type(drawn[0]) in (SequentialSampler, RandomSampler) and len(drawn[0]) == len(
+        source.dataset
+    )  # type: ignore[arg-type]
     if not whole or getattr(sampler, "replacement", False):
         raise DataError(
-            f"{place}: its DataLoader draws with a {type(drawn[0]).__name__}, perhaps not every sample once; give the "
+            f"{place}: its DataLoader draws with a {type(drawn[0]).__name__}, perhaps not every "
+            f"sample once; give the "
             "samples that are meant: torch.utils.data.Subset(dataset, indices)"
         )
     if source.collate_fn not in (default_collate, default_convert):
         raise DataError(
-            f"{place}: its DataLoader has a collate_fn of its own, which is not read; put it in the dataset"
+            f"{place}: its DataLoader has a collate_fn of its own, which is not read; put it in "
+            f"the dataset"
         )
     return source.dataset
 
@@ -213,5 +250,6 @@ def import_torch() -> None:
         import torch as torch
     except ImportError as error:
         raise MissingExtra(
-            f"datasets of PyTorch need it, and it is not installed: pip install 'fedkin[torch]' ({error})"
+            f"datasets of PyTorch need it, and it is not installed: pip install 'fedkin[torch]' "
+            f"({error})"
         ) from error

@@ -1,5 +1,5 @@
-"""Fed-Goodreads: which sentences of a book review are spoilers (FedSim, Palihawadana et al. 2022, section 4.1;
-reviews by Wan et al., ACL 2019)."""
+"""Fed-Goodreads: which sentences of a book review are spoilers (FedSim, Palihawadana et al. 2022,
+section 4.1; reviews by Wan et al., ACL 2019)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ from fedkin.data.about import AboutData, Form, named
 from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels
-from fedkin.data.leaf import LeafFiles, find_leaf_folder, read_leaf, read_leaf_arrays, read_leaf_files
+from fedkin.data.leaf import (
+    LeafFiles,
+    find_leaf_folder,
+    read_leaf,
+    read_leaf_arrays,
+    read_leaf_files,
+)
 from fedkin.data.partition_options import checked, legacy_random, positive
 from fedkin.data.text import encode_texts
 
@@ -48,7 +54,10 @@ TEXT = Source("goodreads as text", dict.fromkeys(_TEXTS), folders=_FOLDERS, help
         content="sentences of book reviews, spoilers or not; word counts, or text",
         source=COUNTS,
         forms=(
-            Form("word counts, text", partial(locate, replace(COUNTS, files={**COUNTS.files, **TEXT.files}))),
+            Form(
+                "word counts, text",
+                partial(locate, replace(COUNTS, files={**COUNTS.files, **TEXT.files})),
+            ),
             Form("word counts", partial(locate, COUNTS)),
             Form("text", partial(locate, TEXT)),
             Form("LEAF's layout", partial(find_leaf_folder, COUNTS)),
@@ -72,20 +81,24 @@ def goodreads(
 
     By default x is float32 [M, 2517]: word counts of the sentence, not scaled.
 
-    Files, in the folder FedGoodreads, with the published split (355 training and 130 test samples, whatever the seed):
-    ``fed_goodreads_counts.npz`` with x, y, client_id, split, users; ``fed_goodreads_text_train.json`` and
-    ``_test.json``; or, for either form, a folder in LEAF's layout.
+    Files, in the folder FedGoodreads, with the published split (355 training and 130 test samples,
+    whatever the seed): ``fed_goodreads_counts.npz`` with x, y, client_id, split, users;
+    ``fed_goodreads_text_train.json`` and ``_test.json``; or, for either form, a folder in LEAF's
+    layout.
 
-    With ``path`` such a federation is made as by the authors, as far as that is known: all sentences of the first
-    reviews are shuffled; clients are the first users in that order who have three sentences of each class; each gives 1
-    to 4 of each, all four numbers equally likely (3 where there is no fourth), 80 % of them for training and at least
-    one for testing. The authors published sizes but no draws, so their files cannot be reproduced. The file is read
-    twice, so that only the selected sentences are in memory.
+    With ``path`` such a federation is made as by the authors, as far as that is known: all
+    sentences of the first reviews are shuffled; clients are the first users in that order who have
+    three sentences of each class; each gives 1 to 4 of each, all four numbers equally likely (3
+    where there is no fourth), 80 % of them for training and at least one for testing. The authors
+    published sizes but no draws, so their files cannot be reproduced. The file is read twice, so
+    that only the selected sentences are in memory.
 
     Args:
         text: x is word numbers [M, length] with a vocabulary, instead of word counts.
-        path: a file ``goodreads_reviews_spoiler.json.gz``, or unpacked; None for the published files.
-        glove: file of word vectors, whose words are the vocabulary; None for the words of the training sentences.
+        path: a file ``goodreads_reviews_spoiler.json.gz``, or unpacked; None for the published
+            files.
+        glove: file of word vectors, whose words are the vocabulary; None for the words of the
+            training sentences.
         length: words of a sentence; None for 40.
         pad: where short sentences are padded, "end" (also None) or "front".
         reviews: reviews to read of ``path``; None for 200,001.
@@ -103,7 +116,11 @@ def goodreads(
         text,
         path is not None,
     )
-    words = _Encoding(glove, 40 if length is None else length, "front" if pad == "front" else "end") if text else None
+    words = (
+        _Encoding(glove, 40 if length is None else length, "front" if pad == "front" else "end")
+        if text
+        else None
+    )
     if path is None:
         return _published(words)
     sampling = _Sampling(
@@ -115,10 +132,16 @@ def goodreads(
     return _from_reviews(user_path(path), sampling, words)
 
 
-def _check_options(for_text: dict[str, Any], for_path: dict[str, Any], text: bool, path: bool) -> None:
+def _check_options(
+    for_text: dict[str, Any], for_path: dict[str, Any], text: bool, path: bool
+) -> None:
     """Refuse (ConfigError) options that would be silently ignored."""
-    ignored = [(name, "without text") for name, value in for_text.items() if value is not None and not text]
-    ignored += [(name, "without path") for name, value in for_path.items() if value is not None and not path]
+    ignored = [
+        (name, "without text") for name, value in for_text.items() if value is not None and not text
+    ]
+    ignored += [
+        (name, "without path") for name, value in for_path.items() if value is not None and not path
+    ]
     if text and for_path["min_df"] is not None:
         ignored.append(("min_df", "with text, which takes all words"))
     if ignored:
@@ -141,9 +164,16 @@ class _Encoding:
     pad: Literal["end", "front"]
 
     def federation(
-        self, texts: Sequence[str], y: Int[np.ndarray, "M"], train: Ragged, test: Ragged, users: tuple[str, ...]
+        self,
+        texts: Sequence[str],
+        y: Int[np.ndarray, "M"],
+        train: Ragged,
+        test: Ragged,
+        users: tuple[str, ...],
     ) -> FederatedData:
-        words = encode_texts(texts, np.unique(train.rows), length=self.length, glove=self.glove, pad=self.pad)
+        words = encode_texts(
+            texts, np.unique(train.rows), length=self.length, glove=self.glove, pad=self.pad
+        )
         return FederatedData(
             "goodreads",
             words.x,
@@ -165,9 +195,13 @@ def _published(words: _Encoding | None) -> FederatedData:
             raise DataError(f"{place}: expected x of sentences, got numbers; leave out text")
         return words.federation(files.x, files.y, files.train, files.test, files.users)
     if isinstance(files.x, tuple) or files.x.ndim != 2:
-        actual = "sentences; use text=True" if isinstance(files.x, tuple) else f"shape {files.x.shape}"
+        actual = (
+            "sentences; use text=True" if isinstance(files.x, tuple) else f"shape {files.x.shape}"
+        )
         raise DataError(f"{place}: expected x of word counts [M, words], got {actual}")
-    return FederatedData("goodreads", files.x, files.y, CLASSES, files.train, files.test, client_names=files.users)
+    return FederatedData(
+        "goodreads", files.x, files.y, CLASSES, files.train, files.test, client_names=files.users
+    )
 
 
 def _files(source: Source) -> tuple[LeafFiles, Path]:
@@ -202,7 +236,9 @@ def _from_reviews(path: Path, sampling: _Sampling, words: _Encoding | None) -> F
     texts = [selected[row][0] for row in sampled.rows.tolist()]
     y = np.array([selected[row][1] for row in sampled.rows.tolist()], np.int64)
     owned = Ragged(np.arange(len(y)), sampled.offsets)
-    cuts = [min(len(rows) - 1, int(0.8 * len(rows))) for rows in (owned[u] for u in range(len(owned)))]
+    cuts = [
+        min(len(rows) - 1, int(0.8 * len(rows))) for rows in (owned[u] for u in range(len(owned)))
+    ]
     train = Ragged.of([owned[u][:cut] for u, cut in enumerate(cuts)])
     test = Ragged.of([owned[u][cut:] for u, cut in enumerate(cuts)])
     users = tuple(survey.users[u] for u in survey.owner[sampled.rows[sampled.offsets[:-1]]])
@@ -212,13 +248,20 @@ def _from_reviews(path: Path, sampling: _Sampling, words: _Encoding | None) -> F
     return FederatedData("goodreads", x, y, CLASSES, train, test, client_names=users)
 
 
-def _counted(texts: list[str], frequency: Counter[str], min_df: int, path: Path) -> Float32[np.ndarray, "M V"]:
-    from sklearn.feature_extraction.text import CountVectorizer  # slow to import, so only when needed
+def _counted(
+    texts: list[str], frequency: Counter[str], min_df: int, path: Path
+) -> Float32[np.ndarray, "M V"]:
+    from sklearn.feature_extraction.text import (
+        CountVectorizer,
+    )  # slow to import, so only when needed
 
     vocabulary = sorted(word for word, count in frequency.items() if count >= min_df)
     if not vocabulary:
         top = max(frequency.values(), default=0)
-        raise DataError(f"{path}: no word occurs in {min_df} sentences, the commonest in {top}; take a smaller min_df")
+        raise DataError(
+            f"{path}: no word occurs in {min_df} sentences, the commonest in {top}; take a "
+            f"smaller min_df"
+        )
     return CountVectorizer(vocabulary=vocabulary).transform(texts).toarray().astype(np.float32)
 
 
@@ -255,18 +298,24 @@ def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
     order = legacy_random(sampling.seed).permutation(len(survey.owner))
     owner, spoiler = survey.owner[order], survey.spoiler[order]
     N = len(survey.users)
-    both = np.minimum(np.bincount(owner[spoiler], minlength=N), np.bincount(owner[~spoiler], minlength=N))
+    both = np.minimum(
+        np.bincount(owner[spoiler], minlength=N), np.bincount(owner[~spoiler], minlength=N)
+    )
     users, first = np.unique(owner, return_index=True)
     eligible = [int(user) for user in users[np.argsort(first)] if both[user] >= LEAST]
     if len(eligible) < sampling.clients:
         raise DataError(
-            f"{path}: {len(eligible)} of {N} users have {LEAST} spoilers and {LEAST} other sentences in the first "
-            f"{sampling.reviews:,} reviews, {sampling.clients} clients requested; take more reviews or fewer clients"
+            f"{path}: {len(eligible)} of {N} users have {LEAST} spoilers and {LEAST} other "
+            f"sentences in the first "
+            f"{sampling.reviews:,} reviews, {sampling.clients} clients requested; take more "
+            f"reviews or fewer clients"
         )
     random, rows = python_random.Random(sampling.seed), []
     for user in eligible[: sampling.clients]:
         own = np.flatnonzero(owner == user)
-        parts = [own[spoiler[own] == flag][: random.choice(range(1, MOST + 1))] for flag in (True, False)]
+        parts = [
+            own[spoiler[own] == flag][: random.choice(range(1, MOST + 1))] for flag in (True, False)
+        ]
         selected = np.concatenate(parts).tolist()
         random.shuffle(selected)
         rows.append(order[selected])
@@ -274,7 +323,8 @@ def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
 
 
 def _sentences(path: Path, reviews: int) -> Iterator[tuple[str, bool, str]]:
-    """User, whether it is a spoiler, and text of every sentence of the first reviews, one line at a time."""
+    """User, whether it is a spoiler, and text of every sentence of the first reviews, one line at a
+    time."""
     line = 0
     try:
         with path.open("rb") as raw:
@@ -285,7 +335,9 @@ def _sentences(path: Path, reviews: int) -> Iterator[tuple[str, bool, str]]:
     except FileNotFoundError:
         raise DataError(f"{path}: expected a file of reviews, found no such file") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: expected a file of reviews, but it is damaged after line {line} ({error})") from error
+        raise DataError(
+            f"{path}: expected a file of reviews, but it is damaged after line {line} ({error})"
+        ) from error
     if line == 0:
         raise DataError(f"{path}: expected one review in each line, found none")
 
@@ -296,8 +348,13 @@ def _of_review(text: bytes, place: str) -> Iterator[tuple[str, bool, str]]:
         user, sentences = review["user_id"], review["review_sentences"]
         pairs = [(flag, sentence) for flag, sentence in sentences]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{place}: expected a review with user_id and review_sentences ({error!r})") from error
+        raise DataError(
+            f"{place}: expected a review with user_id and review_sentences ({error!r})"
+        ) from error
     for flag, sentence in pairs:
         if flag not in (0, 1) or not isinstance(sentence, str):
-            raise DataError(f"{place}: expected review_sentences of [0 or 1, text], got [{flag!r}, {sentence!r}]")
+            raise DataError(
+                f"{place}: expected review_sentences of [0 or 1, text], got [{flag!r}, "
+                f"{sentence!r}]"
+            )
         yield str(user), bool(flag), sentence

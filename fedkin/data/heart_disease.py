@@ -1,7 +1,9 @@
-"""Heart disease: patients of four hospitals, a natural federation (UCI, 1988), as FLamby divides it.
+"""Heart disease: patients of four hospitals, a natural federation (UCI, 1988), as FLamby divides
+it.
 
-Data: A. Janosi, W. Steinbrunn, M. Pfisterer, R. Detrano: Heart Disease. UCI Machine Learning Repository, 1988, licence
-CC BY 4.0. Split and features: J. Ogier du Terrail et al.: FLamby. NeurIPS 2022, arXiv 2210.04620, and its code.
+Data: A. Janosi, W. Steinbrunn, M. Pfisterer, R. Detrano: Heart Disease. UCI Machine Learning
+Repository, 1988, licence CC BY 4.0. Split and features: J. Ogier du Terrail et al.: FLamby. NeurIPS
+2022, arXiv 2210.04620, and its code.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ from fedkin.data.partition_options import checked
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 NUMBERS = ("age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak")
 CATEGORIES = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2)}  # the first of each is all zeros
-FEATURES = (*NUMBERS, *(f"{name}_{value}" for name, values in CATEGORIES.items() for value in values[1:]))
+FEATURES = (
+    *NUMBERS,
+    *(f"{name}_{value}" for name, values in CATEGORIES.items() for value in values[1:]),
+)
 COLUMNS = (
     *("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak"),
     *("slope", "ca", "thal", "num"),
@@ -45,7 +50,9 @@ HEART = Source(
     url="https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease",
     size="42 kB",
 )
-JOINED = Source("heart_disease (one table)", {"heart.csv": None}, folders=_FOLDERS)  # with a column hospital, a header
+JOINED = Source(
+    "heart_disease (one table)", {"heart.csv": None}, folders=_FOLDERS
+)  # with a column hospital, a header
 
 
 @named(
@@ -62,25 +69,28 @@ JOINED = Source("heart_disease (one table)", {"heart.csv": None}, folders=_FOLDE
 )
 @checked
 def heart_disease(*, scaling: str = "hospital") -> FederatedData:
-    """Heart disease: one client for each of four hospitals, x float32 [740, 13], y 1 for a patient with the disease.
+    """Heart disease: one client for each of four hospitals, x float32 [740, 13], y 1 for a patient
+    with the disease.
 
-    As FLamby has it: patients with a missing value are left out; chest pain and resting ECG become 3 and 2 columns of
-    0 and 1; 66 % of each hospital's patients train, drawn by scikit-learn with the seed 43 and stratified where each
-    class has 3 patients or more; features have mean 0 and deviation 1 on the hospital's own training patients. Training
-    and test sizes: Cleveland 199/104, Hungary 172/89, Switzerland 30/16, Long Beach 85/45. A feature that all training
-    patients have alike is only centred.
+    As FLamby has it: patients with a missing value are left out; chest pain and resting ECG become
+    3 and 2 columns of 0 and 1; 66 % of each hospital's patients train, drawn by scikit-learn with
+    the seed 43 and stratified where each class has 3 patients or more; features have mean 0 and
+    deviation 1 on the hospital's own training patients. Training and test sizes: Cleveland 199/104,
+    Hungary 172/89, Switzerland 30/16, Long Beach 85/45. A feature that all training patients have
+    alike is only centred.
 
-    The four files are UCI's; one table ``heart.csv`` of the same rows, with a header and a column ``hospital``, does as
-    well.
+    The four files are UCI's; one table ``heart.csv`` of the same rows, with a header and a column
+    ``hospital``, does as well.
 
     Args:
-        scaling: whose training patients have mean 0 and deviation 1: each ``hospital``'s own, or ``pooled``, those of
-            all four, as FLamby has it for its pooled test (its pooled accuracies are of that, and not means over the
-            hospitals' tests).
+        scaling: whose training patients have mean 0 and deviation 1: each ``hospital``'s own, or
+            ``pooled``, those of all four, as FLamby has it for its pooled test (its pooled
+            accuracies are of that, and not means over the hospitals' tests).
 
     Raises:
         ConfigError: another ``scaling``.
-        DataError: files that can neither be found nor downloaded, or are not of this form; file and row are named.
+        DataError: files that can neither be found nor downloaded, or are not of this form; file and
+            row are named.
     """
     if scaling not in SCALINGS:
         raise ConfigError(unknown("scaling", scaling, SCALINGS))
@@ -95,7 +105,9 @@ def heart_disease(*, scaling: str = "hospital") -> FederatedData:
         for training in (True, False)
     )
     if scaling == "hospital":
-        x = np.concatenate([_standardised(x[own], x[train[hospital]]) for hospital, own in enumerate(owned)])
+        x = np.concatenate(
+            [_standardised(x[own], x[train[hospital]]) for hospital, own in enumerate(owned)]
+        )
     else:
         x = _standardised(x, x[train.rows])
     return FederatedData(
@@ -119,7 +131,10 @@ def _hospitals() -> list[Table]:
         return [_complete(table[table["hospital"] == name], path, name) for name in HOSPITALS]
     folder = fetch(HEART)
     paths = [folder / name for name in HEART.files]
-    return [_complete(_read(path, COLUMNS, None), path, name) for path, name in zip(paths, HOSPITALS, strict=True)]
+    return [
+        _complete(_read(path, COLUMNS, None), path, name)
+        for path, name in zip(paths, HOSPITALS, strict=True)
+    ]
 
 
 def _read(path: Path, columns: tuple[str, ...], header: int | None) -> Table:
@@ -128,7 +143,10 @@ def _read(path: Path, columns: tuple[str, ...], header: int | None) -> Table:
     with reading(path, "a CSV file"):
         table = pd.read_csv(path, header=header, na_values="?", skipinitialspace=True)
     if table.shape[1] != len(columns) or (header == 0 and tuple(table.columns) != columns):
-        raise DataError(f"{path}: expected the columns {', '.join(columns)}, got {', '.join(map(str, table.columns))}")
+        raise DataError(
+            f"{path}: expected the columns {', '.join(columns)}, got "
+            f"{', '.join(map(str, table.columns))}"
+        )
     return table.set_axis(list(columns), axis=1)
 
 
@@ -142,19 +160,25 @@ def _complete(table: Table, path: Path, hospital: str) -> Table:
     if strange.any():
         row, column = (int(index) for index in np.argwhere(strange)[0])
         raise DataError(
-            f"{path}: row {int(used.index[row]) + 1}: expected a number or ? as {used.columns[column]}, "
+            f"{path}: row {int(used.index[row]) + 1}: expected a number or ? as "
+            f"{used.columns[column]}, "
             f"got {used.iat[row, column]!r}"
         )
     complete = numbers.dropna()
     if len(complete) < LEAST:
         raise DataError(
-            f"{path}: expected {LEAST} patients of {hospital} without a missing value or more, found {len(complete)}"
+            f"{path}: expected {LEAST} patients of {hospital} without a missing value or more, "
+            f"found {len(complete)}"
         )
     return complete
 
 
 def _features(table: Table) -> Float64[np.ndarray, "n 13"]:
-    dummies = [table[name].to_numpy() == value for name, values in CATEGORIES.items() for value in values[1:]]
+    dummies = [
+        table[name].to_numpy() == value
+        for name, values in CATEGORIES.items()
+        for value in values[1:]
+    ]
     return np.column_stack([table[list(NUMBERS)].to_numpy(np.float64), *dummies])
 
 
@@ -164,12 +188,19 @@ def _training_rows(labels: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
 
     counts = np.bincount(labels)
     stratify = labels if (counts > 0).sum() > 1 and (counts[counts > 0] > 2).all() else None
-    options = {"test_size": 1.0 - TRAIN, "train_size": TRAIN, "random_state": SEED, "stratify": stratify}
+    options = {
+        "test_size": 1.0 - TRAIN,
+        "train_size": TRAIN,
+        "random_state": SEED,
+        "stratify": stratify,
+    }
     chosen, _ = train_test_split(np.arange(len(labels)), **options)
     return np.isin(np.arange(len(labels)), chosen)
 
 
-def _standardised(x: Float64[np.ndarray, "n 13"], training: Float64[np.ndarray, "t 13"]) -> Float64[np.ndarray, "n 13"]:
+def _standardised(
+    x: Float64[np.ndarray, "n 13"], training: Float64[np.ndarray, "t 13"]
+) -> Float64[np.ndarray, "n 13"]:
     """Patients whose features have mean 0 and deviation (n - 1) 1 on the training patients."""
     mean, deviation = training.mean(axis=0), training.std(axis=0, ddof=1)
     return (x - mean) / np.where(deviation > 0, deviation, 1.0)

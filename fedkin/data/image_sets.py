@@ -1,19 +1,22 @@
 """The named image sets, partitioned over clients: digits, mnist, fashion_mnist, cifar10.
 
-Options of every set: ``partition`` (below), ``clients``, ``train_fraction`` (each client's own share of training
-samples), ``seed``. An option left at None takes the default of the set or of the partition; one that does not apply to
-the partition is refused with ConfigError, and so is a value of the wrong type.
+Options of every set: ``partition`` (below), ``clients``, ``train_fraction`` (each client's own
+share of training samples), ``seed``. An option left at None takes the default of the set or of the
+partition; one that does not apply to the partition is refused with ConfigError, and so is a value
+of the wrong type.
 
 ``samples`` takes a random subset of the images (None: all; not digits).
 
-``tested`` is ``"own"``, each client's own test samples, or ``"iid"``, the test parts of all clients redistributed
-evenly at random, so that every client is tested on all classes (ATHENA-FL). Training parts are the same.
+``tested`` is ``"own"``, each client's own test samples, or ``"iid"``, the test parts of all clients
+redistributed evenly at random, so that every client is tested on all classes (ATHENA-FL). Training
+parts are the same.
 
-``size`` (None) makes images size x size pixels, bilinear, and keeps them images [M, size, size] where they are flat
-otherwise; ``scale`` is ``"standard"`` (as each set says), ``"unit"`` (0 .. 1) or ``"bytes"`` (0 .. 255; digits are
-always 0 .. 1); ``augment``, of ``("flip", "rotation", "noise")``, adds one copy for each entry to every training image,
-see :func:`fedkin.data.transforms.augmented`. Images are resized, then augmented, then scaled, by the moments of the
-images without their copies.
+``size`` (None) makes images size x size pixels, bilinear, and keeps them images [M, size, size]
+where they are flat otherwise; ``scale`` is ``"standard"`` (as each set says), ``"unit"`` (0 .. 1)
+or ``"bytes"`` (0 .. 255; digits are always 0 .. 1); ``augment``, of ``("flip", "rotation",
+"noise")``, adds one copy for each entry to every training image, see
+:func:`fedkin.data.transforms.augmented`. Images are resized, then augmented, then scaled, by the
+moments of the images without their copies.
 
 =============  ============================  =================================================================
 partition      options (default)             samples of a client
@@ -42,7 +45,14 @@ from fedkin.data.about import AboutData, named
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.fedprox_partitions import ditto
 from fedkin.data.partition import shuffle_rows, split_train_test
-from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, by_writer, checked, legacy_random
+from fedkin.data.partition_options import (
+    POOLED,
+    Owned,
+    PartitionOptions,
+    by_writer,
+    checked,
+    legacy_random,
+)
 from fedkin.data.transforms import ImageTransform, augmented, resize, standardise
 
 DITTO_SEED = 233  # that of the authors
@@ -69,10 +79,12 @@ def digits(
     train_fraction: float | int = 0.8,
     seed: int = 0,
 ) -> FederatedData:
-    """scikit-learn's handwritten digits, which need no download: 1,797 images, 64 flat pixels scaled to 0 .. 1.
+    """scikit-learn's handwritten digits, which need no download: 1,797 images, 64 flat pixels
+    scaled to 0 .. 1.
 
     Args:
-        partition, clients, classes_per_client, alpha, tested, size, augment, train_fraction, seed: shared
+        partition, clients, classes_per_client, alpha, tested, size, augment, train_fraction, seed:
+        shared
             options, described in the module; clients is 60 by default.
     """
     options = PartitionOptions(partition, clients, classes_per_client, alpha, tested)
@@ -80,7 +92,14 @@ def digits(
     transform = ImageTransform(size, "unit", augment)
     transform.check(flat=8)
     images = published.digits_images()
-    return _federation(images, options, transform, options.partition_labels(images.y, 60, seed), seed, train_fraction)
+    return _federation(
+        images,
+        options,
+        transform,
+        options.partition_labels(images.y, 60, seed),
+        seed,
+        train_fraction,
+    )
 
 
 @named(
@@ -108,12 +127,15 @@ def mnist(
 ) -> FederatedData:
     """MNIST, its 70,000 images pooled, each of 784 pixels standardised over all of them.
 
-    1,000 clients of 2 classes by default, as in FedGroup, FlexCFL and FedSim. ``partition="writer"`` has one client
-    per writer by QMNIST's labels, 539 of the training and 297 of the test images.
+    1,000 clients of 2 classes by default, as in FedGroup, FlexCFL and FedSim.
+    ``partition="writer"`` has one client per writer by QMNIST's labels, 539 of the training and 297
+    of the test images.
 
     Args:
-        partition, clients, classes_per_client, alpha, samples, tested, size, scale, augment, train_fraction,
-            seed: shared options, described in the module; clients is 1,000 (all writers) by default.
+        partition, clients, classes_per_client, alpha, samples, tested, size, scale, augment,
+        train_fraction,
+            seed: shared options, described in the module; clients is 1,000 (all writers) by
+                default.
     """
     options = PartitionOptions(partition, clients, classes_per_client, alpha, tested, samples)
     options.check((*POOLED, "writer"))
@@ -153,21 +175,24 @@ def fashion_mnist(
 ) -> FederatedData:
     """Fashion-MNIST, 784 flat pixels standardised over the training images.
 
-    By default Ditto's federation as FlexCFL uses it: 500 clients of 5 classes, 61,251 training and 11,254 test
-    samples, cut from the official training and test images (so ``train_fraction`` does not apply to it); sizes and
-    classes are the published ones whatever the seed, which only shuffles. The other partitions pool the 70,000 images
-    and split them 90/10, 500 clients by default.
+    By default Ditto's federation as FlexCFL uses it: 500 clients of 5 classes, 61,251 training and
+    11,254 test samples, cut from the official training and test images (so ``train_fraction`` does
+    not apply to it); sizes and classes are the published ones whatever the seed, which only
+    shuffles. The other partitions pool the 70,000 images and split them 90/10, 500 clients by
+    default.
 
     Args:
-        partition, clients, classes_per_client, alpha, samples, tested, size, scale, augment, train_fraction,
-            seed: shared options, described in the module; clients is 500 by default; train_fraction is 0.9 by
-            default.
+        partition, clients, classes_per_client, alpha, samples, tested, size, scale, augment,
+        train_fraction,
+            seed: shared options, described in the module; clients is 500 by default; train_fraction
+            is 0.9 by default.
     """
     options = PartitionOptions(partition, clients, classes_per_client, alpha, tested, samples)
     options.check((*POOLED, "ditto"))
     if partition == "ditto" and train_fraction is not None:
         raise ConfigError(
-            "train_fraction does not apply to partition 'ditto', which has its own test part; leave it out"
+            "train_fraction does not apply to partition 'ditto', which has its own test part; "
+            "leave it out"
         )
     transform = ImageTransform(size, scale, augment)
     transform.check(flat=28)
@@ -176,7 +201,9 @@ def fashion_mnist(
         train, test = _ditto(images, 500 if clients is None else clients, classes_per_client, seed)
         return _transformed(images, transform, train, options.test_parts(test, seed), None, seed)
     fraction = 0.9 if train_fraction is None else train_fraction
-    return _federation(images, options, transform, options.partition_labels(images.y, 500, seed), seed, fraction)
+    return _federation(
+        images, options, transform, options.partition_labels(images.y, 500, seed), seed, fraction
+    )
 
 
 @named(
@@ -203,13 +230,14 @@ def cifar10(
     batches: int = 5,
     seed: int = 0,
 ) -> FederatedData:
-    """CIFAR-10 from the official binary version, all images pooled, [32, 32, 3], each channel standardised over the
-    training images.
+    """CIFAR-10 from the official binary version, all images pooled, [32, 32, 3], each channel
+    standardised over the training images.
 
     100 clients by default; ``clients=10, train_fraction=0.7`` is ATHENA-FL's Dirichlet split.
 
     Args:
-        partition, clients, classes_per_client, alpha, samples, tested, size, scale, augment, train_fraction,
+        partition, clients, classes_per_client, alpha, samples, tested, size, scale, augment,
+        train_fraction,
             seed: shared options, described in the module; clients is 100 by default.
         batches: number of training batch files to use, of five.
     """
@@ -218,13 +246,26 @@ def cifar10(
     transform = ImageTransform(size, scale, augment)
     transform.check()
     images = published.cifar10_images(batches).sample(samples, seed)
-    return _federation(images, options, transform, options.partition_labels(images.y, 100, seed), seed, train_fraction)
+    return _federation(
+        images,
+        options,
+        transform,
+        options.partition_labels(images.y, 100, seed),
+        seed,
+        train_fraction,
+    )
 
 
-def _ditto(images: published.Images, clients: int, classes_per_client: int | None, seed: int) -> tuple[Ragged, Ragged]:
+def _ditto(
+    images: published.Images, clients: int, classes_per_client: int | None, seed: int
+) -> tuple[Ragged, Ragged]:
     k = 5 if classes_per_client is None else classes_per_client
-    train, test = ditto(images.y[: images.train], images.y[images.train :], clients, k, legacy_random(DITTO_SEED))
-    return shuffle_rows(train, Stream(seed, purpose="data/ditto")), Ragged(test.rows + images.train, test.offsets)
+    train, test = ditto(
+        images.y[: images.train], images.y[images.train :], clients, k, legacy_random(DITTO_SEED)
+    )
+    return shuffle_rows(train, Stream(seed, purpose="data/ditto")), Ragged(
+        test.rows + images.train, test.offsets
+    )
 
 
 def _federation(
@@ -237,7 +278,9 @@ def _federation(
 ) -> FederatedData:
     rows, true_clusters = owned
     train, test = split_train_test(rows, Stream(seed, purpose="data/split"), train_fraction)
-    return _transformed(images, transform, train, options.test_parts(test, seed), true_clusters, seed)
+    return _transformed(
+        images, transform, train, options.test_parts(test, seed), true_clusters, seed
+    )
 
 
 def _transformed(

@@ -15,7 +15,11 @@ from fedkin.core.randomness import Stream
 from fedkin.data.download import Source, fetch, locate
 from fedkin.data.files import read_cifar, read_idx, read_idx_pair
 
-IDX_NAMES = tuple(f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+IDX_NAMES = tuple(
+    f"{part}-{kind}-ubyte.gz"
+    for part in ("train", "t10k")
+    for kind in ("images-idx3", "labels-idx1")
+)
 
 
 def _idx_files(*md5: str) -> dict[str, str | None]:
@@ -69,7 +73,8 @@ CIFAR10 = Source(
 
 @dataclass(frozen=True)
 class Images:
-    """M images with labels 0 .. classes-1; the first ``train`` of them are the official training part."""
+    """M images with labels 0 .. classes-1; the first ``train`` of them are the official training
+    part."""
 
     name: str
     pixels: UInt8[np.ndarray, "M ..."]  # [M, H, W] or [M, H, W, channels]
@@ -87,15 +92,20 @@ class Images:
         if count is None:
             return self
         if not 1 <= count <= len(self.y):
-            raise ConfigError(f"samples must be from 1 to the {len(self.y):,} images of {self.name}, got {count}")
+            raise ConfigError(
+                f"samples must be from 1 to the {len(self.y):,} images of {self.name}, got {count}"
+            )
         rows = np.sort(Stream(seed, purpose="data/samples").rng().permutation(len(self.y))[:count])
         train = int((rows < self.train).sum())
         return replace(self, pixels=self.pixels[rows], y=self.y[rows], train=train)
 
 
 def digits_images() -> Images:
-    """1,797 handwritten digits of 8 x 8 pixels, 0 .. 16, that come with scikit-learn (UCI optdigits, test part)."""
-    package = find_spec("sklearn")  # found, not imported: that takes longer than a run of the digits
+    """1,797 handwritten digits of 8 x 8 pixels, 0 .. 16, that come with scikit-learn (UCI
+    optdigits, test part)."""
+    package = find_spec(
+        "sklearn"
+    )  # found, not imported: that takes longer than a run of the digits
     assert package is not None and package.submodule_search_locations
     path = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
     table = np.loadtxt(path, np.int64, delimiter=",")
@@ -117,18 +127,25 @@ def _idx_images(name: str, source: Source) -> Images:
     folder = fetch(source)
     train_x, train_y = read_idx_pair(folder / IDX_NAMES[0], folder / IDX_NAMES[1])
     test_x, test_y = read_idx_pair(folder / IDX_NAMES[2], folder / IDX_NAMES[3])
-    return Images(name, np.concatenate([train_x, test_x]), np.concatenate([train_y, test_y]), len(train_y))
+    return Images(
+        name, np.concatenate([train_x, test_x]), np.concatenate([train_y, test_y]), len(train_y)
+    )
 
 
 def mnist_writers(images: Images) -> Int[np.ndarray, "M"]:
-    """The writer of each MNIST image, from QMNIST's labels (Yadav & Bottou 2019). Its first rows are MNIST's images."""
+    """The writer of each MNIST image, from QMNIST's labels (Yadav & Bottou 2019). Its first rows
+    are MNIST's images."""
     folder = fetch(QMNIST_WRITERS)
     counts = (images.train, len(images.y) - images.train)
-    rows = [_writer_rows(folder / name, count) for name, count in zip(QMNIST_WRITERS.files, counts, strict=True)]
+    rows = [
+        _writer_rows(folder / name, count)
+        for name, count in zip(QMNIST_WRITERS.files, counts, strict=True)
+    ]
     table = np.concatenate(rows)
     if not np.array_equal(table[:, 0], images.y):
         raise DataError(
-            f"{folder}: the classes in QMNIST's labels are not those of MNIST; the files do not belong together"
+            f"{folder}: the classes in QMNIST's labels are not those of MNIST; the files do not "
+            f"belong together"
         )
     return table[:, 2].astype(np.int64)
 
@@ -136,14 +153,18 @@ def mnist_writers(images: Images) -> Int[np.ndarray, "M"]:
 def _writer_rows(path: Path, count: int) -> Shaped[np.ndarray, "n 8"]:
     table = read_idx(path)
     if table.ndim != 2 or table.shape[1] != 8 or len(table) < count:
-        raise DataError(f"{path}: expected at least {count} rows of 8 numbers, got shape {table.shape}")
+        raise DataError(
+            f"{path}: expected at least {count} rows of 8 numbers, got shape {table.shape}"
+        )
     return table[:count]
 
 
 def cifar10_images(batches: int = 5) -> Images:
-    """CIFAR-10 (Krizhevsky 2009), official binary version: 50,000 + 10,000 colour images of 32 x 32 pixels.
+    """CIFAR-10 (Krizhevsky 2009), official binary version: 50,000 + 10,000 colour images of 32 x 32
+    pixels.
 
-    ``batches`` takes the first so many of the five training batches; each may hold fewer than 10,000 records.
+    ``batches`` takes the first so many of the five training batches; each may hold fewer than
+    10,000 records.
     """
     if not 1 <= batches <= 5:
         raise ConfigError(f"batches must be from 1 to 5, got {batches}")

@@ -40,8 +40,8 @@ STYLE: Any = {
 
 
 def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> list[Path]:
-    """Draw the samples of each client as PNG and SVG: a column per client, grouped by majority class; above its
-    number of samples, below its samples of each class.
+    """Draw the samples of each client as PNG and SVG: a column per client, grouped by majority
+    class; above its number of samples, below its samples of each class.
 
     Args:
         data: the federation.
@@ -78,7 +78,9 @@ def _save(figure: Figure, path: Path) -> Path:
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
-        raise StorageError(f"{path}: the figure cannot be written ({error.strerror or error})") from error
+        raise StorageError(
+            f"{path}: the figure cannot be written ({error.strerror or error})"
+        ) from error
     return path
 
 
@@ -95,7 +97,9 @@ def _draw(data: FederatedData, split: str) -> Figure:
         above = below = figure.subplots()
     _title(above, sizes, data, split)
     _matrix(below, counts[order], figure)
-    groups = "true cluster (between the orange lines) and " if data.true_clusters is not None else ""
+    groups = (
+        "true cluster (between the orange lines) and " if data.true_clusters is not None else ""
+    )
     below.set_xlabel(f"clients, grouped by {groups}majority class")
     if data.true_clusters is not None:
         for edge in np.flatnonzero(np.diff(data.true_clusters[order])):
@@ -105,7 +109,9 @@ def _draw(data: FederatedData, split: str) -> Figure:
 
 def _grouped(data: FederatedData, counts: Int[np.ndarray, "N C"]) -> Int[np.ndarray, "N"]:
     """Clients by true cluster where it is known, then by majority class, then by size."""
-    true_clusters = np.zeros(data.clients, np.int64) if data.true_clusters is None else data.true_clusters
+    true_clusters = (
+        np.zeros(data.clients, np.int64) if data.true_clusters is None else data.true_clusters
+    )
     return np.lexsort((-counts.sum(axis=1), counts.argmax(axis=1), true_clusters))
 
 
@@ -113,7 +119,9 @@ def _title(axes: Axes, sizes: Int[np.ndarray, "N"], data: FederatedData, split: 
     each = f" ({sizes[0]:,} each)" if np.ptp(sizes) == 0 else ""
     title = f"{data.name}, {split}: {data.clients:,} clients, {sizes.sum():,} samples{each}"
     lines = "\n".join(textwrap.wrap(title, 85))
-    axes.set_title(lines, loc="left", fontsize=13, fontweight="bold", parse_math=False)  # a name may have $ in it
+    axes.set_title(
+        lines, loc="left", fontsize=13, fontweight="bold", parse_math=False
+    )  # a name may have $ in it
 
 
 def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
@@ -129,8 +137,12 @@ def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
 def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"], figure: Figure) -> None:
     norm = LogNorm(vmin=1, vmax=max(2, int(counts.max())))
     shown = np.ma.masked_equal(counts.T, 0)
-    shades = ListedColormap(matplotlib.colormaps["Blues"](np.linspace(0.2, 1, 256)))  # one sample is no white
-    image = axes.imshow(shown, aspect="auto", norm=norm, cmap=shades, interpolation="nearest", origin="lower")
+    shades = ListedColormap(
+        matplotlib.colormaps["Blues"](np.linspace(0.2, 1, 256))
+    )  # one sample is no white
+    image = axes.imshow(
+        shown, aspect="auto", norm=norm, cmap=shades, interpolation="nearest", origin="lower"
+    )
     bar = figure.colorbar(image, ax=axes, label="samples of a class", pad=0.01)
     bar.formatter = bar.minorformatter = LogFormatter()  # 1, 2, 10: counts, not powers
     axes.set(ylabel="class")

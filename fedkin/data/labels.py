@@ -16,7 +16,11 @@ from fedkin.data.files import check_labels
 from fedkin.data.user_arrays import decoded, missing_rows, user_array
 
 Names = tuple[str, ...]
-LABELS, NAMES, NUMBERS = "labels", "names", "numbers"  # how ``FederatedData.columns`` says what named labels were
+LABELS, NAMES, NUMBERS = (
+    "labels",
+    "names",
+    "numbers",
+)  # how ``FederatedData.columns`` says what named labels were
 _BOOLEANS = ("False", "True")
 
 
@@ -41,19 +45,19 @@ def encode_labels(
 ) -> EncodedLabels:
     """Labels of any type as whole numbers.
 
-    Text is numbered in sorted order, or in that of ``names``; booleans are the text False and True; whole numbers stay
-    what they are.
+    Text is numbered in sorted order, or in that of ``names``; booleans are the text False and True;
+    whole numbers stay what they are.
 
     Args:
         values: M labels: text, booleans, or whole numbers from 0 (1.0 is one).
         place: file or name to begin errors with.
-        classes: C; None for as many as there are names, or for the largest label + 1. Must be given where labels exceed
-            the number of samples.
+        classes: C; None for as many as there are names, or for the largest label + 1. Must be given
+            where labels exceed the number of samples.
         names: of the classes 0, 1, ..; None for those that occur.
 
     Raises:
-        DataError: labels that are missing, of mixed types, not whole, out of range, or not among the names; the row is
-            named. Booleans, where the names are not False and True.
+        DataError: labels that are missing, of mixed types, not whole, out of range, or not among
+            the names; the row is named. Booleans, where the names are not False and True.
     """
     labels = label_array(values, place)
     if labels.dtype.kind == "b":
@@ -72,13 +76,18 @@ def encode_labels(
 
 
 def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
-    """Labels of any type as an array of text, booleans or numbers. Raises DataError for labels of mixed types."""
+    """Labels of any type as an array of text, booleans or numbers. Raises DataError for labels of
+    mixed types."""
     if hasattr(values, "dtype") or not np.iterable(values):
         return _one_type(user_array(values, place, "y"), place)
-    return _one_type(np.array(plain(list(values)), object), place)  # NumPy alone would make text of the 1 in [1, "1"]
+    return _one_type(
+        np.array(plain(list(values)), object), place
+    )  # NumPy alone would make text of the 1 in [1, "1"]
 
 
-def named_booleans(labels: Shaped[np.ndarray, "M"], names: Sequence[str], place: Path | str) -> Shaped[np.ndarray, "M"]:
+def named_booleans(
+    labels: Shaped[np.ndarray, "M"], names: Sequence[str], place: Path | str
+) -> Shaped[np.ndarray, "M"]:
     """Booleans as text.
 
     Args:
@@ -91,7 +100,8 @@ def named_booleans(labels: Shaped[np.ndarray, "M"], names: Sequence[str], place:
     """
     if len(labels) and not set(_BOOLEANS) <= set(names):
         raise DataError(
-            f"{place}: labels are booleans, such as {labels[0]} in row 0, and the classes are named {listed(names)}: "
+            f"{place}: labels are booleans, such as {labels[0]} in row 0, and the classes are "
+            f"named {listed(names)}: "
             "nothing says which of them is True; write these names in place of False and True"
         )
     return labels.astype(str)
@@ -100,7 +110,9 @@ def named_booleans(labels: Shaped[np.ndarray, "M"], names: Sequence[str], place:
 def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
     """An array of text, booleans or numbers, of what may have been objects."""
     if values.ndim != 1:
-        raise DataError(f"{place}: labels must be an array [M], one for each sample, got shape {values.shape}")
+        raise DataError(
+            f"{place}: labels must be an array [M], one for each sample, got shape {values.shape}"
+        )
     if values.dtype.kind == "S":
         values = decoded(values, place, "the label")
     check_present(values, place)
@@ -110,11 +122,16 @@ def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
     if len(set(kinds.tolist())) > 1:
         rows = [int(np.argmax(kinds == kind)) for kind in dict.fromkeys(kinds)]
         examples = " and ".join(f"{values[row]!r} in row {row} ({kinds[row]})" for row in rows)
-        raise DataError(f"{place}: labels must be of one type, got {examples}; make all of them text, or all numbers")
+        raise DataError(
+            f"{place}: labels must be of one type, got {examples}; make all of them text, or all "
+            f"numbers"
+        )
     types = {"text": str, "a boolean": bool, "a number": np.float64}
     kind = str(kinds[0]) if len(kinds) else "a number"
     if kind not in types:
-        raise DataError(f"{place}: labels must be text, booleans or whole numbers, got {kind} in row 0")
+        raise DataError(
+            f"{place}: labels must be text, booleans or whole numbers, got {kind} in row 0"
+        )
     return values.astype(types[kind])
 
 
@@ -137,7 +154,8 @@ def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
     missing = missing_rows(values)
     if len(missing):
         raise DataError(
-            f"{place}: the label is missing in row {missing[0]} ({len(missing)} such rows); drop these rows"
+            f"{place}: the label is missing in row {missing[0]} ({len(missing)} such rows); drop "
+            f"these rows"
         )
 
 
@@ -146,12 +164,15 @@ def _check_names(names: Names, classes: int | None, place: Path | str) -> None:
         raise DataError(f"{place}: the names of the classes must be different, got {listed(names)}")
     if classes is not None and classes != len(names):
         raise DataError(
-            f"{place}: classes = {classes}, but there are {len(names)} names of classes ({listed(names)}); "
+            f"{place}: classes = {classes}, but there are {len(names)} names of classes "
+            f"({listed(names)}); "
             "leave classes out, or name all with label_names"
         )
 
 
-def _positions(labels: Shaped[np.ndarray, "M"], names: Names, place: Path | str) -> Int[np.ndarray, "M"]:
+def _positions(
+    labels: Shaped[np.ndarray, "M"], names: Names, place: Path | str
+) -> Int[np.ndarray, "M"]:
     """The number of each label among the names."""
     order = np.argsort(np.array(names))
     index = order[np.searchsorted(np.array(names), labels, sorter=order).clip(max=len(names) - 1)]
@@ -160,16 +181,21 @@ def _positions(labels: Shaped[np.ndarray, "M"], names: Names, place: Path | str)
         row = int(np.argmax(wrong))
         near = nearest(str(labels[row]), names)
         hint = "" if near is None else f"; did you mean {near!r}?"
-        raise DataError(f"{place}: row {row} has the label {str(labels[row])!r}, expected {', '.join(names)}{hint}")
+        raise DataError(
+            f"{place}: row {row} has the label {str(labels[row])!r}, expected "
+            f"{', '.join(names)}{hint}"
+        )
     return index.astype(np.int64)
 
 
 def _largest(y: Int[np.ndarray, "M"], place: Path | str) -> int:
-    """The largest label; DataError where it exceeds the number of samples, since one wrong entry would set it."""
+    """The largest label; DataError where it exceeds the number of samples, since one wrong entry
+    would set it."""
     largest = int(y.max(initial=0))
     if largest >= max(len(y), 1):
         raise DataError(
-            f"{place}: label {largest} in row {int(y.argmax())} is more than the {len(y)} samples allow; "
+            f"{place}: label {largest} in row {int(y.argmax())} is more than the {len(y)} samples "
+            f"allow; "
             f"correct it, or set classes={largest + 1}"
         )
     return largest

@@ -1,5 +1,5 @@
-"""Readers of published federations: JSON in the layout of LEAF (Caldas et al. 2018) and of the FedProx family (Li et
-al. 2020), and npz files with client and split of every sample."""
+"""Readers of published federations: JSON in the layout of LEAF (Caldas et al. 2018) and of the
+FedProx family (Li et al. 2020), and npz files with client and split of every sample."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ Samples = Shaped[np.ndarray, "_ ..."] | list[str]  # of one user: numbers, or se
 
 @dataclass(frozen=True)
 class LeafFiles:
-    """Contents of the files: first all training samples, then all test samples, then those for validation where there
-    are any, each by user in the order of the files; an npz file keeps its own order."""
+    """Contents of the files: first all training samples, then all test samples, then those for
+    validation where there are any, each by user in the order of the files; an npz file keeps its
+    own order."""
 
     users: tuple[str, ...]
     x: Float32[np.ndarray, "M ..."] | tuple[str, ...]  # numbers, or one text per sample
@@ -36,21 +37,26 @@ class LeafFiles:
 
 
 def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
-    """A federation from a folder in LEAF's layout, as :func:`read_leaf` has it; x float32 [M, ...], unscaled.
+    """A federation from a folder in LEAF's layout, as :func:`read_leaf` has it; x float32 [M, ...],
+    unscaled.
 
-    ``classes`` is C where it is not the largest label + 1; it must be given where labels exceed the number of samples.
-    Users are the clients, in the order of the files. Raises DataError as read_leaf, and where x is text, which has no
-    encoding here.
+    ``classes`` is C where it is not the largest label + 1; it must be given where labels exceed the
+    number of samples. Users are the clients, in the order of the files. Raises DataError as
+    read_leaf, and where x is text, which has no encoding here.
     """
     folder = user_path(path)
     files = read_leaf(folder)
     if isinstance(files.x, tuple):
-        raise DataError(f"{folder}: expected x of numbers, got text such as {files.x[0][:40]!r}; encode it first")
+        raise DataError(
+            f"{folder}: expected x of numbers, got text such as {files.x[0][:40]!r}; encode it "
+            f"first"
+        )
     y = check_labels(files.y, classes, folder)
     top = int(y.max())
     if classes is None and top >= len(y):
         raise DataError(
-            f"{folder}: label {top} is more than the {len(y)} samples allow; correct it, or set classes={top + 1}"
+            f"{folder}: label {top} is more than the {len(y)} samples allow; correct it, or set "
+            f"classes={top + 1}"
         )
     C = top + 1 if classes is None else classes
     parts = {"train": files.train, "test": files.test, "validation": files.validation}
@@ -58,22 +64,26 @@ def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
 
 
 def read_leaf(folder: Path) -> LeafFiles:
-    """The samples of ``folder/train/*.json`` and ``folder/test/*.json`` (any number of files, in the order of their
-    names), or else of the one ``*train*.json`` and the one ``*test*.json`` in ``folder``. A folder ``val`` or
-    ``validation`` beside ``train`` has validation samples.
+    """The samples of ``folder/train/*.json`` and ``folder/test/*.json`` (any number of files, in
+    the order of their names), or else of the one ``*train*.json`` and the one ``*test*.json`` in
+    ``folder``. A folder ``val`` or ``validation`` beside ``train`` has validation samples.
 
-    Each file is ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}, "num_samples": [..]}``; num_samples
-    may be left out. Labels are whole numbers from 0, also written as 1.0 or "1". A user may lack test samples. Raises
-    DataError, naming file and user, for anything else: damage, missing keys, samples of different shapes, counts that
-    disagree, users that occur twice, have no training sample, or are only tested.
+    Each file is ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}, "num_samples":
+    [..]}``; num_samples may be left out. Labels are whole numbers from 0, also written as 1.0 or
+    "1". A user may lack test samples. Raises DataError, naming file and user, for anything else:
+    damage, missing keys, samples of different shapes, counts that disagree, users that occur twice,
+    have no training sample, or are only tested.
     """
     files = split_files(folder)
     if files is None:
         raise DataError(
-            f"{folder}: expected train/*.json and test/*.json, or one *train*.json and one *test*.json; "
+            f"{folder}: expected train/*.json and test/*.json, or one *train*.json and one "
+            f"*test*.json; "
             f"got {_listing(folder)}"
         )
-    return read_leaf_files(*files, [path for name in _VALIDATION for path in _visible(folder / name, "*.json")])
+    return read_leaf_files(
+        *files, [path for name in _VALIDATION for path in _visible(folder / name, "*.json")]
+    )
 
 
 def split_files(folder: Path) -> tuple[list[Path], list[Path]] | None:
@@ -87,11 +97,18 @@ def split_files(folder: Path) -> tuple[list[Path], list[Path]] | None:
 
 def find_leaf_folder(source: Source) -> Path | None:
     """The first folder of a data set that is in LEAF's layout, whatever the names of its files."""
-    places = (root / folder / sub for root in data_folders() for folder in source.folders for sub in source.sub)
+    places = (
+        root / folder / sub
+        for root in data_folders()
+        for folder in source.folders
+        for sub in source.sub
+    )
     return next((place for place in places if split_files(place)), None)
 
 
-def read_leaf_files(train: Sequence[Path], test: Sequence[Path], validation: Sequence[Path] = ()) -> LeafFiles:
+def read_leaf_files(
+    train: Sequence[Path], test: Sequence[Path], validation: Sequence[Path] = ()
+) -> LeafFiles:
     """As :func:`read_leaf`, from the given files.
 
     Args:
@@ -110,7 +127,9 @@ def read_leaf_files(train: Sequence[Path], test: Sequence[Path], validation: Seq
     for what, part in zip(("test", "validation"), parts[1:], strict=True):
         for user in part.y:
             if user not in parts[0].y:
-                raise DataError(f"{part.origin[user]}: user {user!r} has {what} samples but no training samples")
+                raise DataError(
+                    f"{part.origin[user]}: user {user!r} has {what} samples but no training samples"
+                )
     return _joined(*(parts if validation else parts[:2]))
 
 
@@ -133,12 +152,20 @@ def _joined(train: _Part, *others: _Part) -> LeafFiles:
     users = tuple(train.y)
     none = np.zeros(0, np.int64)
     known = [(part, user) for part in (train, *others) for user in users if user in part.x]
-    x, origin = [part.x[user] for part, user in known], [(user, part.origin[user]) for part, user in known]
+    x, origin = (
+        [part.x[user] for part, user in known],
+        [(user, part.origin[user]) for part, user in known],
+    )
     labels = [[part.y.get(user, none) for user in users] for part in (train, *others)]
     y, start, parts = [one for part in labels for one in part], 0, []
     for part in labels:
         sizes = [len(one) for one in part]
-        parts.append(Ragged(np.arange(start, start := start + sum(sizes)), np.cumsum([0, *sizes], dtype=np.int64)))
+        parts.append(
+            Ragged(
+                np.arange(start, start := start + sum(sizes)),
+                np.cumsum([0, *sizes], dtype=np.int64),
+            )
+        )
     return LeafFiles(users, _joined_samples(x, origin), np.concatenate(y), *parts)
 
 
@@ -153,7 +180,9 @@ def _joined_samples(
             continue
         first, known = (first, known) if known else (user, kind)
         if kind != known:
-            raise DataError(f"{path}: user {user!r} has samples of {kind}, user {first!r} of {known}")
+            raise DataError(
+                f"{path}: user {user!r} has samples of {kind}, user {first!r} of {known}"
+            )
     if known == "text":
         return tuple(text for x in samples for text in x)
     return np.concatenate([x for x in samples if len(x)])
@@ -165,17 +194,24 @@ def _users(path: Path) -> Iterable[tuple[str, Samples, Int[np.ndarray, "_"]]]:
     users, counts = _list(content, "users", path), content.get("num_samples")
     data = content.get("user_data")
     if not isinstance(data, dict):
-        raise DataError(f"{path}: expected the key 'user_data' with an object for every user, found {sorted(content)}")
+        raise DataError(
+            f"{path}: expected the key 'user_data' with an object for every user, found "
+            f"{sorted(content)}"
+        )
     names = [str(user) for user in users]
     unlisted = sorted(data.keys() - set(names))
     if unlisted:
         raise DataError(f"{path}: user {unlisted[0]!r} has data but is not among 'users'")
     if counts is not None and (not isinstance(counts, list) or len(counts) != len(users)):
-        raise DataError(f"{path}: 'num_samples' must be a list of {len(users)} counts, one for each user")
+        raise DataError(
+            f"{path}: 'num_samples' must be a list of {len(users)} counts, one for each user"
+        )
     for place, user in enumerate(names):
         x, y = _samples(data.get(user), f"{path}: user {user!r}")
         if counts is not None and counts[place] != len(y):
-            raise DataError(f"{path}: user {user!r} has {len(y)} samples, num_samples says {counts[place]!r}")
+            raise DataError(
+                f"{path}: user {user!r} has {len(y)} samples, num_samples says {counts[place]!r}"
+            )
         yield user, x, y
 
 
@@ -185,8 +221,12 @@ def _samples(entry: Any, who: str) -> tuple[Samples, Int[np.ndarray, "n"]]:
         raise DataError(f"{who}: expected 'user_data' with keys x and y, found {keys}")
     x, y = entry["x"], entry["y"]
     if not isinstance(x, list) or not isinstance(y, list) or len(x) != len(y):
-        raise DataError(f"{who}: x and y must be lists of one length, got {_size(x)} and {_size(y)}")
-    labels = np.array([_label(value, f"{who}: sample {row}") for row, value in enumerate(y)], np.int64)
+        raise DataError(
+            f"{who}: x and y must be lists of one length, got {_size(x)} and {_size(y)}"
+        )
+    labels = np.array(
+        [_label(value, f"{who}: sample {row}") for row, value in enumerate(y)], np.int64
+    )
     return (x if x and all(isinstance(text, str) for text in x) else _numbers(x, who)), labels
 
 
@@ -208,26 +248,38 @@ def _numbers(x: list[Any], who: str) -> Float32[np.ndarray, "n ..."]:
         lengths = sorted({len(row) for row in x if isinstance(row, list)})
         raise DataError(f"{who}: samples differ in shape, lengths {lengths[:5]}") from error
     if x and (array.ndim < 2 or not array.size or array.dtype.kind not in "iuf"):
-        raise DataError(f"{who}: x must be lists of numbers, or texts; sample 0 is {str(x[0])[:40]}")
+        raise DataError(
+            f"{who}: x must be lists of numbers, or texts; sample 0 is {str(x[0])[:40]}"
+        )
     with np.errstate(over="ignore"):
         small = array.astype(np.float32)
     if not np.isfinite(small).all():
         row = int(np.argmin(np.isfinite(small).reshape(len(small), -1).all(axis=1)))
-        raise DataError(f"{who}: features must be finite, sample {row} holds NaN, infinity, or a number over 3.4e38")
+        raise DataError(
+            f"{who}: features must be finite, sample {row} holds NaN, infinity, or a number over "
+            f"3.4e38"
+        )
     return small
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes(), object_pairs_hook=lambda pairs: _distinct(pairs, path))
+        content = json.loads(
+            path.read_bytes(), object_pairs_hook=lambda pairs: _distinct(pairs, path)
+        )
     except DataError:
         raise
     except FileNotFoundError:
         raise DataError(f"{path}: expected a JSON file, found no such file") from None
     except (ValueError, OSError, RecursionError) as error:
-        raise DataError(f"{path}: expected a JSON file, but it is damaged or of another kind ({error})") from error
+        raise DataError(
+            f"{path}: expected a JSON file, but it is damaged or of another kind ({error})"
+        ) from error
     if not isinstance(content, dict):
-        raise DataError(f"{path}: expected a JSON object with users and user_data, got a {type(content).__name__}")
+        raise DataError(
+            f"{path}: expected a JSON object with users and user_data, got a "
+            f"{type(content).__name__}"
+        )
     return content
 
 
@@ -237,7 +289,9 @@ def _distinct(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"{path}: {twice!r} occurs twice in one object; probably a user was written twice")
+        raise DataError(
+            f"{path}: {twice!r} occurs twice in one object; probably a user was written twice"
+        )
     return content
 
 
@@ -253,28 +307,39 @@ def _size(value: Any) -> str:
 
 def _visible(folder: Path, pattern: str) -> list[Path]:
     """Files that match, sorted by name; without hidden files, which file managers create."""
-    return sorted(path for path in folder.glob(pattern) if path.is_file() and not path.name.startswith("."))
+    return sorted(
+        path for path in folder.glob(pattern) if path.is_file() and not path.name.startswith(".")
+    )
 
 
 def _listing(folder: Path) -> str:
     if not folder.is_dir():
         return "no such folder"
     names = sorted(path.name for path in folder.iterdir())
-    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") if names else "an empty folder"
+    return (
+        ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") if names else "an empty folder"
+    )
 
 
 def read_leaf_arrays(path: Path, classes: int) -> LeafFiles:
-    """The samples of an npz file: x [M, ...] numbers, y, client_id (into users), split (0 train, 1 test), users.
+    """The samples of an npz file: x [M, ...] numbers, y, client_id (into users), split (0 train, 1
+    test), users.
 
-    Raises DataError, naming the file, where one is missing, damaged, out of range, or of another length.
+    Raises DataError, naming the file, where one is missing, damaged, out of range, or of another
+    length.
     """
     arrays = read_npz(path, ("x", "y", "client_id", "split", "users"))
     x, users = arrays["x"], arrays["users"]
     if x.ndim < 2 or x.dtype.kind not in "iuf" or users.ndim != 1:
-        raise DataError(f"{path}: expected x [M, ...] of numbers and users [N], got {x.dtype} of shape {x.shape}")
+        raise DataError(
+            f"{path}: expected x [M, ...] of numbers and users [N], got {x.dtype} of shape "
+            f"{x.shape}"
+        )
     for name in ("y", "client_id", "split"):
         if arrays[name].shape != (len(x),):
-            raise DataError(f"{path}: x has {len(x)} samples, {name} has shape {arrays[name].shape}")
+            raise DataError(
+                f"{path}: x has {len(x)} samples, {name} has shape {arrays[name].shape}"
+            )
     with np.errstate(over="ignore"):
         small = x.astype(np.float32)
     check_finite(small, path, "NaN, infinity, or a number over 3.4e38")
@@ -284,7 +349,11 @@ def read_leaf_arrays(path: Path, classes: int) -> LeafFiles:
         wrong = np.flatnonzero(~np.isin(arrays[name], np.arange(limit)))
         if len(wrong):
             raise DataError(
-                f"{path}: {name} must be from 0 to {limit - 1}, row {wrong[0]} has {arrays[name][wrong[0]]}"
+                f"{path}: {name} must be from 0 to {limit - 1}, row {wrong[0]} has "
+                f"{arrays[name][wrong[0]]}"
             )
-    parts = (Ragged.of([np.flatnonzero(part & (owner == u)) for u in range(len(users))]) for part in (~tested, tested))
+    parts = (
+        Ragged.of([np.flatnonzero(part & (owner == u)) for u in range(len(users))])
+        for part in (~tested, tested)
+    )
     return LeafFiles(tuple(map(str, users)), small, y, *parts)

@@ -1,4 +1,5 @@
-"""What a run will take of the machine's memory, or its container's, compared before anything is allocated."""
+"""What a run will take of the machine's memory, or its container's, compared before anything is
+allocated."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def check_memory(parts: Mapping[str, int], cure: str, available: int | None = No
     if available is None or needed <= WARNED * available:
         return
     largest = sorted(parts.items(), key=lambda part: -part[1])
-    listed = ", ".join(f"{count / _GB:.1f} GB for {name}" for name, count in largest if count >= needed / 100)
+    listed = ", ".join(
+        f"{count / _GB:.1f} GB for {name}" for name, count in largest if count >= needed / 100
+    )
     what = f"about {needed / _GB:.1f} GB of memory ({listed}), and {available / _GB:.1f} GB are available: {cure}"
     if needed > REFUSED * available:
         raise ConfigError(f"this takes {what}")
@@ -36,8 +39,8 @@ def check_memory(parts: Mapping[str, int], cure: str, available: int | None = No
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes that this process can still have: of the machine and of every control group (container) that it is in.
-    None where the system does not tell.
+    """Bytes that this process can still have: of the machine and of every control group (container)
+    that it is in. None where the system does not tell.
 
     Args:
         root: of the file system with ``proc`` and ``sys``.
@@ -58,16 +61,27 @@ def _free_of_machine(root: Path) -> int | None:
 
 
 def _free_of_groups(root: Path) -> Iterator[int | None]:
-    """What is left in each control group from this process's own up to the root; files that are cached count as free.
+    """What is left in each control group from this process's own up to the root; files that are
+    cached count as free.
 
-    Inside a container the path of a group may be that of the host: then the group is the root that it sees.
+    Inside a container the path of a group may be that of the host: then the group is the root that
+    it sees.
     """
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0":
-            base, most, now, cached = "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
+            base, most, now, cached = (
+                "sys/fs/cgroup",
+                "memory.max",
+                "memory.current",
+                "inactive_file",
+            )
         elif "memory" in controllers.split(","):
-            base, most, now = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            base, most, now = (
+                "sys/fs/cgroup/memory",
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+            )
             cached = "total_inactive_file"
         else:
             continue
@@ -82,7 +96,11 @@ def _free_of_groups(root: Path) -> Iterator[int | None]:
 def _numbers(path: Path) -> dict[str, int]:
     """The lines ``name number ...`` of a file of the kernel."""
     words = (line.split() for line in _text(path).splitlines())
-    return {first: int(second) for first, second, *_ in (w for w in words if len(w) > 1) if second.isdigit()}
+    return {
+        first: int(second)
+        for first, second, *_ in (w for w in words if len(w) > 1)
+        if second.isdigit()
+    }
 
 
 def _text(path: Path) -> str:

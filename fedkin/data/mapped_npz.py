@@ -15,13 +15,15 @@ _BLOCK_BYTES = 2**26  # that are checked at a time
 
 
 def map_member(path: Path, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]:
-    """An array that an npz file has uncompressed, mapped and not read into memory. Its checksum is compared.
+    """An array that an npz file has uncompressed, mapped and not read into memory. Its checksum is
+    compared.
 
     Args:
         path: of the npz file.
         member: of the array.
 
-    Raises ValueError for a checksum that differs, an object array, and a file that is shorter than it says.
+    Raises ValueError for a checksum that differs, an object array, and a file that is shorter than
+    it says.
     """
     with path.open("rb") as file:
         file.seek(member.header_offset)
@@ -30,7 +32,11 @@ def map_member(path: Path, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]
         _check(np.memmap(path, np.uint8, "r", start, (member.file_size,)), member)
         file.seek(start)
         version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
         shape, fortran, dtype = read(file)
         if dtype.hasobject:
             raise ValueError("object arrays need pickle, and are not read")

@@ -1,4 +1,5 @@
-"""Fed-MEx: exercises on a pressure mat (FedSim, Palihawadana et al. 2022, section 4.1; MEx, Wijekoon et al. 2020)."""
+"""Fed-MEx: exercises on a pressure mat (FedSim, Palihawadana et al. 2022, section 4.1; MEx,
+Wijekoon et al. 2020)."""
 
 from __future__ import annotations
 
@@ -18,16 +19,27 @@ from fedkin.data.about import AboutData, Form, named
 from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import Table, check_labels
-from fedkin.data.leaf import LeafFiles, find_leaf_folder, read_leaf, read_leaf_arrays, read_leaf_files
+from fedkin.data.leaf import (
+    LeafFiles,
+    find_leaf_folder,
+    read_leaf,
+    read_leaf_arrays,
+    read_leaf_files,
+)
 from fedkin.data.partition_options import checked, legacy_random
 
 CLASSES, CELLS, FEATURES = 7, 256, 1280  # exercises; 16 x 16 cells of the mat; 5 frames
 WINDOW, STEP = np.timedelta64(5, "s"), np.timedelta64(2, "s")
-FRAMES, EVERY, FEWEST = 75, 15, 5  # of a window: the mat records 15 frames a second, one of them is kept
+FRAMES, EVERY, FEWEST = (
+    75,
+    15,
+    5,
+)  # of a window: the mat records 15 frames a second, one of them is kept
 
 _FOLDERS = ("FedMEx", "fedmex", "mex")
 _HELP = (
-    "Put train.json and test.json of Fed-MEx there (FEDKIN_DATA names the folder that has FedMEx/ in it), or make the "
+    "Put train.json and test.json of Fed-MEx there (FEDKIN_DATA names the folder that has FedMEx/ "
+    "in it), or make the "
     "federation from the recordings of MEx with path=..."
 )
 PUBLISHED = Source("mex", {"train.json": None, "test.json": None}, folders=_FOLDERS, help=_HELP)
@@ -58,48 +70,57 @@ def mex(
     repeats: bool = False,
     seed: int = 0,
 ) -> FederatedData:
-    """Fed-MEx: 7 exercises, 30 clients of one or two of them, x float32 [M, 1280] = 5 frames of 16 x 16 in 0 .. 1.
+    """Fed-MEx: 7 exercises, 30 clients of one or two of them, x float32 [M, 1280] = 5 frames of 16
+    x 16 in 0 .. 1.
 
     Three federations with different names:
 
-    * ``mex``: the published one, 934 training and 250 test samples, in its own split: ``train.json`` and
-      ``test.json`` (or any folder in LEAF's layout) in FedMEx
-    * ``mex (test part)``: where only ``fed_mex_TESTONLY.npz`` exists: the 250 published *test* samples, split again
-      within clients. Its results are not comparable with published ones
+    * ``mex``: the published one, 934 training and 250 test samples, in its own split:
+      ``train.json`` and ``test.json`` (or any folder in LEAF's layout) in FedMEx
+    * ``mex (test part)``: where only ``fed_mex_TESTONLY.npz`` exists: the 250 published *test*
+      samples, split again within clients. Its results are not comparable with published ones
     * ``mex (recorded)``: made from the recordings in ``path``
 
-    The last follows the authors (section 4.1 and their code): each recording is divided by its maximum; windows of 5 s
-    every 2 s; 75 frames, every 15th kept; per client two classes drawn with replacement and a random part of their
-    samples. They took subjects and exercises in the unknown order of their file system, so the published files cannot
-    be reproduced bit for bit; here the order is by name.
+    The last follows the authors (section 4.1 and their code): each recording is divided by its
+    maximum; windows of 5 s every 2 s; 75 frames, every 15th kept; per client two classes drawn with
+    replacement and a random part of their samples. They took subjects and exercises in the unknown
+    order of their file system, so the published files cannot be reproduced bit for bit; here the
+    order is by name.
 
     Args:
-        path: a folder of subjects with files such as ``04_pm_1.csv``: exercise 01 .. 07, a time stamp and 256 numbers
-            in each row, 15 rows a second.
-        train_fraction: each client's share of training samples; None for 0.8. The published split has none.
-        repeats: of a class that was drawn twice, take each sample twice, as the published files seem to; then a sample
-            may be both trained and tested on.
+        path: a folder of subjects with files such as ``04_pm_1.csv``: exercise 01 .. 07, a time
+            stamp and 256 numbers in each row, 15 rows a second.
+        train_fraction: each client's share of training samples; None for 0.8. The published split
+            has none.
+        repeats: of a class that was drawn twice, take each sample twice, as the published files
+            seem to; then a sample may be both trained and tested on.
         seed: of the draws; 0 is the authors' pair of seeds.
 
     Raises:
         DataError: recordings that are damaged or not of this form; file and row are named.
     """
     if path is not None:
-        return _recorded(user_path(path), 0.8 if train_fraction is None else train_fraction, repeats, seed)
+        return _recorded(
+            user_path(path), 0.8 if train_fraction is None else train_fraction, repeats, seed
+        )
     if repeats:
         raise ConfigError("repeats does not apply to mex without path; leave it out")
     published = _published()
     if published is None:
         return _test_part(0.8 if train_fraction is None else train_fraction, seed)
     if train_fraction is not None:
-        raise ConfigError("train_fraction does not apply to the published mex, which has its own split; leave it out")
+        raise ConfigError(
+            "train_fraction does not apply to the published mex, which has its own split; leave "
+            "it out"
+        )
     files, folder = published
     check_labels(files.y, CLASSES, folder)
     return _federation("mex", files, files.train, files.test, folder)
 
 
 def _published() -> tuple[LeafFiles, Path] | None:
-    """The published federation; None where only its test part exists. Raises DataError where not even that does."""
+    """The published federation; None where only its test part exists. Raises DataError where not
+    even that does."""
     if folder := locate(PUBLISHED):
         return read_leaf_files([folder / "train.json"], [folder / "test.json"]), folder
     if folder := find_leaf_folder(PUBLISHED):
@@ -114,16 +135,23 @@ def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
     files = read_leaf_arrays(path, CLASSES)
     if len(files.train.rows):
         raise DataError(
-            f"{path}: expected test samples only (split 1), {len(files.train.rows)} are marked for training"
+            f"{path}: expected test samples only (split 1), {len(files.train.rows)} are marked "
+            f"for training"
         )
-    parts = partition.split_train_test(files.test, Stream(seed, purpose="data/split"), train_fraction)
+    parts = partition.split_train_test(
+        files.test, Stream(seed, purpose="data/split"), train_fraction
+    )
     return _federation("mex (test part)", files, *parts, path)
 
 
-def _federation(name: str, files: LeafFiles, train: Ragged, test: Ragged, path: Path) -> FederatedData:
+def _federation(
+    name: str, files: LeafFiles, train: Ragged, test: Ragged, path: Path
+) -> FederatedData:
     if isinstance(files.x, tuple) or files.x.shape[1:] != (FEATURES,):
         actual = "text" if isinstance(files.x, tuple) else f"samples of shape {files.x.shape[1:]}"
-        raise DataError(f"{path}: expected x of {FEATURES} numbers (5 frames of 16 x 16), got {actual}")
+        raise DataError(
+            f"{path}: expected x of {FEATURES} numbers (5 frames of 16 x 16), got {actual}"
+        )
     return FederatedData(name, files.x, files.y, CLASSES, train, test, client_names=files.users)
 
 
@@ -144,11 +172,21 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
         order = shuffle.permutation(len(labels))[:keep]
         x.append(samples[order])
         y.append(labels[order])
-    owned = Ragged.of(np.split(np.arange(sum(map(len, y))), np.cumsum([len(labels) for labels in y])[:-1]))
-    train, test = partition.split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
+    owned = Ragged.of(
+        np.split(np.arange(sum(map(len, y))), np.cumsum([len(labels) for labels in y])[:-1])
+    )
+    train, test = partition.split_train_test(
+        owned, Stream(seed, purpose="data/split"), train_fraction
+    )
     names = tuple(f"f_{subject.name}" for subject in subjects)
     return FederatedData(
-        "mex (recorded)", np.concatenate(x), np.concatenate(y), CLASSES, train, test, client_names=names
+        "mex (recorded)",
+        np.concatenate(x),
+        np.concatenate(y),
+        CLASSES,
+        train,
+        test,
+        client_names=names,
     )
 
 
@@ -159,13 +197,15 @@ def _subject(folder: Path) -> dict[int, Float32[np.ndarray, "n 1280"]]:
         name = _RECORDING.fullmatch(path.name)
         if name is None or not 1 <= int(name[1]) <= CLASSES:
             raise DataError(
-                f"{path}: expected a name such as 04_pm_1.csv: an exercise from 01 to 07, _pm, number of the recording"
+                f"{path}: expected a name such as 04_pm_1.csv: an exercise from 01 to 07, _pm, "
+                f"number of the recording"
             )
         windows.setdefault(int(name[1]) - 1, []).append(_windows(*_recording(path)))
     joined = {label: np.concatenate(parts) for label, parts in windows.items()}
     if not any(map(len, joined.values())):
         raise DataError(
-            f"{folder}: expected recordings *_pm*.csv of more than 5 s, found none in {len(windows)} exercises"
+            f"{folder}: expected recordings *_pm*.csv of more than 5 s, found none in "
+            f"{len(windows)} exercises"
         )
     return {label: part for label, part in joined.items() if len(part)}
 
@@ -178,19 +218,25 @@ def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "
         with path.open("rb") as file:
             columns = file.readline().count(b",") + 1
         if columns != CELLS + 1:  # pandas would take its number of columns from the first row
-            raise DataError(f"{path}: row 1: expected a time stamp and {CELLS} numbers, got {columns} columns")
+            raise DataError(
+                f"{path}: row 1: expected a time stamp and {CELLS} numbers, got {columns} columns"
+            )
         table = pd.read_csv(path, header=None, dtype={0: str}, low_memory=False)
     except DataError:
         raise
     except (ValueError, OSError) as error:  # pandas' own message names the line
-        raise DataError(f"{path}: expected a time stamp and {CELLS} numbers in every row ({error})") from error
+        raise DataError(
+            f"{path}: expected a time stamp and {CELLS} numbers in every row ({error})"
+        ) from error
     stamps = table[0].where(table[0].str.fullmatch(_TIME, na=False))
     times = pd.to_datetime(stamps, format="ISO8601", errors="coerce").to_numpy("datetime64[us]")
     frames = _numbers(table.iloc[:, 1:])
     _check_rows(table[0].to_numpy(object), times, frames, path)
     top = frames.max()
     if not top > 0:
-        raise DataError(f"{path}: expected pressure somewhere, the largest of {len(frames)} frames is {top}")
+        raise DataError(
+            f"{path}: expected pressure somewhere, the largest of {len(frames)} frames is {top}"
+        )
     return times, np.round(frames / top, 5)
 
 
@@ -203,7 +249,10 @@ def _numbers(table: Table) -> Float[np.ndarray, "f 256"]:
 
 
 def _check_rows(
-    stamps: Shaped[np.ndarray, "f"], times: Shaped[np.ndarray, "f"], frames: Float[np.ndarray, "f 256"], path: Path
+    stamps: Shaped[np.ndarray, "f"],
+    times: Shaped[np.ndarray, "f"],
+    frames: Float[np.ndarray, "f 256"],
+    path: Path,
 ) -> None:
     untimed, short = np.isnat(times), ~np.isfinite(frames).all(axis=1)
     back = np.concatenate([[False], np.diff(times) < np.timedelta64(0)])
@@ -217,17 +266,22 @@ def _check_rows(
             raise DataError(f"{path}: row {row + 1}: {what.format(stamps[row])}")
 
 
-def _windows(times: Shaped[np.ndarray, "f"], frames: Float[np.ndarray, "f 256"]) -> Float32[np.ndarray, "n 1280"]:
-    """The samples of a recording: frames from start up to start + 5 s, while that is before the last time stamp."""
+def _windows(
+    times: Shaped[np.ndarray, "f"], frames: Float[np.ndarray, "f 256"]
+) -> Float32[np.ndarray, "n 1280"]:
+    """The samples of a recording: frames from start up to start + 5 s, while that is before the
+    last time stamp."""
     starts = np.arange(times[0], times[-1] - WINDOW, STEP)
     first, last = np.searchsorted(times, starts), np.searchsorted(times, starts + WINDOW)
-    windows = [frames[_every(a, b)].ravel() for a, b in zip(first, last, strict=True) if b - a >= FEWEST]
+    windows = [
+        frames[_every(a, b)].ravel() for a, b in zip(first, last, strict=True) if b - a >= FEWEST
+    ]
     return np.array(windows, np.float32).reshape(-1, FEATURES)
 
 
 def _every(first: int | np.integer, last: int | np.integer) -> Int[np.ndarray, "5"]:
-    """Every 15th of 75 frames in the middle of first .. last - 1; where there are fewer, the ends are repeated. Of an
-    odd number to add or to cut, the front gets one more."""
+    """Every 15th of 75 frames in the middle of first .. last - 1; where there are fewer, the ends
+    are repeated. Of an odd number to add or to cut, the front gets one more."""
     spare = int(last - first) - FRAMES
     front = (abs(spare) + 1) // 2
     start = int(first) + (front if spare > 0 else -front)

@@ -1,7 +1,7 @@
 """The named data sets. ``DATASETS`` has them by their names in configurations.
 
-The imports below are the list. A new set is its file and its line here: what it is, and where its files are found, its
-function says itself (``@named``).
+The imports below are the list. A new set is its file and its line here: what it is, and where its
+files are found, its function says itself (``@named``).
 """
 
 from __future__ import annotations

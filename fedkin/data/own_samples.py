@@ -29,7 +29,8 @@ COUNT = "num_clients"  # what from_arrays and the like call the number of client
 
 @runtime_checkable
 class Features(Protocol):
-    """Numbers [M ...]: an array, or something larger than memory that gives an array for a slice of its rows."""
+    """Numbers [M ...]: an array, or something larger than memory that gives an array for a slice of
+    its rows."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,27 +47,37 @@ class Features(Protocol):
 
 @dataclass(frozen=True)
 class OwnSamples:
-    """Samples before they are divided over clients. ``place`` begins errors, ``title`` is the name of the data set."""
+    """Samples before they are divided over clients. ``place`` begins errors, ``title`` is the name
+    of the data set."""
 
     place: Path | str
     title: str
     x: Features  # [M ...]
     labels: Any  # [M], of any type
-    owners: Shaped[np.ndarray, "..."] | None = None  # [M], the client of each sample; None: a partition divides them
-    owners_name: str = field(default="client_id", kw_only=True)  # what errors call them, such as the column's name
-    split: Shaped[np.ndarray, "..."] | None = None  # [M], train, test or validation, where the source says so
+    owners: Shaped[np.ndarray, "..."] | None = (
+        None  # [M], the client of each sample; None: a partition divides them
+    )
+    owners_name: str = field(
+        default="client_id", kw_only=True
+    )  # what errors call them, such as the column's name
+    split: Shaped[np.ndarray, "..."] | None = (
+        None  # [M], train, test or validation, where the source says so
+    )
     label_names: Names | None = None
     feature_names: Names | None = None
     classes: int | None = None
     integers: bool = False  # x stay integers
     columns: dict[str, str] | None = None  # of a table: those of the label and of the client
 
-    def federation(self, partition: PartitionOptions | None, train_fraction: float | int, seed: int) -> FederatedData:
+    def federation(
+        self, partition: PartitionOptions | None, train_fraction: float | int, seed: int
+    ) -> FederatedData:
         """The samples divided over clients, and in training and test samples.
 
         Args:
             partition: in place of owners.
-            train_fraction: each client's share of training samples where the source does not say which are.
+            train_fraction: each client's share of training samples where the source does not say
+                which are.
             seed: of partition and split.
 
         Raises:
@@ -75,10 +86,16 @@ class OwnSamples:
         """
         x = clean_features(self.x, self.place, self.integers)
         self._check_lengths()
-        y, classes, names, given = encode_labels(self.labels, self.place, self.classes, self.label_names)
+        y, classes, names, given = encode_labels(
+            self.labels, self.place, self.classes, self.label_names
+        )
         if self.classes is None and self.label_names is None:
             _warn_of_classes(y, names, self.place)
-        owners = None if self.owners is None else whole_ids(client_ids(self.owners, self.place, self.owners_name))
+        owners = (
+            None
+            if self.owners is None
+            else whole_ids(client_ids(self.owners, self.place, self.owners_name))
+        )
         owned, true_clusters = _divided(y, owners, partition, seed)
         clients = None if owners is None else ClientNames.of(np.unique(owners))
         train, test, validation = self._split(owned, train_fraction, seed)
@@ -98,13 +115,22 @@ class OwnSamples:
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
         )
 
-    def _split(self, owned: Ragged, train_fraction: float | int, seed: int) -> tuple[Ragged, Ragged, Ragged | None]:
+    def _split(
+        self, owned: Ragged, train_fraction: float | int, seed: int
+    ) -> tuple[Ragged, Ragged, Ragged | None]:
         """The rows of each client to train, to test and, where the source has such, to validate."""
         if self.split is None:
-            train, test = split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
+            train, test = split_train_test(
+                owned, Stream(seed, purpose="data/split"), train_fraction
+            )
             if train_fraction < 1 and not test.sizes.all():
                 untested = int((test.sizes == 0).sum())
-                _log.warning("%s: %d of %d clients have too few samples for a test", self.place, untested, len(test))
+                _log.warning(
+                    "%s: %d of %d clients have too few samples for a test",
+                    self.place,
+                    untested,
+                    len(test),
+                )
             return train, test, None
         number = split_numbers(self.split, self.place)
         train, test, validation = (_select(owned, number == n) for n in range(3))
@@ -116,11 +142,16 @@ class OwnSamples:
                 continue
             shape = (len(entries),) if isinstance(entries, (list, tuple)) else np.shape(entries)
             if shape[:1] != (self.x.shape[0],):
-                raise DataError(f"{self.place}: x has {self.x.shape[0]} samples, {name} has shape {shape}")
+                raise DataError(
+                    f"{self.place}: x has {self.x.shape[0]} samples, {name} has shape {shape}"
+                )
 
 
 def _divided(
-    y: Int[np.ndarray, "M"], owners: Shaped[np.ndarray, "M"] | None, partition: PartitionOptions | None, seed: int
+    y: Int[np.ndarray, "M"],
+    owners: Shaped[np.ndarray, "M"] | None,
+    partition: PartitionOptions | None,
+    seed: int,
 ) -> Owned:
     """The samples of each client: by the ids of clients, or by a partition."""
     if partition is None:
@@ -152,10 +183,14 @@ def own_partition(
         ConfigError: unknown, or options without a partition, or of another one.
     """
     if partition is not None:
-        options = PartitionOptions(partition, clients, classes_per_client, alpha, min_samples=min_samples)
+        options = PartitionOptions(
+            partition, clients, classes_per_client, alpha, min_samples=min_samples
+        )
         options.check(POOLED)
         if clients is None:
-            raise ConfigError(f"partition={partition!r} needs the number of clients: {count}=10 or so")
+            raise ConfigError(
+                f"partition={partition!r} needs the number of clients: {count}=10 or so"
+            )
         positive(count, clients)
         if min_samples is not None:
             positive("min_samples", min_samples)
@@ -163,7 +198,10 @@ def own_partition(
     more = {"classes_per_client": classes_per_client, "alpha": alpha, "min_samples": min_samples}
     for name, value in {count: clients, **more}.items():
         if value is not None:
-            raise ConfigError(f"{name} = {value} belongs to a partition; set partition= ({', '.join(POOLED)}) as well")
+            raise ConfigError(
+                f"{name} = {value} belongs to a partition; set partition= ({', '.join(POOLED)}) "
+                f"as well"
+            )
     return None
 
 
@@ -171,12 +209,17 @@ def test_share(test: Any) -> float:
     """The share of training samples that is left by a share of test samples."""
     test = plain(test)
     if isinstance(test, bool) or not isinstance(test, (int, float)) or not 0 <= test < 1:
-        raise ConfigError(f"test must be each client's share of test samples, from 0 to below 1, got {test!r}")
+        raise ConfigError(
+            f"test must be each client's share of test samples, from 0 to below 1, got {test!r}"
+        )
     return round(1 - float(test), 12)  # 1 - 0.9 is 0.09999999999999998
 
 
-def clean_features(x: Features, place: Path | str, integers: bool = False) -> Shaped[np.ndarray, "M ..."]:
-    """Features as float32, in an array of their own; pixels (uint8) scaled to 0 .. 1. They are read a block at a time.
+def clean_features(
+    x: Features, place: Path | str, integers: bool = False
+) -> Shaped[np.ndarray, "M ..."]:
+    """Features as float32, in an array of their own; pixels (uint8) scaled to 0 .. 1. They are read
+    a block at a time.
 
     Args:
         x: numbers [M, ...].
@@ -190,11 +233,16 @@ def clean_features(x: Features, place: Path | str, integers: bool = False) -> Sh
     kind, size, axes = x.dtype.kind, int(np.prod(x.shape)), len(x.shape)
     if axes < 2 or kind not in "biuf" or not size:
         hint = "; one feature is x[:, None]" if axes == 1 and kind in "iuf" and size else ""
-        raise DataError(f"{place}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}{hint}")
+        raise DataError(
+            f"{place}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}{hint}"
+        )
     if integers and kind == "f":
         raise DataError(f"{place}: x must be integers where integers=True, got {x.dtype}")
     clean = feature_array(place, x.shape, x.dtype if integers else np.float32)
-    finite = {"NaN or infinity": [], "a number too large for float32, over 3.4e38; scale the features": []}
+    finite = {
+        "NaN or infinity": [],
+        "a number too large for float32, over 3.4e38; scale the features": [],
+    }
     for rows in row_blocks(x.shape[0], size // x.shape[0] * x.dtype.itemsize):
         block = np.asarray(x[rows])
         if integers or block.dtype == np.uint8:
@@ -208,22 +256,32 @@ def clean_features(x: Features, place: Path | str, integers: bool = False) -> Sh
                 finite[what].extend((rows.start + np.flatnonzero(bad)).tolist())
     for what, wrong in finite.items():
         if wrong:
-            raise DataError(f"{place}: features must be finite, row {wrong[0]} holds {what} ({len(wrong)} such rows)")
+            raise DataError(
+                f"{place}: features must be finite, row {wrong[0]} holds {what} ({len(wrong)} "
+                f"such rows)"
+            )
     return clean
 
 
 def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:
-    """The number of each sample's split: 0 to train, 1 to test, 2 to validate. Raises DataError for anything else."""
+    """The number of each sample's split: 0 to train, 1 to test, 2 to validate. Raises DataError for
+    anything else."""
     if split.dtype.names is not None:
         raise DataError(
-            f"{place}: split must be train, test or validation, or 0, 1 or 2, got columns {split.dtype.names}"
+            f"{place}: split must be train, test or validation, or 0, 1 or 2, got columns "
+            f"{split.dtype.names}"
         )
-    text = split.dtype.kind == "U" or (split.dtype == object and any(isinstance(entry, str) for entry in split))
+    text = split.dtype.kind == "U" or (
+        split.dtype == object and any(isinstance(entry, str) for entry in split)
+    )
     names = SPLITS if text else (0, 1, 2)
     number = np.select([split == name for name in names], range(3), -1)
     if (number < 0).any():
         row = int(np.argmin(number))
-        raise DataError(f"{place}: split must be train, test or validation, or 0, 1 or 2; row {row} has {split[row]}")
+        raise DataError(
+            f"{place}: split must be train, test or validation, or 0, 1 or 2; row {row} has "
+            f"{split[row]}"
+        )
     return number
 
 
@@ -232,10 +290,13 @@ def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path |
     classes = np.unique(y)
     if len(classes) == 1:
         label = int(classes[0]) if names is None else names[classes[0]]
-        _log.warning("%s: one class only, as all labels are %r: there is nothing to tell apart", place, label)
+        _log.warning(
+            "%s: one class only, as all labels are %r: there is nothing to tell apart", place, label
+        )
     elif names is None and classes[0] > 0:
         _log.warning(
-            "%s: labels are %d to %d, so that no sample has class 0 (%d of the classes 0 to %d are empty); to have "
+            "%s: labels are %d to %d, so that no sample has class 0 (%d of the classes 0 to %d "
+            "are empty); to have "
             "none, number them from 0, or give labels as text",
             place,
             classes[0],

@@ -1,4 +1,5 @@
-"""A federation in a folder of arrays that are read where they lie, so that data may be larger than memory.
+"""A federation in a folder of arrays that are read where they lie, so that data may be larger than
+memory.
 
 federation.json         what the data are, the sizes of all files, and the digest of the data
 x.npy, y.npy            samples of all clients, and their labels
@@ -9,8 +10,9 @@ client_names.text.npy   where clients have names: all of them, in UTF-8
 client_names.offsets.npy    where each client's begins
 vectors.npy             of the words of a vocabulary, where there are any
 
-A file that is opened is mapped into memory, not read: pages of it come when they are needed, and the system takes them
-back when it needs them. Samples are checked, and their digest is taken, once, when they are packed.
+A file that is opened is mapped into memory, not read: pages of it come when they are needed, and
+the system takes them back when it needs them. Samples are checked, and their digest is taken, once,
+when they are packed.
 """
 
 from __future__ import annotations
@@ -49,12 +51,14 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
     """Write a federation into a new folder, from which it is read as if it were in memory.
 
     Args:
-        data: the federation, or what makes it. Samples of a data set that is generated, such as ``lambda:
-            fk.data.synthetic(clients=1_000_000, samples=20)``, are written as they are drawn, and never in memory.
+        data: the federation, or what makes it. Samples of a data set that is generated, such as
+            ``lambda: fk.data.synthetic(clients=1_000_000, samples=20)``, are written as they are
+            drawn, and never in memory.
         folder: a new or empty one.
 
     Returns:
-        The data, opened there. ``load(folder)`` opens them again, as does ``data.path`` in a configuration.
+        The data, opened there. ``load(folder)`` opens them again, as does ``data.path`` in a
+        configuration.
 
     Raises:
         ConfigError: the folder has files.
@@ -68,18 +72,27 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
         if callable(data):
             data = _made_in(folder, data)
         if type(data) is not FederatedData:
-            raise ConfigError(f"only the samples of a FederatedData can be packed, got {type(data).__name__}")
+            raise ConfigError(
+                f"only the samples of a FederatedData can be packed, got {type(data).__name__}"
+            )
         for name, array in _arrays(data).items():
             _write(folder / f"{name}.npy", array)
     files = {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))}
     plain = {name: getattr(data, name) for name in _PLAIN}
-    about = {"layout": LAYOUT, **plain, "splits": data.splits, "digest": data_digest(data), "files": files}
+    about = {
+        "layout": LAYOUT,
+        **plain,
+        "splits": data.splits,
+        "digest": data_digest(data),
+        "files": files,
+    }
     write_atomic(folder / DESCRIPTION, json.dumps(about, indent=1) + "\n")
     return open_packed(folder)
 
 
 def _made_in(folder: Path, make: Callable[[], FederatedData]) -> FederatedData:
-    """Data whose samples are written to the folder as they are made; none is left where making them fails."""
+    """Data whose samples are written to the folder as they are made; none is left where making them
+    fails."""
     try:
         with samples_made_in(folder):
             return make()
@@ -100,9 +113,14 @@ def open_packed(folder: str | Path) -> FederatedData:
     """
     folder = user_path(folder)
     about = _description(folder)
-    arrays = {name.removesuffix(".npy"): _mapped(folder / name, size) for name, size in about["files"].items()}
+    arrays = {
+        name.removesuffix(".npy"): _mapped(folder / name, size)
+        for name, size in about["files"].items()
+    }
     states = {name: file_state(folder / name) for name in (*about["files"], DESCRIPTION)}
-    packed = PackedFiles(folder, about["digest"], {name: state for name, state in states.items() if state})
+    packed = PackedFiles(
+        folder, about["digest"], {name: state for name, state in states.items() if state}
+    )
     fields = {name: about[name] for name in _PLAIN}
     fields |= {name: None if fields[name] is None else tuple(fields[name]) for name in _TUPLES}
     fields |= {name: arrays[name] for name in _ARRAYS if name in arrays}
@@ -110,7 +128,10 @@ def open_packed(folder: str | Path) -> FederatedData:
     for split in about["splits"]:
         fields[split] = Ragged(arrays[f"{split}.rows"], arrays[f"{split}.offsets"])
     if len(fields["x"]) != len(fields["y"]):
-        raise DataError(f"{folder}: {len(fields['x'])} samples but {len(fields['y'])} labels; pack the data anew")
+        raise DataError(
+            f"{folder}: {len(fields['x'])} samples but {len(fields['y'])} labels; pack the data "
+            f"anew"
+        )
     return FederatedData.trusted(packed, **fields)
 
 
@@ -122,7 +143,9 @@ def verify(folder: str | Path) -> None:
     """
     data = open_packed(folder)
     assert data.packed is not None
-    if data_digest(data.with_rows(data.train, data.test)) != data.packed.digest:  # which is not trusted
+    if (
+        data_digest(data.with_rows(data.train, data.test)) != data.packed.digest
+    ):  # which is not trusted
         raise DataError(f"{folder}: its files are not what was packed; pack the data anew")
 
 
@@ -132,7 +155,10 @@ def _description(folder: Path) -> dict[str, Any]:
     try:
         about = json.loads(path.read_text())
         if about["layout"] != LAYOUT:
-            raise DataError(f"{path}: written by another version of fedkin (layout {about['layout']}, here {LAYOUT})")
+            raise DataError(
+                f"{path}: written by another version of fedkin (layout {about['layout']}, here "
+                f"{LAYOUT})"
+            )
         needed = {
             "x.npy",
             "y.npy",
@@ -142,16 +168,24 @@ def _description(folder: Path) -> dict[str, Any]:
         if f"{_NAMES[0]}.npy" in about["files"]:
             needed |= {f"{name}.npy" for name in _NAMES}
         names = {f"{name}.npy" for name in _ARRAYS} | needed
-        if not whole or not needed <= set(about["files"]) <= names or not {*_PLAIN, "digest"} <= set(about):
+        if (
+            not whole
+            or not needed <= set(about["files"]) <= names
+            or not {*_PLAIN, "digest"} <= set(about)
+        ):
             raise ValueError("entries are missing")
     except DataError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: expected the description of packed data, but it is damaged ({error})") from error
+        raise DataError(
+            f"{path}: expected the description of packed data, but it is damaged ({error})"
+        ) from error
     return about
 
 
-def _client_names(folder: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> ClientNames | None:
+def _client_names(
+    folder: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> ClientNames | None:
     """The names in two files; folders of before have them in their description."""
     if _NAMES[0] not in arrays:
         return None if about.get("client_names") is None else ClientNames.of(about["client_names"])
@@ -165,7 +199,9 @@ def _mapped(path: Path, size: int) -> np.ndarray:
     """An array in a file, of which nothing is read."""
     state = file_state(path)
     if state is None or state[0] != size:
-        what = "is missing" if state is None else f"has {state[0]:,} bytes, and {size:,} were packed"
+        what = (
+            "is missing" if state is None else f"has {state[0]:,} bytes, and {size:,} were packed"
+        )
         raise DataError(f"{path} {what}; pack the data anew")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)

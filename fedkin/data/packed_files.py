@@ -14,7 +14,8 @@ from fedkin.core.errors import DataError
 
 @dataclass(frozen=True)
 class PackedFiles:
-    """The files of data that are read where they lie: their folder, and what was known of them when they were opened.
+    """The files of data that are read where they lie: their folder, and what was known of them when
+    they were opened.
 
     Attributes:
         folder: of the files.
@@ -27,8 +28,12 @@ class PackedFiles:
     states: dict[str, tuple[int, int]]
 
     def check(self) -> None:
-        """Refuse (DataError) files that have changed or are gone: a run would go on with other samples."""
-        check_files({self.folder / name: state for name, state in self.states.items()}, "pack them anew, and start")
+        """Refuse (DataError) files that have changed or are gone: a run would go on with other
+        samples."""
+        check_files(
+            {self.folder / name: state for name, state in self.states.items()},
+            "pack them anew, and start",
+        )
 
 
 def mapped_files(arrays: Iterable[np.ndarray | None]) -> dict[Path, tuple[int, int]]:
@@ -41,7 +46,11 @@ def mapped_files(arrays: Iterable[np.ndarray | None]) -> dict[Path, tuple[int, i
     for array in arrays:
         base: Any = array
         while base is not None:
-            if isinstance(base, np.memmap) and base.filename and (state := file_state(Path(base.filename))):
+            if (
+                isinstance(base, np.memmap)
+                and base.filename
+                and (state := file_state(Path(base.filename)))
+            ):
                 files[Path(base.filename)] = state
             base = getattr(base, "base", None)
     return files
@@ -56,7 +65,10 @@ def check_files(states: dict[Path, tuple[int, int]], cure: str = "start") -> Non
     """
     for path, state in states.items():
         if state != file_state(path):
-            raise DataError(f"{path} has changed, or is gone, since these data were opened: {cure} the run again")
+            raise DataError(
+                f"{path} has changed, or is gone, since these data were opened: {cure} the run "
+                f"again"
+            )
 
 
 def file_state(path: Path) -> tuple[int, int] | None:

@@ -34,7 +34,8 @@ def column_names(path: Path) -> Any:
 
 
 def _as_pandas(table: Any) -> Any:
-    """A table of pyarrow as a DataFrame. Raises ValueError where what pandas has written of its columns is damaged."""
+    """A table of pyarrow as a DataFrame. Raises ValueError where what pandas has written of its
+    columns is damaged."""
     try:
         return table.to_pandas()
     except TypeError as error:
@@ -58,13 +59,17 @@ def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> Ow
     features = feature_columns(names, columns, path)
     with reading(path, KIND, whole=False):
         few = pd.read_parquet(
-            path, columns=[c for c in (columns.label, columns.client, columns.split) if c is not None]
+            path,
+            columns=[c for c in (columns.label, columns.client, columns.split) if c is not None],
         )
-    return with_features(few, columns, features, ParquetFeatures(path, features), path, path.stem, **more)
+    return with_features(
+        few, columns, features, ParquetFeatures(path, features), path, path.stem, **more
+    )
 
 
 class ParquetFeatures:
-    """Feature columns of a Parquet file as numbers [M d]; one group of its rows is in memory at a time.
+    """Feature columns of a Parquet file as numbers [M d]; one group of its rows is in memory at a
+    time.
 
     Args:
         path: the file.
@@ -78,7 +83,9 @@ class ParquetFeatures:
 
         self._path, self._features = path, features
         with reading(path, KIND, whole=False), pq.ParquetFile(path) as file:
-            sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+            sizes = [
+                file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)
+            ]
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
         self.shape = (int(self._starts[-1]), len(features))
         self._group, self._values = -1, np.zeros((0, len(features)))
@@ -96,7 +103,9 @@ class ParquetFeatures:
 
         if group != self._group:
             with reading(self._path, KIND, whole=False), pq.ParquetFile(self._path) as file:
-                table = _as_pandas(file.read_row_group(group, columns=[str(name) for name in self._features]))
+                table = _as_pandas(
+                    file.read_row_group(group, columns=[str(name) for name in self._features])
+                )
                 table = table[self._features]
             self._values = numbers(table, self._features, self._path, int(self._starts[group]))
             self._group = group

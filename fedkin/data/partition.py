@@ -1,7 +1,8 @@
 """Partitions of samples over clients: pure functions from labels to one list of rows per client.
 
-Published partitions draw from NumPy's legacy generator, so they take a ``RandomState`` and repeat the published
-numbers; the others take a Stream. N clients, M samples, C classes; labels are 0 .. C-1.
+Published partitions draw from NumPy's legacy generator, so they take a ``RandomState`` and repeat
+the published numbers; the others take a Stream. N clients, M samples, C classes; labels are 0 ..
+C-1.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ MAX_DRAWS = 200  # draws of a Dirichlet partition before giving up
 
 
 def dirichlet(
-    labels: Int[np.ndarray, "M"], clients: int, alpha: float | int, random: np.random.RandomState, minimum: int = 10
+    labels: Int[np.ndarray, "M"],
+    clients: int,
+    alpha: float | int,
+    random: np.random.RandomState,
+    minimum: int = 10,
 ) -> Ragged:
-    """Class shares by Dirichlet(alpha) as in NIID-Bench (Li et al. 2022), every sample with one owner.
+    """Class shares by Dirichlet(alpha) as in NIID-Bench (Li et al. 2022), every sample with one
+    owner.
 
-    Clients that have M/N samples get none of the remaining classes, and the whole is drawn again until every client
-    has ``minimum``.
+    Clients that have M/N samples get none of the remaining classes, and the whole is drawn again
+    until every client has ``minimum``.
 
     Args:
         labels, clients: class of each sample, and N.
@@ -36,18 +42,24 @@ def dirichlet(
     check_counts(len(labels), clients)
     _check_alpha(alpha)
     if minimum * clients > len(labels):
-        raise DataError(f"dirichlet: {clients} clients of at least {minimum} samples need more than {len(labels)}")
+        raise DataError(
+            f"dirichlet: {clients} clients of at least {minimum} samples need more than "
+            f"{len(labels)}"
+        )
     for _ in range(MAX_DRAWS):
         own = _dirichlet_once(labels, clients, alpha, random)
         if min(map(len, own)) >= minimum:
             return clients_of_parts([[random.permutation(rows)] for rows in own], "dirichlet")
     raise DataError(
-        f"dirichlet: alpha {alpha} leaves some of {clients} clients with under {minimum} samples in {MAX_DRAWS} draws; "
+        f"dirichlet: alpha {alpha} leaves some of {clients} clients with under {minimum} samples "
+        f"in {MAX_DRAWS} draws; "
         "take a larger alpha or fewer clients; of samples of your own, a smaller min_samples"
     )
 
 
-def _dirichlet_once(labels: np.ndarray, clients: int, alpha: float, random: np.random.RandomState) -> list[np.ndarray]:
+def _dirichlet_once(
+    labels: np.ndarray, clients: int, alpha: float, random: np.random.RandomState
+) -> list[np.ndarray]:
     own = [np.zeros(0, np.int64) for _ in range(clients)]
     for c in range(int(labels.max()) + 1):
         rows = random.permutation(np.flatnonzero(labels == c))
@@ -63,9 +75,9 @@ def _dirichlet_once(labels: np.ndarray, clients: int, alpha: float, random: np.r
 def dirichlet_plain(
     labels: Int[np.ndarray, "M"], clients: int, alpha: float | int, random: np.random.RandomState
 ) -> Ragged:
-    """Class shares by Dirichlet(alpha) without any limit on sizes, as in Sattler et al.'s code: every sample has one
-    owner, in a random order. No named set offers it, since clients may have one or two samples; it reproduces their
-    federations exactly.
+    """Class shares by Dirichlet(alpha) without any limit on sizes, as in Sattler et al.'s code:
+    every sample has one owner, in a random order. No named set offers it, since clients may have
+    one or two samples; it reproduces their federations exactly.
 
     Args:
         labels, clients: class of each sample, and N.
@@ -84,11 +96,16 @@ def dirichlet_plain(
     for c in range(C):
         rows = order[labels[order] == c]
         parts.append(np.split(rows, (np.cumsum(shares[c])[:-1] * len(rows)).astype(np.int64)))
-    return clients_of_parts([[part[u] for part in parts] for u in range(clients)], "dirichlet_plain")
+    return clients_of_parts(
+        [[part[u] for part in parts] for u in range(clients)], "dirichlet_plain"
+    )
 
 
-def shards(labels: Int[np.ndarray, "M"], clients: int, shards_per_client: int, stream: Stream) -> Ragged:
-    """Samples sorted by class and cut into equal shards, assigned at random (McMahan et al. 2017), each to one client.
+def shards(
+    labels: Int[np.ndarray, "M"], clients: int, shards_per_client: int, stream: Stream
+) -> Ragged:
+    """Samples sorted by class and cut into equal shards, assigned at random (McMahan et al. 2017),
+    each to one client.
 
     Args:
         labels, clients: class of each sample, and N.
@@ -97,21 +114,28 @@ def shards(labels: Int[np.ndarray, "M"], clients: int, shards_per_client: int, s
     """
     check_counts(len(labels), clients)
     if not 1 <= shards_per_client * clients <= len(labels):
-        raise ConfigError(f"shards: {clients} x {shards_per_client} shards cannot be cut from {len(labels)} samples")
+        raise ConfigError(
+            f"shards: {clients} x {shards_per_client} shards cannot be cut from {len(labels)} "
+            f"samples"
+        )
     cut = np.array_split(np.argsort(labels, kind="stable"), clients * shards_per_client)
     shards_of_clients = stream.rng().permutation(len(cut)).reshape(clients, shards_per_client)
-    return clients_of_parts([[cut[shard] for shard in client] for client in shards_of_clients], "shards")
+    return clients_of_parts(
+        [[cut[shard] for shard in client] for client in shards_of_clients], "shards"
+    )
 
 
 def blocks(
     labels: Int[np.ndarray, "M"], clients: int, classes_per_client: int, stream: Stream
 ) -> tuple[Ragged, Int[np.ndarray, "N"]]:
-    """Blocks of k consecutive classes, each divided evenly among the clients of the block, as in the experiments with
-    hierarchical clusters and ATHENA-FL; also the block of every client, its true cluster.
+    """Blocks of k consecutive classes, each divided evenly among the clients of the block, as in
+    the experiments with hierarchical clusters and ATHENA-FL; also the block of every client, its
+    true cluster.
 
-    Of C / k blocks client u has number u * (C / k) // N: with 10 clients of 2 classes, the first two have classes 0
-    and 1. Each class is cut into equal slices (give or take one) in a random order, every sample with one owner. The
-    authors' script mislabels a sixth of its images, pairing training images with test labels; here labels are correct.
+    Of C / k blocks client u has number u * (C / k) // N: with 10 clients of 2 classes, the first
+    two have classes 0 and 1. Each class is cut into equal slices (give or take one) in a random
+    order, every sample with one owner. The authors' script mislabels a sixth of its images, pairing
+    training images with test labels; here labels are correct.
 
     Args:
         labels, clients, classes_per_client: class of each sample, N, and k, a divisor of C.
@@ -125,11 +149,15 @@ def blocks(
     divisors = [k for k in range(1, C + 1) if C % k == 0]
     if classes_per_client not in divisors:
         known = ", ".join(map(str, divisors))
-        raise ConfigError(f"blocks: classes_per_client must divide the {C} classes ({known}), got {classes_per_client}")
+        raise ConfigError(
+            f"blocks: classes_per_client must divide the {C} classes ({known}), got "
+            f"{classes_per_client}"
+        )
     B = C // classes_per_client
     if clients < B:
         raise ConfigError(
-            f"blocks: {B} blocks of {classes_per_client} classes need at least {B} clients; got {clients}"
+            f"blocks: {B} blocks of {classes_per_client} classes need at least {B} clients; got "
+            f"{clients}"
         )
     block, rng = np.arange(clients) * B // clients, stream.rng()
     own: list[list[np.ndarray]] = [[] for _ in range(clients)]
@@ -159,12 +187,16 @@ def by_writer(writers: Shaped[np.ndarray, "M"]) -> Ragged:
     return Ragged.of(np.split(np.argsort(owner, kind="stable"), np.cumsum(sizes)[:-1]))
 
 
-def split_train_test(owned: Ragged, stream: Stream | None, train_fraction: float | int = 0.9) -> tuple[Ragged, Ragged]:
-    """Training and test rows of every client: shuffled, int(train_fraction * n) of them (at least one) to train.
+def split_train_test(
+    owned: Ragged, stream: Stream | None, train_fraction: float | int = 0.9
+) -> tuple[Ragged, Ragged]:
+    """Training and test rows of every client: shuffled, int(train_fraction * n) of them (at least
+    one) to train.
 
     Args:
         owned: rows of each client.
-        stream: shuffles, with a stream of its own for each client; None where rows keep their order.
+        stream: shuffles, with a stream of its own for each client; None where rows keep their
+            order.
         train_fraction: in (0, 1].
     """
     if not 0 < train_fraction <= 1:
@@ -198,7 +230,10 @@ def clients_of_parts(parts: list[list[np.ndarray]], partition: str) -> Ragged:
     owned = Ragged.of([np.concatenate(client) for client in parts])
     empty = np.flatnonzero(owned.sizes == 0)
     if len(empty):
-        raise DataError(f"{partition}: nothing is left for client {empty[0]} ({len(empty)} such); use fewer clients")
+        raise DataError(
+            f"{partition}: nothing is left for client {empty[0]} ({len(empty)} such); use fewer "
+            f"clients"
+        )
     return owned
 
 
@@ -212,9 +247,13 @@ def check_counts(samples: int, clients: int, classes_per_client: int = 1, classe
         classes: C.
     """
     if not 1 <= clients <= samples:
-        raise ConfigError(f"clients must be from 1 to the number of samples, {samples}; got {clients}")
+        raise ConfigError(
+            f"clients must be from 1 to the number of samples, {samples}; got {clients}"
+        )
     if not 1 <= classes_per_client <= classes:
-        raise ConfigError(f"classes_per_client must be from 1 to {classes}, got {classes_per_client}")
+        raise ConfigError(
+            f"classes_per_client must be from 1 to {classes}, got {classes_per_client}"
+        )
 
 
 def _check_alpha(alpha: float) -> None:

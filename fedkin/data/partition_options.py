@@ -27,12 +27,20 @@ OPTIONS_OF = {  # the options of each partition
     "ditto": ("classes_per_client",),
     "blocks": ("classes_per_client",),
 }
-POOLED = ("power_law", "dirichlet", "shards", "iid", "blocks")  # partitions of pooled samples, by their labels
+POOLED = (
+    "power_law",
+    "dirichlet",
+    "shards",
+    "iid",
+    "blocks",
+)  # partitions of pooled samples, by their labels
 TEST_CHOICES = ("own", "iid")
 
 Owned = tuple[Ragged, Int[np.ndarray, "N"] | None]  # samples of each client; true clusters
 
-MAX_COUNT = 10_000_000  # clients, or samples of a client: more is a typing error, and would exhaust memory
+MAX_COUNT = (
+    10_000_000  # clients, or samples of a client: more is a typing error, and would exhaust memory
+)
 TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
 P = ParamSpec("P")
@@ -40,8 +48,8 @@ R = TypeVar("R")
 
 
 def checked(make: Callable[P, R]) -> Callable[P, R]:
-    """A decorator that refuses (ConfigError) arguments of another type than annotated, and negative seeds; NumPy's
-    numbers are accepted for Python's."""
+    """A decorator that refuses (ConfigError) arguments of another type than annotated, and negative
+    seeds; NumPy's numbers are accepted for Python's."""
     types = {name: kind for name, kind in typing.get_type_hints(make).items() if name != "return"}
     signature = inspect.signature(make)
 
@@ -57,7 +65,8 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
 
 
 def _checked_value(name: str, given: object, kind: typing.Any) -> typing.Any:
-    """The value of an argument, in Python's types. Raises ConfigError for another type than ``kind``."""
+    """The value of an argument, in Python's types. Raises ConfigError for another type than
+    ``kind``."""
     if kind == Sequence[str] | None:
         names = plain_lists(given)
         _check_names(name, names)
@@ -76,11 +85,16 @@ def _checked_value(name: str, given: object, kind: typing.Any) -> typing.Any:
 
 def _check_entries(name: str, value: object, kind: type) -> None:
     if not (isinstance(value, tuple) and all(isinstance(entry, kind) for entry in value)):
-        raise ConfigError(f"{name} must be a tuple of {TYPE_NAMES[kind]} (with one entry: (entry,)), got {value!r}")
+        raise ConfigError(
+            f"{name} must be a tuple of {TYPE_NAMES[kind]} (with one entry: (entry,)), got "
+            f"{value!r}"
+        )
 
 
 def _check_names(name: str, value: object) -> None:
-    if value is not None and not (isinstance(value, list | tuple) and all(isinstance(entry, str) for entry in value)):
+    if value is not None and not (
+        isinstance(value, list | tuple) and all(isinstance(entry, str) for entry in value)
+    ):
         raise ConfigError(f"{name} must be a list of text, got {value!r}")
 
 
@@ -94,12 +108,15 @@ def legacy_random(seed: int) -> np.random.RandomState:
 def positive(name: str, value: int) -> None:
     """Refuse (ConfigError) counts below one, and absurdly large ones."""
     if not 1 <= value <= MAX_COUNT:
-        raise ConfigError(f"{name} must be {'at least 1' if value < 1 else f'at most {MAX_COUNT:,}'}, got {value}")
+        raise ConfigError(
+            f"{name} must be {'at least 1' if value < 1 else f'at most {MAX_COUNT:,}'}, got {value}"
+        )
 
 
 @dataclass(frozen=True)
 class PartitionOptions:
-    """Options of a partition; None is the default of the partition (k = 2, alpha = 0.5) or of the set (clients)."""
+    """Options of a partition; None is the default of the partition (k = 2, alpha = 0.5) or of the
+    set (clients)."""
 
     partition: str
     clients: int | None = None
@@ -110,21 +127,28 @@ class PartitionOptions:
     min_samples: int | None = None  # of every client, of dirichlet; None for 10, as in NIID-Bench
 
     def check(self, known: tuple[str, ...]) -> None:
-        """Refuse unknown partitions, and options that the partition would silently ignore (ConfigError)."""
+        """Refuse unknown partitions, and options that the partition would silently ignore
+        (ConfigError)."""
         if self.partition not in known:
             raise ConfigError(unknown("partition", self.partition, known))
         for option in ("classes_per_client", "alpha", "min_samples"):
             value = getattr(self, option)
             if value is not None and option not in OPTIONS_OF[self.partition]:
-                raise ConfigError(f"{option} = {value} does not apply to partition {self.partition!r}; leave it out")
+                raise ConfigError(
+                    f"{option} = {value} does not apply to partition {self.partition!r}; leave it "
+                    f"out"
+                )
         if self.samples is not None and self.partition not in POOLED:
-            raise ConfigError(f"samples = {self.samples} does not apply to partition {self.partition!r}; leave it out")
+            raise ConfigError(
+                f"samples = {self.samples} does not apply to partition {self.partition!r}; leave "
+                f"it out"
+            )
         if self.tested not in TEST_CHOICES:
             raise ConfigError(unknown("value of tested", self.tested, TEST_CHOICES))
 
     def partition_labels(self, labels: Int[np.ndarray, "M"], clients: int, seed: int) -> Owned:
-        """The samples of each client by one of the POOLED partitions, and its true cluster where the partition makes
-        clusters; ``clients`` is the set's default."""
+        """The samples of each client by one of the POOLED partitions, and its true cluster where
+        the partition makes clusters; ``clients`` is the set's default."""
         clients = clients if self.clients is None else self.clients
         k = 2 if self.classes_per_client is None else self.classes_per_client
         alpha = 0.5 if self.alpha is None else self.alpha
@@ -133,8 +157,12 @@ class PartitionOptions:
         if self.partition == "blocks":
             return partition.blocks(labels, clients, k, stream)
         make: dict[str, Callable[[], Ragged]] = {
-            "power_law": lambda: fedprox_partitions.power_law(labels, clients, k, legacy_random(seed)),
-            "dirichlet": lambda: partition.dirichlet(labels, clients, alpha, legacy_random(seed), least),
+            "power_law": lambda: fedprox_partitions.power_law(
+                labels, clients, k, legacy_random(seed)
+            ),
+            "dirichlet": lambda: partition.dirichlet(
+                labels, clients, alpha, legacy_random(seed), least
+            ),
             "shards": lambda: partition.shards(labels, clients, k, stream),
             "iid": lambda: partition.iid(len(labels), clients, stream),
         }
@@ -142,7 +170,11 @@ class PartitionOptions:
 
     def test_parts(self, test: Ragged, seed: int) -> Ragged:
         """The test samples of each client: its own, or an IID share of all."""
-        return test if self.tested == "own" else partition.redistribute(test, Stream(seed, purpose="data/tested"))
+        return (
+            test
+            if self.tested == "own"
+            else partition.redistribute(test, Stream(seed, purpose="data/tested"))
+        )
 
 
 def by_writer(writers: Shaped[np.ndarray, "M"], clients: int | None) -> Ragged:
@@ -151,5 +183,7 @@ def by_writer(writers: Shaped[np.ndarray, "M"], clients: int | None) -> Ragged:
     if clients is None:
         return owned
     if not 1 <= clients <= len(owned):
-        raise ConfigError(f"clients must be from 1 to {len(owned)}, the number of writers; got {clients}")
+        raise ConfigError(
+            f"clients must be from 1 to {len(owned)}, the number of writers; got {clients}"
+        )
     return Ragged(owned.rows[: owned.offsets[clients]], owned.offsets[: clients + 1])

@@ -11,8 +11,8 @@ from jaxtyping import Float32, Shaped
 from fedkin.core.errors import DataError
 
 _WHITE_16 = 65535  # of 16 bits
-# What an image is converted to before its pixels are read: the colours of a palette, and one colour space for all, as
-# the same three numbers mean different colours in others.
+# What an image is converted to before its pixels are read: the colours of a palette, and one colour
+# space for all, as the same three numbers mean different colours in others.
 _CONVERTED = {
     "1": "L",
     "PA": "RGBA",
@@ -28,14 +28,19 @@ _BYTES = ("L", "LA", "RGB", "RGBA")  # modes of 8 bits that are kept
 
 def is_image(value: Any) -> bool:
     """Whether a value is an image of PIL, which is not imported for that."""
-    return hasattr(value, "getbands") and hasattr(value, "convert") and isinstance(getattr(value, "mode", None), str)
+    return (
+        hasattr(value, "getbands")
+        and hasattr(value, "convert")
+        and isinstance(getattr(value, "mode", None), str)
+    )
 
 
 def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
     """The pixels of an image: uint8, which are scaled to 0 .. 1 later, or float32 in 0 .. 1.
 
-    Palette images become RGB, or RGBA where they have transparency; CMYK, YCbCr and HSV become RGB; black and white
-    becomes grey. 16 bits are divided by 65535. Alpha channels are kept; an orientation in EXIF is not applied.
+    Palette images become RGB, or RGBA where they have transparency; CMYK, YCbCr and HSV become RGB;
+    black and white becomes grey. 16 bits are divided by 65535. Alpha channels are kept; an
+    orientation in EXIF is not applied.
 
     Args:
         image: of PIL.
@@ -57,22 +62,28 @@ def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
         return values.astype(np.float32)
     scale = f", with values {values.min():g} to {values.max():g}" if mode == "F" else ""
     raise DataError(
-        f"{place}: an image of mode {image.mode!r}{scale} has no known scale; convert it, image.convert('RGB'), or "
+        f"{place}: an image of mode {image.mode!r}{scale} has no known scale; convert it, "
+        f"image.convert('RGB'), or "
         "give arrays of numbers in 0 .. 1 to fk.data.from_arrays"
     )
 
 
-def _sixteen_bits(values: Shaped[np.ndarray, "H W"], mode: str, place: str) -> Float32[np.ndarray, "H W"]:
+def _sixteen_bits(
+    values: Shaped[np.ndarray, "H W"], mode: str, place: str
+) -> Float32[np.ndarray, "H W"]:
     """Pixels of 16 bits as 0 .. 1; files of 16 bits may be read as integers of 32."""
     if values.min() < 0 or values.max() > _WHITE_16:
         raise DataError(
-            f"{place}: an image of mode {mode!r} has values {values.min()} to {values.max()}, and 16 bits are 0 to "
+            f"{place}: an image of mode {mode!r} has values {values.min()} to {values.max()}, and "
+            f"16 bits are 0 to "
             f"{_WHITE_16}; give arrays of numbers in 0 .. 1 to fk.data.from_arrays"
         )
     return (values / np.float32(_WHITE_16)).astype(np.float32)
 
 
-def pixels_of_all(images: Sequence[Any], place: str, start: int = 0) -> Shaped[np.ndarray, "M H W ..."]:
+def pixels_of_all(
+    images: Sequence[Any], place: str, start: int = 0
+) -> Shaped[np.ndarray, "M H W ..."]:
     """The pixels of images that have one size: uint8 where all have 8 bits, else float32 in 0 .. 1.
 
     Args:
@@ -90,7 +101,9 @@ def pixels_of_all(images: Sequence[Any], place: str, start: int = 0) -> Shaped[n
     return np.stack(arrays)
 
 
-def check_alike(arrays: Sequence[np.ndarray], modes: Sequence[str], place: str, start: int = 0) -> None:
+def check_alike(
+    arrays: Sequence[np.ndarray], modes: Sequence[str], place: str, start: int = 0
+) -> None:
     """Refuse (DataError) images of different sizes or numbers of channels.
 
     Args:
@@ -102,8 +115,10 @@ def check_alike(arrays: Sequence[np.ndarray], modes: Sequence[str], place: str, 
     for row, array in enumerate(arrays):
         if array.shape != arrays[0].shape:
             raise DataError(
-                f"{place}: the image in row {start + row} has shape {array.shape} (mode {modes[row]}), the one in row "
-                f"{start} {arrays[0].shape} (mode {modes[0]}); resize them to one size, or convert all of them to one "
+                f"{place}: the image in row {start + row} has shape {array.shape} (mode "
+                f"{modes[row]}), the one in row "
+                f"{start} {arrays[0].shape} (mode {modes[0]}); resize them to one size, or "
+                f"convert all of them to one "
                 "mode: image.convert('RGB')"
             )
 

@@ -12,7 +12,8 @@ from jaxtyping import Int
 
 @dataclass(frozen=True)
 class Ragged:
-    """The index of samples per client, a ragged array: client i has the rows ``rows[offsets[i]:offsets[i+1]]``."""
+    """The index of samples per client, a ragged array: client i has the rows
+    ``rows[offsets[i]:offsets[i+1]]``."""
 
     rows: Int[np.ndarray, "S"]
     offsets: Int[np.ndarray, "N_plus_1"]
@@ -21,7 +22,11 @@ class Ragged:
     def of(cls, lists: Sequence[np.ndarray]) -> Ragged:
         """An index from one array of rows per client."""
         sizes = [len(a) for a in lists]
-        rows = np.concatenate([np.asarray(a, np.int64) for a in lists]) if sizes else np.zeros(0, np.int64)
+        rows = (
+            np.concatenate([np.asarray(a, np.int64) for a in lists])
+            if sizes
+            else np.zeros(0, np.int64)
+        )
         return cls(rows.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
 
     @classmethod

@@ -1,4 +1,5 @@
-"""Sentiment140: tweets by user, positive or negative (Go, Bhayani, Huang 2009), as in LEAF (Caldas et al. 2018)."""
+"""Sentiment140: tweets by user, positive or negative (Go, Bhayani, Huang 2009), as in LEAF (Caldas
+et al. 2018)."""
 
 from __future__ import annotations
 
@@ -53,19 +54,22 @@ def sent140(
     skip_bad: bool = False,
     seed: int = 0,
 ) -> FederatedData:
-    """Sentiment140, one client per user: x [M, length] word numbers, y 1 for a positive tweet and 0 for a negative one.
+    """Sentiment140, one client per user: x [M, length] word numbers, y 1 for a positive tweet and 0
+    for a negative one.
 
-    Filtered in LEAF's order, that of ``-s niid --sf 0.3 -k 30 -tf 0.8 -t sample``: whole users are drawn at random
-    until ``fraction`` of all samples is reached; those with fewer than ``least`` samples are dropped; the samples of
-    each user are split at random, since the file has all negative tweets first.
+    Filtered in LEAF's order, that of ``-s niid --sf 0.3 -k 30 -tf 0.8 -t sample``: whole users are
+    drawn at random until ``fraction`` of all samples is reached; those with fewer than ``least``
+    samples are dropped; the samples of each user are split at random, since the file has all
+    negative tweets first.
 
-    Differences from LEAF: our own draws, so that the published file (772 users, 40,783 samples) is matched in
-    distribution but not bit for bit; the last user is kept whole, where LEAF truncates it; LEAF's code keeps users with
-    *more* than k samples (``least=31``), and adds the 498 tweets of the separate test file, neutral ones as negative.
+    Differences from LEAF: our own draws, so that the published file (772 users, 40,783 samples) is
+    matched in distribution but not bit for bit; the last user is kept whole, where LEAF truncates
+    it; LEAF's code keeps users with *more* than k samples (``least=31``), and adds the 498 tweets
+    of the separate test file, neutral ones as negative.
 
     Args:
-        path: the original CSV (latin-1, no header: polarity 0 or 4, id, date, query, user, text), or a CSV in UTF-8
-            with a header that has polarity, user and text; None to search for
+        path: the original CSV (latin-1, no header: polarity 0 or 4, id, date, query, user, text),
+            or a CSV in UTF-8 with a header that has polarity, user and text; None to search for
             training.1600000.processed.noemoticon.csv.
         fraction: share of all samples to draw.
         least: samples of a user.
@@ -73,10 +77,11 @@ def sent140(
         train_fraction: each user's share of training samples.
         length: tokens of a text.
         pad: where short texts are padded, "end" or "front".
-        glove: file of word vectors, whose words are the vocabulary; None for the words of the training texts.
+        glove: file of word vectors, whose words are the vocabulary; None for the words of the
+            training texts.
         most: size of the latter vocabulary; None for all words.
-        skip_bad: drop rows without a user or a text, which are refused otherwise. A text without a token, such as
-            ":-)", is kept, as padding only.
+        skip_bad: drop rows without a user or a text, which are refused otherwise. A text without a
+            token, such as ":-)", is kept, as padding only.
         seed: of users and split.
 
     Raises:
@@ -92,10 +97,14 @@ def sent140(
     table = _complete(table, file, skip_bad)
     labels = (table["polarity"] == "4").to_numpy(np.int64)
     codes, names = pd.factorize(table["user"])
-    users, owned = _sample_users(np.asarray(codes), fraction, least, Stream(seed, purpose="data/users"))
+    users, owned = _sample_users(
+        np.asarray(codes), fraction, least, Stream(seed, purpose="data/users")
+    )
     users, owned = _first_users(users, owned, clients, least, file)
     rows = Ragged(np.arange(len(owned.rows)), owned.offsets)
-    train, test = partition.split_train_test(rows, Stream(seed, purpose="data/split"), train_fraction)
+    train, test = partition.split_train_test(
+        rows, Stream(seed, purpose="data/split"), train_fraction
+    )
     texts = table["text"].to_numpy(object)[owned.rows].tolist()
     words = encode_texts(texts, train.rows, length=length, glove=glove, pad=pad, most=most)
     return FederatedData(
@@ -120,27 +129,35 @@ def _check_options(fraction: float | int, least: int, clients: int | None) -> No
 
 
 def _read(path: Path) -> Table:
-    """Polarity, user and text of every row, all as text: "NA" and "null" are names and tweets, not gaps."""
+    """Polarity, user and text of every row, all as text: "NA" and "null" are names and tweets, not
+    gaps."""
     import pandas as pd
 
     with reading(path, "the CSV file of Sentiment140"):
-        form = _form(path)  # all columns are read: with usecols, pandas would truncate a row of too many fields
+        form = _form(
+            path
+        )  # all columns are read: with usecols, pandas would truncate a row of too many fields
         table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, **form)
-    return pd.DataFrame({name: table[name].fillna("") for name in NEEDED})  # NaN: a row that is cut off
+    return pd.DataFrame(
+        {name: table[name].fillna("") for name in NEEDED}
+    )  # NaN: a row that is cut off
 
 
 def _form(path: Path) -> dict[str, Any]:
     """Options of pandas for this file, by its first row."""
     import pandas as pd
 
-    first = pd.read_csv(path, header=None, nrows=1, dtype=str, encoding="utf-8-sig", encoding_errors="replace")
+    first = pd.read_csv(
+        path, header=None, nrows=1, dtype=str, encoding="utf-8-sig", encoding_errors="replace"
+    )
     head = first.iloc[0].astype(str).tolist()
     if set(NEEDED) <= set(head):
         return {"encoding": "utf-8-sig"}
     if len(head) == len(COLUMNS) and head[0].strip().isdigit():
         return {"encoding": "latin-1", "header": None, "names": COLUMNS}
     raise DataError(
-        f"{path}: expected the columns {', '.join(COLUMNS)} without a header, or a header with {', '.join(NEEDED)}; "
+        f"{path}: expected the columns {', '.join(COLUMNS)} without a header, or a header with "
+        f"{', '.join(NEEDED)}; "
         f"row 0 is {head[:8]}"
     )
 
@@ -153,7 +170,8 @@ def _complete(table: Table, path: Path, skip_bad: bool) -> Table:
         if empty.any() and not skip_bad:
             row = int(np.argmax(empty))
             raise DataError(
-                f"{path}: {name} is empty in row {row} ({empty.sum()} such rows); correct it, or set skip_bad=True"
+                f"{path}: {name} is empty in row {row} ({empty.sum()} such rows); correct it, or "
+                f"set skip_bad=True"
             )
         bad |= empty
     if bad.all():
@@ -168,7 +186,8 @@ def _check_labels(table: Table, path: Path) -> None:
         label = str(table["polarity"].iloc[row])[:40]
         hint = "; neutral tweets (2) are not in this set" if label == "2" else ""
         raise DataError(
-            f"{path}: unknown label {label!r} in row {row} ({wrong.sum()} such rows); polarity must be 0 (negative) "
+            f"{path}: unknown label {label!r} in row {row} ({wrong.sum()} such rows); polarity "
+            f"must be 0 (negative) "
             f"or 4 (positive){hint}"
         )
 
@@ -176,7 +195,8 @@ def _check_labels(table: Table, path: Path) -> None:
 def _sample_users(
     codes: Int[np.ndarray, "M"], fraction: float | int, least: int, stream: Stream
 ) -> tuple[Int[np.ndarray, "N"], Ragged]:
-    """Random users until ``fraction`` of all rows is reached, without the small ones; and the rows of each."""
+    """Random users until ``fraction`` of all rows is reached, without the small ones; and the rows
+    of each."""
     sizes = np.bincount(codes)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     order = stream.rng().permutation(len(sizes))
@@ -191,9 +211,13 @@ def _first_users(
 ) -> tuple[Int[np.ndarray, "n"], Ragged]:
     """The first ``clients`` of the remaining users; None keeps all."""
     if not len(users):
-        raise DataError(f"{path}: no user is left with at least {least} samples; lower least, or raise fraction")
+        raise DataError(
+            f"{path}: no user is left with at least {least} samples; lower least, or raise fraction"
+        )
     if clients is None:
         return users, owned
     if clients > len(users):
-        raise ConfigError(f"clients must be from 1 to {len(users)}, the users left by the filters; got {clients}")
+        raise ConfigError(
+            f"clients must be from 1 to {len(users)}, the users left by the filters; got {clients}"
+        )
     return users[:clients], owned.select(np.arange(clients))

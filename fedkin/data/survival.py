@@ -1,20 +1,23 @@
 """Survival data as risk sets: samples of which a Cox model says who dies first.
 
-The partial likelihood of Cox (1972) is a product over deaths, of the softmax of the risks of all patients who were at
-risk at that time: all whose time is that of the death or later. So a death with other patients at risk is one
-sample, whose label is the position of the patient who died. The cross entropy of a sample is its term of the Cox loss.
+The partial likelihood of Cox (1972) is a product over deaths, of the softmax of the risks of all
+patients who were at risk at that time: all whose time is that of the death or later. So a death
+with other patients at risk is one sample, whose label is the position of the patient who died. The
+cross entropy of a sample is its term of the Cox loss.
 
-The training loss is the mean over samples, not over deaths: a death without another patient at risk has no sample, as
-its term is 0 whatever the model is. So the loss of whole risk sets is the Cox loss times deaths / samples, and its
-gradient has the same direction. ``fedkin.cox_loss`` is the exact loss per death. A draw of the patients at risk is
-enough to train on (nested case-control sampling: Thomas 1977; Goldstein & Langholz 1992).
+The training loss is the mean over samples, not over deaths: a death without another patient at risk
+has no sample, as its term is 0 whatever the model is. So the loss of whole risk sets is the Cox
+loss times deaths / samples, and its gradient has the same direction. ``fedkin.cox_loss`` is the
+exact loss per death. A draw of the patients at risk is enough to train on (nested case-control
+sampling: Thomas 1977; Goldstein & Langholz 1992).
 
-Several deaths at the same time are in each other's risk sets. With "breslow" each has the whole risk set (Breslow
-1974). With "efron" the k-th of d deaths, k = 0 .. d - 1, has a risk set in which the d patients have weight 1 - k / d
-(Efron 1977). The cross entropy of such a sample is its term of the loss minus log(1 - k / d), a constant of the data.
+Several deaths at the same time are in each other's risk sets. With "breslow" each has the whole
+risk set (Breslow 1974). With "efron" the k-th of d deaths, k = 0 .. d - 1, has a risk set in which
+the d patients have weight 1 - k / d (Efron 1977). The cross entropy of such a sample is its term of
+the loss minus log(1 - k / d), a constant of the data.
 
-Where a sample has two patients, whether the one who died first has the higher risk is one comparable pair of Harrell's
-C-index, so the accuracy over all pairs is the C-index.
+Where a sample has two patients, whether the one who died first has the higher risk is one
+comparable pair of Harrell's C-index, so the accuracy over all pairs is the C-index.
 """
 
 from __future__ import annotations
@@ -32,8 +35,11 @@ def check_ties(ties: str) -> None:
         raise ConfigError(unknown("ties", ties, TIES))
 
 
-def others_at_risk(times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "n n"]:
-    """Whether another patient j was at risk when patient i died: it has the time of the death or a later one.
+def others_at_risk(
+    times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"]
+) -> Bool[np.ndarray, "n n"]:
+    """Whether another patient j was at risk when patient i died: it has the time of the death or a
+    later one.
 
     Args:
         times: until death, or until a patient was last seen.
@@ -44,8 +50,11 @@ def others_at_risk(times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"]) -
     return at_risk
 
 
-def followed_up(times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "n n"]:
-    """Whether it is known that patient i died before patient j: j was seen alive later, or censored at that time.
+def followed_up(
+    times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"]
+) -> Bool[np.ndarray, "n n"]:
+    """Whether it is known that patient i died before patient j: j was seen alive later, or censored
+    at that time.
 
     Args:
         times: until death, or until a patient was last seen.
@@ -66,7 +75,8 @@ def risk_sets(
     who: str,
     ties: str = "breslow",
 ) -> tuple[Float32[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
-    """Risk sets to train on: each death with other patients at risk, as often as wanted, each time others.
+    """Risk sets to train on: each death with other patients at risk, as often as wanted, each time
+    others.
 
     Args:
         x, times, died: features, times and deaths of a client's patients.
@@ -85,7 +95,8 @@ def risk_sets(
     deaths = np.flatnonzero(at_risk.any(axis=1))
     if not len(deaths):
         raise DataError(
-            f"{who}: of its {len(times)} patients none died while another was at risk, so a Cox loss has nothing to "
+            f"{who}: of its {len(times)} patients none died while another was at risk, so a Cox "
+            f"loss has nothing to "
             "compare; leave this client out, or join it with another"
         )
     sets: list[list[int]] = []
@@ -94,7 +105,11 @@ def risk_sets(
         for draw in range(draws):
             patients = [death, *_beside(at_risk[death], size - 1, rng)]
             sets.append(patients)
-            weights.append(_efron_weights(times, died, patients, draw) if ties == "efron" else np.ones(len(patients)))
+            weights.append(
+                _efron_weights(times, died, patients, draw)
+                if ties == "efron"
+                else np.ones(len(patients))
+            )
     return _samples(x, sets, weights, size, rng)
 
 
@@ -105,7 +120,8 @@ def comparable_pairs(
     size: int,
     rng: np.random.Generator,
 ) -> tuple[Float32[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
-    """All pairs of which it is known who died first, to be tested on: the accuracy is Harrell's C-index.
+    """All pairs of which it is known who died first, to be tested on: the accuracy is Harrell's
+    C-index.
 
     Args:
         x, times, died: as for ``risk_sets``.
@@ -127,7 +143,8 @@ def _efron_weights(
 ) -> Float[np.ndarray, "_"]:
     """The weight of each patient of a risk set, the first of which died.
 
-    Every draw of a death takes the next k, so that each of d deaths at a time has another one in every draw.
+    Every draw of a death takes the next k, so that each of d deaths at a time has another one in
+    every draw.
     """
     death = patients[0]
     tied = np.flatnonzero(died & (times == times[death]))
@@ -144,7 +161,8 @@ def _samples(
 ) -> tuple[Float32[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
     """Samples, and the position of the first patient of each set among those present.
 
-    The last feature is a patient's weight, 1 but for deaths at the same time by Efron, and 0 for an absent patient.
+    The last feature is a patient's weight, 1 but for deaths at the same time by Efron, and 0 for an
+    absent patient.
     """
     samples = np.zeros((len(sets), size, x.shape[1] + 1), np.float32)
     y = np.zeros(len(sets), np.int64)

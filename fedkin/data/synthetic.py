@@ -1,4 +1,5 @@
-"""Synthetic(alpha, beta): logistic models that differ from client to client (Li et al. 2020, FedProx)."""
+"""Synthetic(alpha, beta): logistic models that differ from client to client (Li et al. 2020,
+FedProx)."""
 
 from __future__ import annotations
 
@@ -62,11 +63,19 @@ def generate(
     x, y = sample_arrays("synthetic", int(offsets[-1]), (FEATURES,))
     for u in range(clients):
         W, b = (
-            shared if iid else (random.normal(centre[u], 1, (FEATURES, CLASSES)), random.normal(centre[u], 1, CLASSES))
+            shared
+            if iid
+            else (
+                random.normal(centre[u], 1, (FEATURES, CLASSES)),
+                random.normal(centre[u], 1, CLASSES),
+            )
         )
         drawn, own = random.standard_normal((sizes[u], FEATURES)), slice(offsets[u], offsets[u + 1])
         drawn = drawn * deviations + means[u]
-        x[own], y[own] = drawn, np.argmax(drawn @ W + b, axis=1)  # labels are those of the numbers as drawn
+        x[own], y[own] = (
+            drawn,
+            np.argmax(drawn @ W + b, axis=1),
+        )  # labels are those of the numbers as drawn
     return Generated(x, y, sizes)
 
 
@@ -88,18 +97,21 @@ def synthetic(
     train_fraction: float | int = 0.9,
     seed: int = 0,
 ) -> FederatedData:
-    """Synthetic(alpha, beta): 60 features, 10 classes, lognormal(4, 2) + 50 samples per client, no files needed.
+    """Synthetic(alpha, beta): 60 features, 10 classes, lognormal(4, 2) + 50 samples per client, no
+    files needed.
 
-    FedProx and FedSim use 30 clients, FedGroup 100. The published generator shifts all weights of a client by one
-    number, and so the scores of all classes: no label changes, and one seed gives the same data with every alpha.
+    FedProx and FedSim use 30 clients, FedGroup 100. The published generator shifts all weights of a
+    client by one number, and so the scores of all classes: no label changes, and one seed gives the
+    same data with every alpha.
 
     Args:
         alpha: intended standard deviation between clients' models; None for 1.
         beta: standard deviation between clients' features; None for 1.
         clients: N.
-        samples: of each client; None for the published lognormal(4, 2) + 50. Its first ones are its training samples:
-            they are independent, so that a shuffle would change nothing.
-        iid: the same model and features for every client; alpha and beta do not apply to it and are refused.
+        samples: of each client; None for the published lognormal(4, 2) + 50. Its first ones are its
+            training samples: they are independent, so that a shuffle would change nothing.
+        iid: the same model and features for every client; alpha and beta do not apply to it and are
+            refused.
         train_fraction: each client's share of training samples.
         seed: of samples and split.
 
@@ -111,7 +123,10 @@ def synthetic(
         positive("samples", samples)
     for name, value in (("alpha", alpha), ("beta", beta)):
         if value is not None and iid:
-            raise ConfigError(f"{name} = {value} does not apply to synthetic with iid = true; leave one of them out")
+            raise ConfigError(
+                f"{name} = {value} does not apply to synthetic with iid = true; leave one of them "
+                f"out"
+            )
         if value is not None and not (np.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be zero or a positive number, got {value}")
     alpha, beta = (1.0 if value is None else value for value in (alpha, beta))

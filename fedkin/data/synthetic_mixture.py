@@ -1,4 +1,5 @@
-"""FedEM's synthetic federation: every client's samples come from K logistic models, in shares of its own."""
+"""FedEM's synthetic federation: every client's samples come from K logistic models, in shares of
+its own."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _LARGEST = 1000  # training samples of a client
 
 
 class Generated(NamedTuple):
-    """Samples of all clients: those of a client are consecutive, training samples before test samples."""
+    """Samples of all clients: those of a client are consecutive, training samples before test
+    samples."""
 
     x: Float32[np.ndarray, "M d"]
     y: Int[np.ndarray, "M"]
@@ -35,10 +37,12 @@ def generate(
     test_samples: int,
     random: np.random.RandomState,
 ) -> Generated:
-    """Draw sizes, shares and models, and then the samples of client after client, as the authors' generator does.
+    """Draw sizes, shares and models, and then the samples of client after client, as the authors'
+    generator does.
 
-        n_i = min(lognormal(4, 2) + 50, 1000), pi_i ~ Dir(concentration), theta_k ~ U(-1, 1)^d
-        x ~ U(-1, 1)^d, y = round(sigmoid(theta_k x + N(0, 0.1^2))), the numbers of samples by k ~ Multinomial(n, pi_i)
+        n_i = min(lognormal(4, 2) + 50, 1000), pi_i ~ Dir(concentration), theta_k ~ U(-1, 1)^d x ~
+        U(-1, 1)^d, y = round(sigmoid(theta_k x + N(0, 0.1^2))), the numbers of samples by k ~
+        Multinomial(n, pi_i)
 
     Args:
         clients: N.
@@ -56,8 +60,15 @@ def generate(
     parts = np.stack([sizes, np.full(clients, test_samples)], axis=1).ravel()
     ends, total = np.cumsum(parts), int(parts.sum())
     needed = (features * 4 + 4 * 8) * total
-    check_memory({f"{total:,} samples of synthetic_mixture": needed}, "take fewer: data.clients, data.test_samples")
-    x, y, component = np.empty((total, features), np.float32), np.empty(total, np.int64), np.empty(total, np.int64)
+    check_memory(
+        {f"{total:,} samples of synthetic_mixture": needed},
+        "take fewer: data.clients, data.test_samples",
+    )
+    x, y, component = (
+        np.empty((total, features), np.float32),
+        np.empty(total, np.int64),
+        np.empty(total, np.int64),
+    )
     for part, (end, size) in enumerate(zip(ends, parts, strict=True)):
         own = slice(end - size, end)
         counts = random.multinomial(size, shares[part // 2])
@@ -85,16 +96,19 @@ def synthetic_mixture(
     test_samples: int = 1000,
     seed: int = 12345,
 ) -> FederatedData:
-    """FedEM's synthetic federation: two classes by K logistic models, of which each client has shares. No files.
+    """FedEM's synthetic federation: two classes by K logistic models, of which each client has
+    shares. No files.
 
-    A client's true cluster is the model of which it has most; few clients have one alone. The authors' seed is 12345,
-    and they have 5000 test samples of each client; the order in which samples are drawn differs from theirs.
+    A client's true cluster is the model of which it has most; few clients have one alone. The
+    authors' seed is 12345, and they have 5000 test samples of each client; the order in which
+    samples are drawn differs from theirs.
 
     Args:
         clients: N.
         components: K.
         features: d.
-        concentration: of the Dirichlet distribution of shares; the lower, the more a client has of one model.
+        concentration: of the Dirichlet distribution of shares; the lower, the more a client has of
+            one model.
         test_samples: of every client.
         seed: of everything.
 
@@ -109,6 +123,8 @@ def synthetic_mixture(
     made = generate(clients, components, features, concentration, test_samples, legacy_random(seed))
     start = np.cumsum(made.sizes + test_samples) - (made.sizes + test_samples)
     train = Ragged.of([np.arange(s, s + n) for s, n in zip(start, made.sizes, strict=True)])
-    test = Ragged.of([np.arange(s + n, s + n + test_samples) for s, n in zip(start, made.sizes, strict=True)])
+    test = Ragged.of(
+        [np.arange(s + n, s + n + test_samples) for s, n in zip(start, made.sizes, strict=True)]
+    )
     name = f"synthetic mixture of {components}"
     return FederatedData(name, made.x, made.y, 2, train, test, made.shares.argmax(axis=1))

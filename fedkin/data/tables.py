@@ -19,8 +19,11 @@ from fedkin.data.files import Table
 from fedkin.data.own_samples import OwnSamples
 
 _INDEX = re.compile(r"__index_level_\d+__")  # how pyarrow calls an index without a name
-# A number with commas or with several points, such as 1,5 or 1.000,5, or a word for a missing value.
-_MARKED = re.compile(r"\s*([+-]?[\d.]*,[\d.,]+|[+-]?\d{1,3}(\.\d{3}){2,}|NA|N/A|n/a|NaN|nan|None|null|NULL|-|\?)\s*")
+# A number with commas or with several points, such as 1,5 or 1.000,5, or a word for a missing
+# value.
+_MARKED = re.compile(
+    r"\s*([+-]?[\d.]*,[\d.,]+|[+-]?\d{1,3}(\.\d{3}){2,}|NA|N/A|n/a|NaN|nan|None|null|NULL|-|\?)\s*"
+)
 _log = logging.getLogger("fedkin")
 
 
@@ -34,7 +37,9 @@ class Columns(NamedTuple):
     unused: tuple[Any, ...] = ()  # columns that are no features
 
 
-def table_samples(table: Table, columns: Columns, place: Path | str, title: str, **more: Any) -> OwnSamples:
+def table_samples(
+    table: Table, columns: Columns, place: Path | str, title: str, **more: Any
+) -> OwnSamples:
     """The samples of a table.
 
     Args:
@@ -45,12 +50,15 @@ def table_samples(table: Table, columns: Columns, place: Path | str, title: str,
         more: other fields of ``OwnSamples``.
 
     Raises:
-        DataError: a column that is not there, or that cannot be used, and a missing value; column and row are named.
+        DataError: a column that is not there, or that cannot be used, and a missing value; column
+            and row are named.
     """
     check_table(table, place)
     columns = resolved_columns(table, columns)
     features = feature_columns(table, columns, place)
-    return with_features(table, columns, features, numbers(table, features, place), place, title, **more)
+    return with_features(
+        table, columns, features, numbers(table, features, place), place, title, **more
+    )
 
 
 def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[Any]:
@@ -73,17 +81,23 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
         features = without_row_numbers(candidates, place)
     clash = [name for name in named if name in features]
     if clash:
-        raise ConfigError(f"{place}: column {clash[0]!r} cannot be a feature and the label, client or split as well")
+        raise ConfigError(
+            f"{place}: column {clash[0]!r} cannot be a feature and the label, client or split as "
+            f"well"
+        )
     if len(set(named)) < len(named):
-        raise ConfigError(f"{place}: label, client and split must be different columns, got {named}")
+        raise ConfigError(
+            f"{place}: label, client and split must be different columns, got {named}"
+        )
     return list(features)
 
 
 def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
-    """Names of columns without those of the row numbers of pandas, which would be features that identify samples.
+    """Names of columns without those of the row numbers of pandas, which would be features that
+    identify samples.
 
-    A column called ``__index_level_0__`` or the like is the index of a DataFrame, and is left out. What a column
-    without a name is, is not known.
+    A column called ``__index_level_0__`` or the like is the index of a DataFrame, and is left out.
+    What a column without a name is, is not known.
 
     Args:
         names: of the columns that are to be features.
@@ -94,19 +108,24 @@ def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
     """
     index = [name for name in names if _INDEX.fullmatch(str(name))]
     if index:
-        _log.warning("%s: left out %s, the row numbers of a DataFrame", place, ", ".join(map(str, index)))
+        _log.warning(
+            "%s: left out %s, the row numbers of a DataFrame", place, ", ".join(map(str, index))
+        )
     unnamed = [name for name in names if str(name).startswith(UNNAMED) or not str(name).strip()]
     if unnamed:
         raise DataError(
-            f"{place}: expected a name for every column, got {unnamed[0]!r}: probably the row numbers that pandas "
-            "writes; leave them out with to_csv(..., index=False), give the column a name, or name the others with "
+            f"{place}: expected a name for every column, got {unnamed[0]!r}: probably the row "
+            f"numbers that pandas "
+            "writes; leave them out with to_csv(..., index=False), give the column a name, or "
+            "name the others with "
             "features="
         )
     return [name for name in names if name not in index]
 
 
 def resolved_columns(table: Table, columns: Columns) -> Columns:
-    """Columns by the names that the table has: 1 may stand for a column called "1", and the reverse."""
+    """Columns by the names that the table has: 1 may stand for a column called "1", and the
+    reverse."""
     by_text = {str(name): name for name in table.columns}
 
     def resolved(name: Any) -> Any:
@@ -123,7 +142,13 @@ def resolved_columns(table: Table, columns: Columns) -> Columns:
 
 
 def with_features(
-    table: Table, columns: Columns, features: list[Any], x: Any, place: Path | str, title: str, **more: Any
+    table: Table,
+    columns: Columns,
+    features: list[Any],
+    x: Any,
+    place: Path | str,
+    title: str,
+    **more: Any,
 ) -> OwnSamples:
     """Samples of a table's labels, clients and split, with features from it or from elsewhere.
 
@@ -142,7 +167,9 @@ def with_features(
     names = names if len(set(names)) == len(names) else None
     labels = table[columns.label]
     facts = column_facts(columns)
-    return OwnSamples(place, title, x, labels, owners, split, feature_names=names, columns=facts, **more)
+    return OwnSamples(
+        place, title, x, labels, owners, split, feature_names=names, columns=facts, **more
+    )
 
 
 def column_facts(columns: Columns) -> dict[str, str]:
@@ -198,7 +225,9 @@ def _text(column: np.ndarray) -> np.ndarray:
     return column.astype(str) if column.dtype == object else column
 
 
-def numbers(table: Table, features: list[Any], place: Path | str, start: int = 0) -> Float64[np.ndarray, "M d"]:
+def numbers(
+    table: Table, features: list[Any], place: Path | str, start: int = 0
+) -> Float64[np.ndarray, "M d"]:
     """Feature columns as numbers.
 
     Args:
@@ -221,14 +250,17 @@ def numbers(table: Table, features: list[Any], place: Path | str, start: int = 0
             first = column.dropna().head(1).tolist()
             what = "text" if first and isinstance(first[0], str) else str(column.dtype)
             raise DataError(
-                f"{place}: expected numeric feature columns, got {name} of {what}, such as {listed(first)!r}; "
-                f"encode it (pandas.get_dummies(table, columns=[{name!r}])), or name the others with features="
+                f"{place}: expected numeric feature columns, got {name} of {what}, such as "
+                f"{listed(first)!r}; "
+                f"encode it (pandas.get_dummies(table, columns=[{name!r}])), or name the others "
+                f"with features="
             )
         absent = pd.isna(column).to_numpy()
         if absent.any():
             row = start + int(np.argmax(absent))
             raise DataError(
-                f"{place}: column {name}, row {row} holds NaN, a missing value ({absent.sum()} such "
+                f"{place}: column {name}, row {row} holds NaN, a missing value ({absent.sum()} "
+                f"such "
                 "rows); fill it in, drop these rows, or name the other columns with features="
             )
         _check_size(column.to_numpy(np.float64), name, place, start)
@@ -236,40 +268,48 @@ def numbers(table: Table, features: list[Any], place: Path | str, start: int = 0
 
 
 def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
-    """Refuse (DataError) a column of numbers of which some are not written as such: text where most of it are."""
+    """Refuse (DataError) a column of numbers of which some are not written as such: text where most
+    of it are."""
     import pandas as pd
 
-    if pd.api.types.is_numeric_dtype(column) or not pd.api.types.is_object_dtype(column) | pd.api.types.is_string_dtype(
+    if pd.api.types.is_numeric_dtype(column) or not pd.api.types.is_object_dtype(
         column
-    ):
+    ) | pd.api.types.is_string_dtype(column):
         return
     present = column.notna().to_numpy()
     wrong = present & np.asarray(pd.isna(pd.to_numeric(column, errors="coerce")))
     if 0 < wrong.sum() < present.sum() / 2:
         row = int(np.argmax(wrong))
         raise DataError(
-            f"{place}: column {name}, row {start + row} (rows count from 0) holds {column.iloc[row]!r}, which is no "
-            f"number ({wrong.sum()} such rows); correct it, leave these rows out, or name the other columns with "
+            f"{place}: column {name}, row {start + row} (rows count from 0) holds "
+            f"{column.iloc[row]!r}, which is no "
+            f"number ({wrong.sum()} such rows); correct it, leave these rows out, or name the "
+            f"other columns with "
             "features="
         )
 
 
 def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None:
-    """Refuse (DataError) a column of numbers of which some are written with commas, or with words for missing ones."""
+    """Refuse (DataError) a column of numbers of which some are written with commas, or with words
+    for missing ones."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column):
         return
     present = [str(cell) for cell in column.dropna()]
     marked = np.array([bool(_MARKED.fullmatch(cell)) for cell in present], bool)
-    readable = ~np.asarray(pd.isna(pd.to_numeric(pd.Series(present, dtype=object), errors="coerce")))
+    readable = ~np.asarray(
+        pd.isna(pd.to_numeric(pd.Series(present, dtype=object), errors="coerce"))
+    )
     has_numbers = readable.any() or any("," in cell for cell in present)
     if not marked.any() or not has_numbers or not (marked | readable).all():
         return
     row = int(np.argmax([bool(_MARKED.fullmatch(str(cell))) for cell in column]))
     raise DataError(
-        f"{place}: column {name}, row {start + row} (rows count from 0) holds {column.iloc[row]!r}, which is no "
-        "number. A decimal comma, thousands, or a word for a missing value? Write numbers as 1234.5, leave out rows "
+        f"{place}: column {name}, row {start + row} (rows count from 0) holds "
+        f"{column.iloc[row]!r}, which is no "
+        "number. A decimal comma, thousands, or a word for a missing value? Write numbers as "
+        "1234.5, leave out rows "
         "without a value, or name the other columns with features="
     )
 
@@ -280,6 +320,10 @@ def _check_size(values: Float64[np.ndarray, "M"], name: Any, place: Path | str, 
     if large.any():
         row = int(np.argmax(large))
         what = (
-            "infinity" if np.isinf(values[row]) else "a number too large for float32, over 3.4e38; scale the features"
+            "infinity"
+            if np.isinf(values[row])
+            else "a number too large for float32, over 3.4e38; scale the features"
         )
-        raise DataError(f"{place}: column {name}, row {start + row} holds {what} ({large.sum()} such rows)")
+        raise DataError(
+            f"{place}: column {name}, row {start + row} holds {what} ({large.sum()} such rows)"
+        )

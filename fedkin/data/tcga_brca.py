@@ -1,7 +1,9 @@
-"""TCGA-BRCA: survival of breast cancer patients of six regions, a natural federation, as FLamby divides it.
+"""TCGA-BRCA: survival of breast cancer patients of six regions, a natural federation, as FLamby
+divides it.
 
-Data: The Cancer Genome Atlas, open-access clinical tier, NCI Genomic Data Commons; do not try to identify patients.
-Table and split: J. Ogier du Terrail et al.: FLamby. NeurIPS 2022, arXiv 2210.04620, and its code (MIT licence).
+Data: The Cancer Genome Atlas, open-access clinical tier, NCI Genomic Data Commons; do not try to
+identify patients. Table and split: J. Ogier du Terrail et al.: FLamby. NeurIPS 2022, arXiv
+2210.04620, and its code (MIT licence).
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ TCGA = Source(
     "fed_tcga_brca",
     size="142 kB",
 )
-JOINED = Source("tcga_brca (one table)", {TABLE: None}, folders=_FOLDERS)  # with columns region and split
+JOINED = Source(
+    "tcga_brca (one table)", {TABLE: None}, folders=_FOLDERS
+)  # with columns region and split
 
 
 @named(
@@ -52,31 +56,38 @@ JOINED = Source("tcga_brca (one table)", {TABLE: None}, folders=_FOLDERS)  # wit
 )
 @checked
 def tcga_brca(
-    *, at_risk: int = 8, draws: int = 8, scaling: str = "pooled", ties: str = "breslow", seed: int = 0
+    *,
+    at_risk: int = 8,
+    draws: int = 8,
+    scaling: str = "pooled",
+    ties: str = "breslow",
+    seed: int = 0,
 ) -> FederatedData:
-    """TCGA-BRCA: survival of 1,088 breast cancer patients, one client for each of six regions, in FLamby's split. To be
-    trained with ``fedkin.models.cox``.
+    """TCGA-BRCA: survival of 1,088 breast cancer patients, one client for each of six regions, in
+    FLamby's split. To be trained with ``fedkin.models.cox``.
 
-    A training sample is a death with patients of the same region beside it who were at risk at that time, x float32
-    [m, 40], of which the last is 1 for a patient and 0 where there are fewer than m; y is the position of the one who
-    died, and the cross entropy the Cox loss. A test sample is a pair of patients of whom it is known who died first, so
-    accuracy is the C-index: of all clients over the pairs within regions. Regions have 45, 35, 14, 16, 7 and 2 deaths
-    to train on and 14, 4, 8, 3, 2 and 1 to be tested on: the C-index of a small region says little.
+    A training sample is a death with patients of the same region beside it who were at risk at that
+    time, x float32 [m, 40], of which the last is 1 for a patient and 0 where there are fewer than
+    m; y is the position of the one who died, and the cross entropy the Cox loss. A test sample is a
+    pair of patients of whom it is known who died first, so accuracy is the C-index: of all clients
+    over the pairs within regions. Regions have 45, 35, 14, 16, 7 and 2 deaths to train on and 14,
+    4, 8, 3, 2 and 1 to be tested on: the C-index of a small region says little.
 
     FLamby's two files, or one table ``brca.csv`` of the same rows with columns region and split.
 
     Args:
         at_risk: m, patients of a sample, at least 2.
         draws: samples of each death in training, each with other patients.
-        scaling: ``pooled``: the age has mean 0 and deviation 1 on the training patients of all regions; ``raw``: it is
-            in years, as in FLamby.
-        ties: of deaths at the same time, of which the training patients of no region have any: ``breslow`` or
-            ``efron``.
+        scaling: ``pooled``: the age has mean 0 and deviation 1 on the training patients of all
+            regions; ``raw``: it is in years, as in FLamby.
+        ties: of deaths at the same time, of which the training patients of no region have any:
+            ``breslow`` or ``efron``.
         seed: of the draws.
 
     Raises:
         ConfigError: another ``scaling`` or ``ties``, fewer than 2 patients, or no draw.
-        DataError: files that can neither be found nor downloaded, or are not of this form; a region without a death.
+        DataError: files that can neither be found nor downloaded, or are not of this form; a region
+            without a death.
     """
     for name, least, value in (("at_risk", 2, at_risk), ("draws", 1, draws)):
         if value < least:
@@ -95,7 +106,10 @@ def tcga_brca(
     for region, name in enumerate(REGIONS):
         for split, rows in parts.items():
             own = (table["region"].to_numpy() == region) & (table["split"].to_numpy() == split)
-            rng, who = Stream(seed, purpose=f"tcga_brca/{split}").client(region), f"tcga_brca, region {name}, {split}"
+            rng, who = (
+                Stream(seed, purpose=f"tcga_brca/{split}").client(region),
+                f"tcga_brca, region {name}, {split}",
+            )
             patients = x[own], times[own], died[own]
             if split == "train":
                 some, y = risk_sets(*patients, at_risk, draws, rng, who, ties)
@@ -132,18 +146,32 @@ def _read(path: Path) -> Table:
 def _checked(table: Table, path: Path) -> Table:
     """The table, refused where it has not this form."""
     names = list(table.columns)
-    if names[:3] != ["region", "split", "age_at_index"] or names[-2:] != ["E", "T"] or len(names) != FEATURES + 4:
+    if (
+        names[:3] != ["region", "split", "age_at_index"]
+        or names[-2:] != ["E", "T"]
+        or len(names) != FEATURES + 4
+    ):
         raise DataError(
-            f"{path}: expected the columns region, split, {FEATURES} features from age_at_index on, E, T, got "
+            f"{path}: expected the columns region, split, {FEATURES} features from age_at_index "
+            f"on, E, T, got "
             f"{len(names)} columns from {names[0]} to {names[-1]}"
         )
     numbers = cast(Table, table.drop(columns="split"))
-    if not all(kind.kind in "if" for kind in numbers.dtypes) or not np.isfinite(numbers.to_numpy(np.float64)).all():
-        raise DataError(f"{path}: expected numbers in all columns but split, without missing values")
+    if (
+        not all(kind.kind in "if" for kind in numbers.dtypes)
+        or not np.isfinite(numbers.to_numpy(np.float64)).all()
+    ):
+        raise DataError(
+            f"{path}: expected numbers in all columns but split, without missing values"
+        )
     wrong = ~(
-        table["region"].isin(range(len(REGIONS))) & table["split"].isin(["train", "test"]) & table["E"].isin([0, 1])
+        table["region"].isin(range(len(REGIONS)))
+        & table["split"].isin(["train", "test"])
+        & table["E"].isin([0, 1])
     )
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0]) + 1
-        raise DataError(f"{path}: row {row}: expected a region from 0 to 5, a split train or test, and E 0 or 1")
+        raise DataError(
+            f"{path}: row {row}: expected a region from 0 to 5, a split train or test, and E 0 or 1"
+        )
     return table

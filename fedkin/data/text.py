@@ -24,7 +24,8 @@ UNKNOWN = ""  # word 0 of a vocabulary: padding, and every word outside the voca
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """Texts as word numbers. ``vocabulary[0]`` is "", for padding and unknown words; its vector is zero."""
+    """Texts as word numbers. ``vocabulary[0]`` is "", for padding and unknown words; its vector is
+    zero."""
 
     x: Int32[np.ndarray, "M L"]
     vocabulary: tuple[str, ...]
@@ -32,9 +33,11 @@ class EncodedTexts:
 
 
 def tokenize(text: str) -> list[str]:
-    """The words of a text, and each of . , ! ? ; by itself, as in LEAF (Caldas et al. 2018); all else is dropped.
+    """The words of a text, and each of . , ! ? ; by itself, as in LEAF (Caldas et al. 2018); all
+    else is dropped.
 
-    Unlike LEAF's, they are lower-cased: GloVe 6B has no upper case, so that LEAF loses every word with upper case.
+    Unlike LEAF's, they are lower-cased: GloVe 6B has no upper case, so that LEAF loses every word
+    with upper case.
     """
     return TOKEN.findall(text.lower())
 
@@ -49,20 +52,23 @@ def encode_texts(
     most: int | None = None,
     width: int | None = None,
 ) -> EncodedTexts:
-    """The first ``length`` tokens of each text as numbers of a vocabulary, shorter texts padded with 0.
+    """The first ``length`` tokens of each text as numbers of a vocabulary, shorter texts padded
+    with 0.
 
     Args:
         texts: M texts.
         train: rows of the training texts.
         length: L; tokens beyond it are ignored.
-        glove: a file as :func:`read_glove` reads it; the vocabulary is the words of the texts that it has, in its
-            order. None: the words of the training texts, the most frequent first, ties in alphabetical order.
+        glove: a file as :func:`read_glove` reads it; the vocabulary is the words of the texts that
+            it has, in its order. None: the words of the training texts, the most frequent first,
+            ties in alphabetical order.
         pad: where short texts are padded, "end" (FedProx) or "front" (FlexCFL).
         most: size of the vocabulary without ``glove``; None for all words.
         width: the D that ``glove`` must have; None for any.
 
     Raises:
-        ConfigError: an invalid ``length``, ``pad`` or ``most``, or ``most`` together with ``glove``.
+        ConfigError: an invalid ``length``, ``pad`` or ``most``, or ``most`` together with
+            ``glove``.
         DataError: a bad file, or an empty vocabulary.
     """
     positive("length", length)
@@ -71,7 +77,9 @@ def encode_texts(
     if most is not None:
         positive("most", most)
         if glove is not None:
-            raise ConfigError(f"most = {most} does not apply with glove, whose file says which words there are")
+            raise ConfigError(
+                f"most = {most} does not apply with glove, whose file says which words there are"
+            )
     x, numbers = _numbered(texts, length, pad)
     if glove is None:
         names, vectors = _frequent(x[train], list(numbers), most), None
@@ -79,14 +87,24 @@ def encode_texts(
         names, rows = read_glove(glove, numbers.keys() - {UNKNOWN}, width)
         vectors = np.concatenate([np.zeros((1, rows.shape[1]), np.float32), rows])
     if not names:
-        where = "the training texts" if glove is None else f"{glove}, of {len(numbers) - 1} in the texts"
-        raise DataError(f"expected words in the vocabulary, found none in {where}; is it the right language?")
-    renumbered = np.zeros(len(numbers), np.int32)  # number in the vocabulary, by order of appearance
+        where = (
+            "the training texts"
+            if glove is None
+            else f"{glove}, of {len(numbers) - 1} in the texts"
+        )
+        raise DataError(
+            f"expected words in the vocabulary, found none in {where}; is it the right language?"
+        )
+    renumbered = np.zeros(
+        len(numbers), np.int32
+    )  # number in the vocabulary, by order of appearance
     renumbered[[numbers[name] for name in names]] = np.arange(1, len(names) + 1)
     return EncodedTexts(renumbered[x], (UNKNOWN, *names), vectors)
 
 
-def _numbered(texts: Sequence[str], length: int, pad: str) -> tuple[Int32[np.ndarray, "M L"], dict[str, int]]:
+def _numbered(
+    texts: Sequence[str], length: int, pad: str
+) -> tuple[Int32[np.ndarray, "M L"], dict[str, int]]:
     """Every text as word numbers in order of first appearance, and the number of each word."""
     numbers = {UNKNOWN: 0}
     x = np.zeros((len(texts), length), np.int32)
@@ -101,7 +119,8 @@ def _frequent(x: Int32[np.ndarray, "s L"], words: list[str], most: int | None) -
     counts = np.bincount(x.ravel(), minlength=len(words))
     occurring = [number for number in range(1, len(words)) if counts[number]]
     return tuple(
-        words[number] for number in sorted(occurring, key=lambda number: (-counts[number], words[number]))[:most]
+        words[number]
+        for number in sorted(occurring, key=lambda number: (-counts[number], words[number]))[:most]
     )
 
 
@@ -110,12 +129,13 @@ def read_glove(
 ) -> tuple[tuple[str, ...], Float32[np.ndarray, "n D"]]:
     """The words that a GloVe file has, in the order of the file, and their vectors.
 
-    Each line is a word and D numbers, separated by single spaces; D is that of the first line. Lines are read one by
-    one, and numbers only of the words given; of a word that occurs twice, the first counts.
+    Each line is a word and D numbers, separated by single spaces; D is that of the first line.
+    Lines are read one by one, and numbers only of the words given; of a word that occurs twice, the
+    first counts.
 
     Args:
-        path: a .txt or .gz file, or a .zip with one .txt (or one whose name contains ``.{width}d.``, as in
-            glove.6B.zip).
+        path: a .txt or .gz file, or a .zip with one .txt (or one whose name contains
+            ``.{width}d.``, as in glove.6B.zip).
         words: the words to read.
         width: D; None for that of the first line.
 
@@ -132,11 +152,15 @@ def read_glove(
             D = _first_width(line, width, where)
         spaces = line.count(b" ")
         if spaces != D and not (spaces > D and _spaced(line, D)):
-            raise DataError(f"{where}: expected a word and {D} numbers as in line 1, got {spaces} numbers")
+            raise DataError(
+                f"{where}: expected a word and {D} numbers as in line 1, got {spaces} numbers"
+            )
         if spaces == D and parts[0] in encoded and parts[0] not in by_word:
             by_word[parts[0]] = _vector(line, where)
     if not D:
-        raise DataError(f"{path}: expected a GloVe file of words and their vectors, found an empty file")
+        raise DataError(
+            f"{path}: expected a GloVe file of words and their vectors, found an empty file"
+        )
     vectors = np.array(list(by_word.values()), np.float32).reshape(len(by_word), D)
     return tuple(word.decode() for word in by_word), vectors
 
@@ -145,7 +169,10 @@ def _first_width(line: bytes, width: int | None, where: str) -> int:
     """D, from the first line, which must be a word and its vector."""
     D = len(_vector(line, where))
     if width not in (None, D):
-        raise DataError(f"{where}: expected GloVe of width {width}, got vectors of {D} numbers; take the {width}d file")
+        raise DataError(
+            f"{where}: expected GloVe of width {width}, got vectors of {D} numbers; take the "
+            f"{width}d file"
+        )
     return D
 
 
@@ -159,7 +186,8 @@ def _vector(line: bytes, where: str) -> Float32[np.ndarray, "D"]:
     if not len(small) or not np.isfinite(small).all():
         shown = line[:40].decode(errors="replace")
         raise DataError(
-            f"{where}: expected a word and its vector of finite numbers, separated by spaces; got {shown!r}"
+            f"{where}: expected a word and its vector of finite numbers, separated by spaces; got "
+            f"{shown!r}"
         )
     return small
 
@@ -186,9 +214,16 @@ def _opened(path: Path, width: int | None, stack: ExitStack) -> Any:
     if path.suffix != ".zip":
         return stack.enter_context(path.open("rb"))
     archive = stack.enter_context(zipfile.ZipFile(path))
-    names = [name for name in archive.namelist() if name.endswith(".txt") and not name.startswith("__MACOSX/")]
+    names = [
+        name
+        for name in archive.namelist()
+        if name.endswith(".txt") and not name.startswith("__MACOSX/")
+    ]
     fitting = [name for name in names if f".{width}d." in name]
     members = names if len(names) == 1 else fitting
     if len(members) != 1:
-        raise DataError(f"{path}: expected one .txt file in it, found {names or 'none'}; unpack it and name the file")
+        raise DataError(
+            f"{path}: expected one .txt file in it, found {names or 'none'}; unpack it and name "
+            f"the file"
+        )
     return stack.enter_context(archive.open(members[0]))

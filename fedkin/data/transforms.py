@@ -1,4 +1,5 @@
-"""Transforms of images: size, scale of pixels, and augmentation of training images by flips, rotations and noise."""
+"""Transforms of images: size, scale of pixels, and augmentation of training images by flips,
+rotations and noise."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ NOISE = 0.1  # deviation, as a part of the range of pixels
 CHUNK = 1000  # images processed at a time
 
 Pixels = Float[np.ndarray, "M H W *c"]
-Augmentation = Callable[[Pixels, np.random.Generator, float, float], Pixels]  # images, randomness, black, white
+Augmentation = Callable[
+    [Pixels, np.random.Generator, float, float], Pixels
+]  # images, randomness, black, white
 
 
 def _flip(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
@@ -44,28 +47,34 @@ AUGMENTATIONS: dict[str, Augmentation] = {"flip": _flip, "rotation": _rotation, 
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """Size, scale and augmentation of the images of a named set; ``size=None`` keeps the published size."""
+    """Size, scale and augmentation of the images of a named set; ``size=None`` keeps the published
+    size."""
 
     size: int | None = None
     scale: str = "standard"
     augment: tuple[str, ...] = ()
 
     def check(self, flat: int | None = None) -> None:
-        """Refuse (ConfigError) invalid options; ``flat`` is the side of images that are flat where no size is given."""
+        """Refuse (ConfigError) invalid options; ``flat`` is the side of images that are flat where
+        no size is given."""
         if self.size is not None and not 1 <= self.size <= LARGEST:
             raise ConfigError(f"size must be from 1 to {LARGEST} pixels, got {self.size}")
         if self.scale not in SCALES:
             raise ConfigError(unknown("scale", self.scale, SCALES))
         _check_names(self.augment)
         if self.augment and self.size is None and flat is not None:
-            raise ConfigError(f"augment needs images, and without size they are flat; say size={flat}, or another")
+            raise ConfigError(
+                f"augment needs images, and without size they are flat; say size={flat}, or another"
+            )
 
 
-def resize(pixels: UInt8[np.ndarray, "M H W *c"], size: int | None) -> Float32[np.ndarray, "M h w *c"]:
+def resize(
+    pixels: UInt8[np.ndarray, "M H W *c"], size: int | None
+) -> Float32[np.ndarray, "M h w *c"]:
     """Images of ``size`` x ``size`` pixels, in float32, unscaled; None keeps their size.
 
-    Linear between the two nearest pixels along either axis, with half-pixel centres and edges repeated: the bilinear
-    resize of TensorFlow (``tf.image.resize``, without antialiasing).
+    Linear between the two nearest pixels along either axis, with half-pixel centres and edges
+    repeated: the bilinear resize of TensorFlow (``tf.image.resize``, without antialiasing).
     """
     if size is None:
         return pixels.astype(np.float32)
@@ -77,16 +86,21 @@ def resize(pixels: UInt8[np.ndarray, "M H W *c"], size: int | None) -> Float32[n
 
 
 def _along(x: Float32[np.ndarray, "..."], size: int, axis: int) -> Float32[np.ndarray, "..."]:
-    """Linear interpolation by sums of two; the last bits of a matrix product would depend on the machine."""
+    """Linear interpolation by sums of two; the last bits of a matrix product would depend on the
+    machine."""
     last = x.shape[axis] - 1
     place = np.clip((np.arange(size) + 0.5) * (last + 1) / size - 0.5, 0, last)
     before = np.floor(place).astype(np.int64)
     share = (place - before).astype(np.float32).reshape(-1, *[1] * (x.ndim - axis - 1))
-    return np.take(x, before, axis) * (1 - share) + np.take(x, np.minimum(before + 1, last), axis) * share
+    return (
+        np.take(x, before, axis) * (1 - share)
+        + np.take(x, np.minimum(before + 1, last), axis) * share
+    )
 
 
 def standardise(x: Float32[np.ndarray, "M ..."], rows: int, by_channel: bool) -> None:
-    """Subtract means and divide by standard deviations + 0.001, in place, as in FedProx's and Ditto's generators.
+    """Subtract means and divide by standard deviations + 0.001, in place, as in FedProx's and
+    Ditto's generators.
 
     Args:
         x: images on the 0 .. 255 scale.
@@ -95,7 +109,9 @@ def standardise(x: Float32[np.ndarray, "M ..."], rows: int, by_channel: bool) ->
     """
     total, squares = np.zeros(x.shape[1:]), np.zeros(x.shape[1:])
     for start in range(0, rows, CHUNK):
-        part = x[start : min(start + CHUNK, rows)].astype(np.float64)  # of whole numbers, the sums are exact
+        part = x[start : min(start + CHUNK, rows)].astype(
+            np.float64
+        )  # of whole numbers, the sums are exact
         total += part.sum(axis=0)
         squares += (part**2).sum(axis=0)
     count = rows
@@ -118,22 +134,25 @@ def augmented(
 ) -> FederatedData:
     """The same federation with one more copy of every training image for each augmentation.
 
-    ``flip`` mirrors it top to bottom, ``rotation`` rotates it by 300 degrees counter-clockwise (5 pi / 3; bilinear,
-    corners black), ``noise`` adds Gaussian noise, clipped to the range. All three give ATHENA-FL's four-fold training
-    data. No paper states the strength of the noise: its standard deviation here is a tenth of ``high - low``. Copies
-    follow the images in their client's training part, one augmentation after another; test parts are unchanged. (The
-    authors augment before they split, so that copies of one image train and test.) A client's noise depends on the
+    ``flip`` mirrors it top to bottom, ``rotation`` rotates it by 300 degrees counter-clockwise (5
+    pi / 3; bilinear, corners black), ``noise`` adds Gaussian noise, clipped to the range. All three
+    give ATHENA-FL's four-fold training data. No paper states the strength of the noise: its
+    standard deviation here is a tenth of ``high - low``. Copies follow the images in their client's
+    training part, one augmentation after another; test parts are unchanged. (The authors augment
+    before they split, so that copies of one image train and test.) A client's noise depends on the
     seed, its number and its images alone.
 
     Args:
-        data: ``x`` must be images [M, H, W] or [M, H, W, c] within low .. high; augment before standardising.
+        data: ``x`` must be images [M, H, W] or [M, H, W, c] within low .. high; augment before
+            standardising.
         augmentations: of ``flip``, ``rotation`` and ``noise``, none twice.
         seed: of the noise.
         low: value of black.
         high: value of white.
 
     Raises:
-        ConfigError: an unknown augmentation, or one given twice; features that are no images; low not below high.
+        ConfigError: an unknown augmentation, or one given twice; features that are no images; low
+            not below high.
         DataError: pixels that are integers or outside of low .. high.
     """
     _check_names(augmentations)
@@ -150,7 +169,9 @@ def augmented(
     return data.with_rows(_with_copies(data.train, M, len(augmentations)), data.test, x=x, y=y)
 
 
-def _copy(data: FederatedData, augment: Augmentation, to: Pixels, stream: Stream, low: float, high: float) -> None:
+def _copy(
+    data: FederatedData, augment: Augmentation, to: Pixels, stream: Stream, low: float, high: float
+) -> None:
     """Write the augmented training images of all clients, in the order of their rows."""
     for client in range(data.clients):
         rng, offset, rows = stream.client(client), data.train.offsets[client], data.train[client]
@@ -182,15 +203,22 @@ def _check_names(names: Sequence[str]) -> None:
 def _check_pixels(data: FederatedData, low: float | int, high: float | int) -> None:
     if data.x.ndim not in (3, 4):
         raise ConfigError(
-            f"{data.name}: augment needs images [M, H, W] or [M, H, W, c], got features of shape {data.x.shape}; "
+            f"{data.name}: augment needs images [M, H, W] or [M, H, W, c], got features of shape "
+            f"{data.x.shape}; "
             "the named image sets have a size option (mnist: size=28)"
         )
     if not -np.inf < low < high < np.inf:
-        raise ConfigError(f"low and high must be the values of black and of white, low < high; got {low} and {high}")
+        raise ConfigError(
+            f"low and high must be the values of black and of white, low < high; got {low} and "
+            f"{high}"
+        )
     if data.x.dtype.kind != "f":
-        raise DataError(f"{data.name}: augment needs pixels in float32, got {data.x.dtype}; convert them first")
+        raise DataError(
+            f"{data.name}: augment needs pixels in float32, got {data.x.dtype}; convert them first"
+        )
     if len(data.x) and not low <= data.x.min() <= data.x.max() <= high:
         raise DataError(
-            f"{data.name}: pixels lie in {data.x.min():g} .. {data.x.max():g}, outside of {low} .. {high}; "
+            f"{data.name}: pixels lie in {data.x.min():g} .. {data.x.max():g}, outside of {low} "
+            f".. {high}; "
             "give low and high (and augment before standardising)"
         )

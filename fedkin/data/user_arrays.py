@@ -1,4 +1,5 @@
-"""Arrays as users have them (NumPy, PyTorch, JAX, pandas, PIL) as NumPy's arrays, with every value that they hold."""
+"""Arrays as users have them (NumPy, PyTorch, JAX, pandas, PIL) as NumPy's arrays, with every value
+that they hold."""
 
 from __future__ import annotations
 
@@ -11,11 +12,15 @@ from jaxtyping import Int, Shaped
 from fedkin.core.errors import DataError
 from fedkin.data.pil_images import is_image, pixels, pixels_of_all
 
-_SHORT_FLOATS = ("bfloat16", "float8")  # types that NumPy does not have; float32 holds their numbers exactly
+_SHORT_FLOATS = (
+    "bfloat16",
+    "float8",
+)  # types that NumPy does not have; float32 holds their numbers exactly
 
 
 def user_array(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, "..."]:
-    """Values of any source as an array of NumPy; bfloat16 becomes float32, and images become pixels.
+    """Values of any source as an array of NumPy; bfloat16 becomes float32, and images become
+    pixels.
 
     Args:
         values: an array, a tensor, a table, images, or lists of numbers.
@@ -57,7 +62,8 @@ def unmasked(values: Any, place: Path | str, name: str) -> Any:
         places = [f"{axis} {at}" for axis, at in zip(("row", "column"), position, strict=False)]
         where = f" in {', '.join(places)}" if places else ""
         raise DataError(
-            f"{place}: {name} is masked{where} ({masked.sum()} such entries), so its value is not known; leave these "
+            f"{place}: {name} is masked{where} ({masked.sum()} such entries), so its value is not "
+            f"known; leave these "
             f"rows out, or fill them in: {name}.filled(value)"
         )
     return values.data
@@ -77,7 +83,8 @@ def _refuse_sparse(values: Any, place: Path | str, name: str) -> None:
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         shape = " x ".join(map(str, values.shape))
         raise DataError(
-            f"{place}: {name} is a sparse matrix ({type(values).__name__}, {shape}); make it dense: {name}.toarray()"
+            f"{place}: {name} is a sparse matrix ({type(values).__name__}, {shape}); make it "
+            f"dense: {name}.toarray()"
         )
 
 
@@ -90,19 +97,22 @@ def _of_list(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, ".
     masked = [row for row, value in enumerate(values) if np.ma.is_masked(value)]
     if masked:
         raise DataError(
-            f"{place}: {name} is masked in row {masked[0]} ({len(masked)} such rows), so its value is not known; leave "
+            f"{place}: {name} is masked in row {masked[0]} ({len(masked)} such rows), so its "
+            f"value is not known; leave "
             "these rows out, or fill them in: row.filled(value)"
         )
     try:
         return _known_type(np.asarray(values))
     except ValueError as error:  # NumPy's word for lists of different lengths
         raise DataError(
-            f"{place}: {name} holds samples of different shapes; resize or pad them to one ({error})"
+            f"{place}: {name} holds samples of different shapes; resize or pad them to one "
+            f"({error})"
         ) from error
 
 
 def _of_table(table: Any, array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
-    """Numbers of pandas' own types as NumPy's; of a DataFrame a missing value is NaN. Others as they are."""
+    """Numbers of pandas' own types as NumPy's; of a DataFrame a missing value is NaN. Others as
+    they are."""
     if hasattr(table, "columns"):
         is_numeric = all(getattr(kind, "kind", "O") in "biuf" for kind in table.dtypes)
         return table.to_numpy(dtype=np.float64, na_value=np.nan) if is_numeric else array
@@ -138,7 +148,9 @@ def _is_blank(value: Any) -> bool:
     return value is np.ma.masked or (is_text and not value.strip())
 
 
-def decoded(values: Shaped[np.ndarray, "M"], place: Path | str, name: str) -> Shaped[np.ndarray, "M"]:
+def decoded(
+    values: Shaped[np.ndarray, "M"], place: Path | str, name: str
+) -> Shaped[np.ndarray, "M"]:
     """Bytes as the text that they encode.
 
     Args:
@@ -155,7 +167,8 @@ def decoded(values: Shaped[np.ndarray, "M"], place: Path | str, name: str) -> Sh
             text.append(entry.decode())
         except UnicodeDecodeError:
             raise DataError(
-                f"{place}: {name} in row {row} is {entry!r}, bytes that are no UTF-8; decode them with the encoding "
+                f"{place}: {name} in row {row} is {entry!r}, bytes that are no UTF-8; decode them "
+                f"with the encoding "
                 "that they have: name.decode('latin-1')"
             ) from None
     return np.array(text)

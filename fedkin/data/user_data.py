@@ -1,4 +1,5 @@
-"""The user's own data, from one file, from a folder of arrays, packed or not, or from one in LEAF's layout."""
+"""The user's own data, from one file, from a folder of arrays, packed or not, or from one in LEAF's
+layout."""
 
 from __future__ import annotations
 
@@ -40,35 +41,45 @@ def load(
 ) -> FederatedData:
     """A federation from a file with one entry per sample, or from a folder in LEAF's layout.
 
-    * ``x``: features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are pixels and scaled to
+    * ``x``: features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are
+      pixels and scaled to
       0 .. 1. Tables: every other column, in order, is one numeric feature, whatever its name
-    * ``y``: label, a whole number from 0, text (numbered in sorted order, and remembered as ``label_names``) or a
-      boolean
-    * ``client_id``: the client of the sample, a number or a name. Clients are numbered in ascending order
-    * ``split``: ``train``, ``test`` or ``validation``, or 0, 1 or 2. Without it, each client's samples are split at
-      random into training and test samples
+    * ``y``: label, a whole number from 0, text (numbered in sorted order, and remembered as
+      ``label_names``) or a boolean
+    * ``client_id``: the client of the sample, a number or a name. Clients are numbered in ascending
+      order
+    * ``split``: ``train``, ``test`` or ``validation``, or 0, 1 or 2. Without it, each client's
+      samples are split at random into training and test samples
 
-    A folder has ``train/*.json`` and ``test/*.json`` (and perhaps ``val/*.json``), or one ``*train*.json`` and one
-    ``*test*.json``, as LEAF and the FedProx family publish theirs: ``{"users": [..], "user_data": {user: {"x": [..],
-    "y": [..]}}}``, x of numbers. Nothing is scaled, and clients keep the order of the files. Features that must stay
-    integers, such as the tokens of text, can be given to ``from_arrays``.
+    A folder has ``train/*.json`` and ``test/*.json`` (and perhaps ``val/*.json``), or one
+    ``*train*.json`` and one ``*test*.json``, as LEAF and the FedProx family publish theirs:
+    ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}}``, x of numbers. Nothing is
+    scaled, and clients keep the order of the files. Features that must stay integers, such as the
+    tokens of text, can be given to ``from_arrays``.
 
-    A folder of ``x.npy``, ``y.npy``, ``client_id.npy`` and perhaps ``split.npy`` is read as an npz file of these.
+    A folder of ``x.npy``, ``y.npy``, ``client_id.npy`` and perhaps ``split.npy`` is read as an npz
+    file of these.
 
-    A folder that ``pack`` or ``fedkin data make`` wrote is read where it lies: its data may be larger than memory.
+    A folder that ``pack`` or ``fedkin data make`` wrote is read where it lies: its data may be
+    larger than memory.
 
     Args:
-        path: an ``.npz``, ``.csv``, ``.tsv`` (each also with ``.gz``) or ``.parquet`` file, or a folder.
-        classes: C; None for the largest label + 1. Must be given where labels exceed the number of samples.
+        path: an ``.npz``, ``.csv``, ``.tsv`` (each also with ``.gz``) or ``.parquet`` file, or a
+            folder.
+        classes: C; None for the largest label + 1. Must be given where labels exceed the number of
+            samples.
         train_fraction: each client's share of training samples without ``split``; None for 0.9.
         seed: of the split without ``split``, and of a partition; None for 0.
-        label: the column (or array of an npz file) of the labels; None for ``y``. A number is the column of that name.
+        label: the column (or array of an npz file) of the labels; None for ``y``. A number is the
+            column of that name.
         client: the column of the clients; None for ``client_id``.
-        features: the columns of the features, in this order (of an npz file one array); None for all others (``x``).
-        label_names: names of the classes 0, 1, ..; None for the text that occurs. Sites that train together must name
-            the same, so that all number their labels alike.
-        partition: divides the samples over clients by their labels, whosever they are: ``dirichlet``, ``shards``,
-            ``power_law``, ``blocks`` or ``iid``, as for the named image sets.
+        features: the columns of the features, in this order (of an npz file one array); None for
+            all others (``x``).
+        label_names: names of the classes 0, 1, ..; None for the text that occurs. Sites that train
+            together must name the same, so that all number their labels alike.
+        partition: divides the samples over clients by their labels, whosever they are:
+            ``dirichlet``, ``shards``, ``power_law``, ``blocks`` or ``iid``, as for the named image
+            sets.
         clients: N, of a partition.
         classes_per_client: of the partitions ``shards``, ``power_law`` and ``blocks``; None for 2.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
@@ -76,22 +87,33 @@ def load(
 
     Raises:
         DataError: anything that is missing, damaged, out of range or not finite; the file is named.
-        ConfigError: ``train_fraction`` or ``seed`` for data with their own split; columns of a folder; ``client`` and a
-            partition.
+        ConfigError: ``train_fraction`` or ``seed`` for data with their own split; columns of a
+            folder; ``client`` and a partition.
     """
     path = user_path(path)
     features = None if features is None else _feature_names(features)
     options = own_partition(partition, clients, classes_per_client, alpha, min_samples, "clients")
     if client is not None and options is not None:
-        raise ConfigError(f"client = {client} does not apply to partition = {partition}; leave one of them out")
+        raise ConfigError(
+            f"client = {client} does not apply to partition = {partition}; leave one of them out"
+        )
     if path.is_dir() and not has_arrays(path):
         _refuse_split(path, train_fraction, seed)
-        columns = {"label": label, "client": client, "features": features, "label_names": label_names}
+        columns = {
+            "label": label,
+            "client": client,
+            "features": features,
+            "label_names": label_names,
+        }
         packed = is_packed(path)
-        _refuse_options_of_file(path, {**columns, "partition": partition, **({"classes": classes} if packed else {})})
+        _refuse_options_of_file(
+            path, {**columns, "partition": partition, **({"classes": classes} if packed else {})}
+        )
         return open_packed(path) if packed else leaf(path, classes)
     names = None if label_names is None else tuple(label_names)
-    samples = _samples(path, label, client, features, options, {"label_names": names, "classes": classes})
+    samples = _samples(
+        path, label, client, features, options, {"label_names": names, "classes": classes}
+    )
     if samples.split is not None:
         _refuse_split(path, train_fraction, seed if options is None else None)
     fraction = 0.9 if train_fraction is None else train_fraction
@@ -101,8 +123,12 @@ def load(
 def _feature_names(features: Any) -> list[str]:
     """The columns of the features as text. Raises ConfigError for what is no list of names."""
     names = [features] if isinstance(features, (str, int)) else features
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, (str, int)) for name in names):
-        raise ConfigError(f"features must be a list of columns, such as ['age', 'weight'], got {features!r}")
+    if not isinstance(names, (list, tuple)) or not all(
+        isinstance(name, (str, int)) for name in names
+    ):
+        raise ConfigError(
+            f"features must be a list of columns, such as ['age', 'weight'], got {features!r}"
+        )
     return [str(name) for name in names]
 
 
@@ -154,14 +180,18 @@ def _array_samples(
             raise DataError(f"{path}: {unknown('array', name, arrays)}{cure and f'; {cure}'}")
     owners = arrays[client] if owned else None
     facts = column_facts(Columns(label, client if owned else None))
-    return OwnSamples(path, path.stem, arrays[x], arrays[label], owners, arrays.get(SPLIT), columns=facts, **more)
+    return OwnSamples(
+        path, path.stem, arrays[x], arrays[label], owners, arrays.get(SPLIT), columns=facts, **more
+    )
 
 
 def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | None) -> None:
     """Refuse (ConfigError) options that would be silently ignored."""
     for name, value in (("train_fraction", train_fraction), ("seed", seed)):
         if value is not None:
-            raise ConfigError(f"{name} = {value} does not apply to {path}, which has its own split; leave it out")
+            raise ConfigError(
+                f"{name} = {value} does not apply to {path}, which has its own split; leave it out"
+            )
 
 
 def _refuse_options_of_file(path: Path, options: dict[str, object]) -> None:

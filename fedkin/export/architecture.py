@@ -1,4 +1,5 @@
-"""The networks of ``fedkin.models`` as values, from which ``plain_torch`` builds their twins in PyTorch."""
+"""The networks of ``fedkin.models`` as values, from which ``plain_torch`` builds their twins in
+PyTorch."""
 
 from __future__ import annotations
 
@@ -27,7 +28,13 @@ def architecture_of(model: AnyModel) -> Architecture | None:
         return None
     pool = not isinstance(tree, FemnistCNN)
     convs = [
-        {"outputs": c.weight.shape[0], "window": c.weight.shape[2], "stride": c.stride, "same": c.same, "pool": pool}
+        {
+            "outputs": c.weight.shape[0],
+            "window": c.weight.shape[2],
+            "stride": c.stride,
+            "same": c.same,
+            "pool": pool,
+        }
         for c in tree.convs
     ]
     hidden = tree.hidden.weight.shape[0] if hasattr(tree, "hidden") else None
@@ -36,7 +43,8 @@ def architecture_of(model: AnyModel) -> Architecture | None:
 
 
 def entry_of(model: AnyModel, architecture: Architecture | None) -> dict[str, Any] | None:
-    """The entry of a configuration that makes the same network; None of a model that has no twin in plain PyTorch.
+    """The entry of a configuration that makes the same network; None of a model that has no twin in
+    plain PyTorch.
 
     Args:
         model: of which the entry is wanted.
@@ -47,4 +55,8 @@ def entry_of(model: AnyModel, architecture: Architecture | None) -> dict[str, An
     if architecture["kind"] == "perceptron":
         hidden = architecture["widths"][1:-1]
         return {"name": "mlp", "hidden": hidden} if hidden else {"name": "mclr"}
-    return {"name": "detector"} if model.spec.detects else {"name": "cnn", "variant": model.name.removeprefix("cnn-")}
+    return (
+        {"name": "detector"}
+        if model.spec.detects
+        else {"name": "cnn", "variant": model.name.removeprefix("cnn-")}
+    )

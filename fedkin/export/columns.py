@@ -27,8 +27,8 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
         dtype: of the array.
 
     Raises:
-        DataError: a column that is not there, with the nearest one; one that is there twice, or holds no
-            numbers, or a value that is missing or infinite.
+        DataError: a column that is not there, with the nearest one; one that is there twice, or
+            holds no numbers, or a value that is missing or infinite.
     """
     table = table.set_axis([str(name) for name in table.columns], axis=1)
     check_columns(table, names, place, dict.fromkeys(names, "the model needs it"))
@@ -36,7 +36,9 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
         if list(table.columns).count(name) > 1:
             raise DataError(f"{place}: expected columns of different names, got {name!r} twice")
         if table[name].dtype.kind not in "iufb":
-            raise DataError(f"{place}: expected numbers in column {name!r}, got {table[name].dtype}")
+            raise DataError(
+                f"{place}: expected numbers in column {name!r}, got {table[name].dtype}"
+            )
         _check_values(table[name], name, place)
     try:
         return table[list(names)].astype(dtype).to_numpy()
@@ -47,13 +49,19 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
 
 
 def _check_values(column: Any, name: str, place: Path | str) -> None:
-    """Refuse (DataError) a missing or infinite value, and one too large for float32; its row is named."""
+    """Refuse (DataError) a missing or infinite value, and one too large for float32; its row is
+    named."""
     numbers = column.astype(np.float64).to_numpy(na_value=np.nan)
     wrong = ~(np.abs(numbers) <= np.finfo(np.float32).max)
     if wrong.any():
         row = int(np.argmax(wrong))
-        what = "NaN, a missing value" if np.isnan(numbers[row]) else f"{numbers[row]:g}, which is not finite as float32"
+        what = (
+            "NaN, a missing value"
+            if np.isnan(numbers[row])
+            else f"{numbers[row]:g}, which is not finite as float32"
+        )
         raise DataError(
-            f"{place}: column {name!r}, row {row} (rows count from 0) holds {what} ({wrong.sum()} such rows); fill it "
+            f"{place}: column {name!r}, row {row} (rows count from 0) holds {what} ({wrong.sum()} "
+            f"such rows); fill it "
             "in, or leave these rows out"
         )

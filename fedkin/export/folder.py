@@ -40,13 +40,15 @@ class ModelEntry:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def write(entries: Sequence[ModelEntry], facts: Mapping[str, Any], folder: Path, format: str) -> Path:
+def write(
+    entries: Sequence[ModelEntry], facts: Mapping[str, Any], folder: Path, format: str
+) -> Path:
     """Write models into a new folder, or an empty one.
 
     Args:
         entries: of one architecture, at least one.
-        facts: what the card says of the run: ``method``, ``data``, ``model`` (the entry of a configuration, or None),
-            and the like.
+        facts: what the card says of the run: ``method``, ``data``, ``model`` (the entry of a
+            configuration, or None), and the like.
         folder: where to.
         format: ``safetensors``, ``torch`` or ``onnx``.
 
@@ -62,9 +64,14 @@ def write(entries: Sequence[ModelEntry], facts: Mapping[str, Any], folder: Path,
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StorageError(f"{folder} exists and is not empty; an export needs a new folder")
     names = [_file_name(entry.predictor.name) for entry in entries]
-    files = {name + suffix: encoded_model(entry.predictor, format) for name, entry in zip(names, entries, strict=True)}
+    files = {
+        name + suffix: encoded_model(entry.predictor, format)
+        for name, entry in zip(names, entries, strict=True)
+    }
     if len(files) < len(entries):
-        raise StorageError("two clients have names that make the same file name; rename one of them")
+        raise StorageError(
+            "two clients have names that make the same file name; rename one of them"
+        )
     models = [_entry(entry, *file) for entry, file in zip(entries, files.items(), strict=True)]
     first = entries[0].predictor
     plain = architecture.architecture_of(first.model)
@@ -82,8 +89,8 @@ def write(entries: Sequence[ModelEntry], facts: Mapping[str, Any], folder: Path,
 
 
 def write_model(predictor: Predictor, path: str | Path, format: str = "safetensors") -> Path:
-    """Write one model into a new folder, with its card, as ``run.export`` writes those of a run: one that was
-    fine-tuned, or that of one client.
+    """Write one model into a new folder, with its card, as ``run.export`` writes those of a run:
+    one that was fine-tuned, or that of one client.
 
     Args:
         predictor: the model, from ``run.fine_tune`` or ``run.model_for``.
@@ -125,7 +132,9 @@ def _described(predictor: Predictor) -> dict[str, Any]:
 def _entry(entry: ModelEntry, file: str, content: bytes) -> dict[str, Any]:
     """What the card says of one model."""
     predictor = entry.predictor
-    detected = {} if predictor.positive is None else {"detected": [int(c) for c in predictor.positive]}
+    detected = (
+        {} if predictor.positive is None else {"detected": [int(c) for c in predictor.positive]}
+    )
     return {
         "name": predictor.name,
         "file": file,
@@ -145,7 +154,10 @@ def _file_name(name: str) -> str:
 def accuracy_facts(correct: np.ndarray, samples: np.ndarray) -> dict[str, Any]:
     """Test accuracy over some clients, as a card has it."""
     total = int(np.sum(samples))
-    return {"test_accuracy": float(np.sum(correct)) / total if total else None, "test_samples": total}
+    return {
+        "test_accuracy": float(np.sum(correct)) / total if total else None,
+        "test_samples": total,
+    }
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -159,7 +171,8 @@ def read_card(folder: Path) -> dict[str, Any]:
             raise ValueError("it names no model, or a format of another version")
     except FileNotFoundError:
         raise ConfigError(
-            f"{folder} holds no export: there is no {CARD} in it (fedkin export RUN --out DIR makes one)"
+            f"{folder} holds no export: there is no {CARD} in it (fedkin export RUN --out DIR "
+            f"makes one)"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder / CARD} cannot be read: {error}") from error

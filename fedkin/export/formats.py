@@ -1,7 +1,8 @@
 """The three formats of a trained model: bytes of each.
 
 * ``safetensors``: the arrays by name. Any model; no code, no pickle
-* ``torch``: a ``state_dict`` in the file that ``torch.save`` writes, for ``torch.load(weights_only=True)``
+* ``torch``: a ``state_dict`` in the file that ``torch.save`` writes, for
+  ``torch.load(weights_only=True)``
 * ``onnx``: the whole computation, samples [batch, ...] to scores [batch, C], for any ONNX runtime
 """
 
@@ -70,8 +71,10 @@ def torch_module(predictor: Predictor, format: str) -> nn.Module:
     model, architecture = predictor.model, architecture_of(predictor.model)
     if architecture is None and not isinstance(model, ModelWithWorkers):
         raise ModelError(
-            f"model {model.name!r} cannot be exported as {format!r}: among JAX models that can mclr, mlp, cnn and "
-            "detector; take format 'safetensors', which has its layers by name, or train it as a PyTorch module"
+            f"model {model.name!r} cannot be exported as {format!r}: among JAX models that can "
+            f"mclr, mlp, cnn and "
+            "detector; take format 'safetensors', which has its layers by name, or train it as a "
+            "PyTorch module"
         )
     if predictor.positive is None:
         return _network(predictor, architecture, predictor.vectors[0])
@@ -80,7 +83,9 @@ def torch_module(predictor: Predictor, format: str) -> nn.Module:
     return plain_torch.Detectors(detectors, int(predictor.samples.classes)).eval()
 
 
-def _network(predictor: Predictor, architecture: dict[str, Any] | None, vector: np.ndarray) -> nn.Module:
+def _network(
+    predictor: Predictor, architecture: dict[str, Any] | None, vector: np.ndarray
+) -> nn.Module:
     """One model with its weights, for inference."""
     from fedkin.export import plain_torch
     from fedkin.export.predictor import layers_of
@@ -91,7 +96,9 @@ def _network(predictor: Predictor, architecture: dict[str, Any] | None, vector: 
 
     network = plain_torch.build(architecture)
     layers = layers_of(predictor.model, vector)
-    network.load_state_dict({name: torch.tensor(array) for name, array in layers.items()}, strict=True)
+    network.load_state_dict(
+        {name: torch.tensor(array) for name, array in layers.items()}, strict=True
+    )
     return network.eval()
 
 
@@ -109,7 +116,9 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
     import torch
 
     x = predictor.samples.x
-    example = torch.zeros((2, *x.shape[1:]), dtype=torch.float32 if x.dtype.kind == "f" else torch.int64)
+    example = torch.zeros(
+        (2, *x.shape[1:]), dtype=torch.float32 if x.dtype.kind == "f" else torch.int64
+    )
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -129,7 +138,8 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
     except Exception as error:  # whatever the user's own module holds
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(
-            f"model {predictor.model.name!r} cannot be exported as 'onnx': {reason}; take format 'torch' or "
+            f"model {predictor.model.name!r} cannot be exported as 'onnx': {reason}; take format "
+            f"'torch' or "
             "'safetensors'"
         ) from error
     finally:

@@ -13,7 +13,8 @@ from fedkin.data.labels import LABELS, NUMBERS, label_array, named_booleans
 
 
 def numbers_are_classes(columns: Mapping[str, str] | None) -> bool:
-    """Whether a number stands for a class that has a name: where the labels of the run were numbers.
+    """Whether a number stands for a class that has a name: where the labels of the run were
+    numbers.
 
     Args:
         columns: what is kept of the run's labels, as in ``FederatedData``; None where nothing is.
@@ -22,20 +23,25 @@ def numbers_are_classes(columns: Mapping[str, str] | None) -> bool:
 
 
 def encoded_labels(
-    y: Any, label_names: Any, classes: int, by_number: bool, rows: Int[np.ndarray, "s"] | None = None
+    y: Any,
+    label_names: Any,
+    classes: int,
+    by_number: bool,
+    rows: Int[np.ndarray, "s"] | None = None,
 ) -> Int[np.ndarray, "s"]:
     """Labels as numbers.
 
     Args:
-        y: names where labels have names, else numbers (2.0 is one); booleans are named False and True. Where all names
-            are numbers, such as 3 and 5, a number is a name.
+        y: names where labels have names, else numbers (2.0 is one); booleans are named False and
+            True. Where all names are numbers, such as 3 and 5, a number is a name.
         label_names: of the classes 0, 1, ..; None where labels are numbers.
         classes: C.
         by_number: whether a number may stand for a class that has a name, as its position.
         rows: of the labels, for messages; None where all rows have one.
 
     Raises:
-        DataError: a label that the run has not seen, with its row; booleans where the names are others.
+        DataError: a label that the run has not seen, with its row; booleans where the names are
+            others.
     """
     names = [] if label_names is None else [str(name) for name in label_names]
     labels = label_array(y, "labels")
@@ -52,7 +58,11 @@ def encoded_labels(
 
 def _whole(labels: Shaped[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
     """Labels with whole floats as integers."""
-    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.floor(labels)).all():
+    if (
+        labels.dtype.kind == "f"
+        and np.isfinite(labels).all()
+        and (labels == np.floor(labels)).all()
+    ):
         return labels.astype(np.int64)
     return labels
 
@@ -66,8 +76,8 @@ def _are_names(names: Sequence[str]) -> bool:
 def _number_names(
     labels: Shaped[np.ndarray, "s"], names: Sequence[str], rows: Int[np.ndarray, "s"]
 ) -> Shaped[np.ndarray, "s"]:
-    """Numbers as names of classes; 0 and 1 are False and True where these are the names. Raises DataError for a number
-    that is no name, as nothing says which class it means."""
+    """Numbers as names of classes; 0 and 1 are False and True where these are the names. Raises
+    DataError for a number that is no name, as nothing says which class it means."""
     texts = np.array([str(label) for label in labels.tolist()], str)
     if set(names) == {"False", "True"} and set(texts.tolist()) <= {"0", "1"}:
         return np.where(texts == "1", "True", "False")
@@ -75,7 +85,8 @@ def _number_names(
     if wrong.any():
         first = int(np.argmax(wrong))
         raise DataError(
-            f"the label {texts[first]} in row {rows[first]} is a number, and the run knows the labels "
+            f"the label {texts[first]} in row {rows[first]} is a number, and the run knows the "
+            f"labels "
             f"{', '.join(names)}; write those in its place"
         )
     return texts

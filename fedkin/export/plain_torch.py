@@ -1,15 +1,16 @@
-"""The networks of an export of fedkin in plain PyTorch: a copy of this file lies in the export as ``model.py``.
+"""The networks of an export of fedkin in plain PyTorch: a copy of this file lies in the export as
+``model.py``.
 
     import json, torch
     from model import build
 
-    card = json.load(open("card.json"))
-    network = build(card["architecture"]).eval()
-    network.load_state_dict(torch.load(card["models"][0]["file"], weights_only=True))
-    scores = network(x)  # x: float32 [B, ...], as card["input"] says; scores [B, C], before the softmax
+    card = json.load(open("card.json")) network = build(card["architecture"]).eval()
+    network.load_state_dict(torch.load(card["models"][0]["file"], weights_only=True)) scores =
+    network(x)  # x: float32 [B, ...], as card["input"] says; scores [B, C], before the softmax
 
-Entries of the state have the names and shapes that the layers have in fedkin. Images are [B, H, W, channels], flat ones
-[B, H W channels], and are flattened in that order in front of the first dense layer.
+Entries of the state have the names and shapes that the layers have in fedkin. Images are [B, H, W,
+channels], flat ones [B, H W channels], and are flattened in that order in front of the first dense
+layer.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Perceptron(nn.Module):
 
     def __init__(self, widths: list[int]) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(i, o) for i, o in zip(widths, widths[1:], strict=False))
+        self.layers = nn.ModuleList(
+            nn.Linear(i, o) for i, o in zip(widths, widths[1:], strict=False)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of a batch."""
@@ -45,13 +48,15 @@ class ConvNet(nn.Module):
 
     Args:
         image: height, width and channels.
-        convs: of each convolution ``outputs``, ``window``, ``stride``, ``same`` (TensorFlow's padding; else none) and
-            ``pool`` (the maximum of each 2 x 2 pixels).
+        convs: of each convolution ``outputs``, ``window``, ``stride``, ``same`` (TensorFlow's
+            padding; else none) and ``pool`` (the maximum of each 2 x 2 pixels).
         hidden: width of the dense layer; None: there is none.
         scores: number of scores.
     """
 
-    def __init__(self, image: list[int], convs: list[dict[str, Any]], hidden: int | None, scores: int) -> None:
+    def __init__(
+        self, image: list[int], convs: list[dict[str, Any]], hidden: int | None, scores: int
+    ) -> None:
         super().__init__()
         self.image, self.plan, sides, channels = tuple(image), [], list(image[:2]), image[2]
         self.convs = nn.ModuleList()
@@ -60,8 +65,14 @@ class ConvNet(nn.Module):
             padding = [_padding(side, window, stride) if conv["same"] else (0, 0) for side in sides]
             self.plan.append(((*padding[1], *padding[0]), conv["pool"]))
             self.convs.append(nn.Conv2d(channels, conv["outputs"], window, stride))
-            sides = [(side + sum(pad) - window) // stride + 1 for side, pad in zip(sides, padding, strict=True)]
-            sides, channels = [side // 2 for side in sides] if conv["pool"] else sides, conv["outputs"]
+            sides = [
+                (side + sum(pad) - window) // stride + 1
+                for side, pad in zip(sides, padding, strict=True)
+            ]
+            sides, channels = (
+                [side // 2 for side in sides] if conv["pool"] else sides,
+                conv["outputs"],
+            )
         features = sides[0] * sides[1] * channels
         self.hidden = None if hidden is None else nn.Linear(features, hidden)
         self.head = nn.Linear(features if hidden is None else hidden, scores)
@@ -77,7 +88,8 @@ class ConvNet(nn.Module):
 
 
 class Detectors(nn.Module):
-    """One classifier of several detectors: the score of a class is that of its detector, -inf where it has none.
+    """One classifier of several detectors: the score of a class is that of its detector, -inf where
+    it has none.
 
     Args:
         detectors: by class, each with one score.
@@ -87,20 +99,26 @@ class Detectors(nn.Module):
     def __init__(self, detectors: dict[int, nn.Module], classes: int) -> None:
         super().__init__()
         self.classes = classes
-        self.detectors = nn.ModuleDict({str(positive): network for positive, network in detectors.items()})
+        self.detectors = nn.ModuleDict(
+            {str(positive): network for positive, network in detectors.items()}
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of a batch."""
         scores = {positive: network(x) for positive, network in self.detectors.items()}
         lowest = torch.full_like(next(iter(scores.values())), -torch.inf)
-        return torch.cat([scores.get(str(positive), lowest) for positive in range(self.classes)], dim=1)
+        return torch.cat(
+            [scores.get(str(positive), lowest) for positive in range(self.classes)], dim=1
+        )
 
 
 def build(architecture: dict[str, Any]) -> nn.Module:
-    """The network of a card's ``architecture``, with new weights; of detectors, without weights of its own: see
-    ``build_detectors``."""
+    """The network of a card's ``architecture``, with new weights; of detectors, without weights of
+    its own: see ``build_detectors``."""
     kinds = {"perceptron": Perceptron, "convnet": ConvNet}
-    return kinds[architecture["kind"]](**{key: value for key, value in architecture.items() if key != "kind"})
+    return kinds[architecture["kind"]](
+        **{key: value for key, value in architecture.items() if key != "kind"}
+    )
 
 
 def build_detectors(architecture: dict[str, Any], detected: list[int], classes: int) -> Detectors:

@@ -1,4 +1,5 @@
-"""Predictions for a file of samples: a table with a row for each, or the array ``x`` of an npz file."""
+"""Predictions for a file of samples: a table with a row for each, or the array ``x`` of an npz
+file."""
 
 from __future__ import annotations
 
@@ -50,13 +51,17 @@ class _File(NamedTuple):
 
 
 def predict_file(
-    export: Export, path: Path, model: str | None = None, client: str | None = None, cluster: int | None = None
+    export: Export,
+    path: Path,
+    model: str | None = None,
+    client: str | None = None,
+    cluster: int | None = None,
 ) -> Predictions:
     """Predictions for every sample of a file.
 
-    Without a model, a client or a cluster, each row is predicted by the model of its own client, where the file says
-    whose it is; an export of one model needs none of them. Labels are not needed: a row without one is predicted, and
-    not scored.
+    Without a model, a client or a cluster, each row is predicted by the model of its own client,
+    where the file says whose it is; an export of one model needs none of them. Labels are not
+    needed: a row without one is predicted, and not scored.
 
     Args:
         export: the models.
@@ -66,8 +71,8 @@ def predict_file(
         cluster: number of a cluster.
 
     Raises:
-        DataError: a file of another kind; columns that are missing or not numeric; a missing value; a row whose
-            client is missing; labels that the run has not seen.
+        DataError: a file of another kind; columns that are missing or not numeric; a missing value;
+            a row whose client is missing; labels that the run has not seen.
         ConfigError: no such model, client or cluster.
         ModelError: scores that are NaN or infinite.
     """
@@ -78,7 +83,8 @@ def predict_file(
     several = len(export.card["models"]) > 1
     if not chosen and several and file.client is None:
         raise ConfigError(
-            f"{path}: has no column {_columns(export)[1]!r} that says whose a row is, and the export "
+            f"{path}: has no column {_columns(export)[1]!r} that says whose a row is, and the "
+            f"export "
             f"{len(export.card['models'])} models; say --client NAME or --cluster K"
         )
     if not chosen and several:
@@ -102,14 +108,18 @@ def _prediction_table(export: Export, classes: np.ndarray, proba: np.ndarray) ->
     return table
 
 
-def _scored(export: Export, table: pd.DataFrame, classes: np.ndarray, y: np.ndarray, path: Path) -> Predictions:
+def _scored(
+    export: Export, table: pd.DataFrame, classes: np.ndarray, y: np.ndarray, path: Path
+) -> Predictions:
     """Predictions with their accuracy over the rows that have a label."""
     rows = np.setdiff1d(np.arange(len(y)), missing_rows(y))
     if not len(rows):
         return Predictions(table, None)
     by_number = numbers_are_classes(export.card.get("columns"))
     try:
-        known = encoded_labels(y[rows], export.card["labels"], export.card["classes"], by_number, rows)
+        known = encoded_labels(
+            y[rows], export.card["labels"], export.card["classes"], by_number, rows
+        )
     except DataError as error:
         raise DataError(f"{path}: column {_columns(export)[0]!r}: {error}") from error
     return Predictions(table, float(np.mean(known == classes[rows])), len(rows))
@@ -137,7 +147,8 @@ def _by_client(export: Export, file: _File, path: Path) -> Decisions:
     missing = missing_rows(file.client)
     if len(missing):
         raise DataError(
-            f"{path}: column {column!r}, row {missing[0]} (rows count from 0) says no client ({len(missing)} such "
+            f"{path}: column {column!r}, row {missing[0]} (rows count from 0) says no client "
+            f"({len(missing)} such "
             "rows); fill it in, or predict all rows by one model: --client NAME or --cluster K"
         )
     names = np.array([str(name) for name in whole_ids(file.client)])
@@ -145,8 +156,13 @@ def _by_client(export: Export, file: _File, path: Path) -> Decisions:
         if name not in export.clients:
             row = int(np.argmax(names == name))
             wrong = unknown("client", str(name), export.clients)
-            raise ConfigError(f"{path}: column {column!r}, row {row}: {wrong}; {NEWCOMER}; or say --client NAME")
-    classes, proba = np.empty(len(file.x), np.int64), np.empty((len(file.x), export.card["classes"]))
+            raise ConfigError(
+                f"{path}: column {column!r}, row {row}: {wrong}; {NEWCOMER}; or say --client NAME"
+            )
+    classes, proba = (
+        np.empty(len(file.x), np.int64),
+        np.empty((len(file.x), export.card["classes"])),
+    )
     for entry in export.card["models"]:
         rows = np.isin(names, entry["clients"])
         if rows.any():
@@ -175,9 +191,15 @@ def _table(export: Export, path: Path) -> _File:
         names = without_row_numbers(others, path)
     if len(names) != int(np.prod(shape)):
         raise DataError(
-            f"{path}: the model takes {int(np.prod(shape))} features, and the file has {len(names)} columns other than "
-            f"{label}, {client} and {_SPLIT}: {', '.join(map(str, names[:8]))}{' ...' if len(names) > 8 else ''}"
+            f"{path}: the model takes {int(np.prod(shape))} features, and the file has "
+            f"{len(names)} columns other than "
+            f"{label}, {client} and {_SPLIT}: "
+            f"{', '.join(map(str, names[:8]))}{' ...' if len(names) > 8 else ''}"
         )
-    x = values_of(table, [str(name) for name in names], path, export.card["input"]["dtype"]).reshape(-1, *shape)
-    own: dict[str, Any] = {name: table[name].to_numpy() if name in table else None for name in (label, client)}
+    x = values_of(
+        table, [str(name) for name in names], path, export.card["input"]["dtype"]
+    ).reshape(-1, *shape)
+    own: dict[str, Any] = {
+        name: table[name].to_numpy() if name in table else None for name in (label, client)
+    }
     return _File(x, own[label], own[client])

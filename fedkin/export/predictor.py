@@ -26,8 +26,8 @@ class Decisions(NamedTuple):
     """What a model decides of samples.
 
     Attributes:
-        classes: that of the highest score, the first of equals. Probabilities do not decide: those of several detectors
-            that are sure round to the same number, and their scores differ.
+        classes: that of the highest score, the first of equals. Probabilities do not decide: those
+            of several detectors that are sure round to the same number, and their scores differ.
         probability: of each class.
     """
 
@@ -36,7 +36,8 @@ class Decisions(NamedTuple):
 
 
 class Classifier:
-    """What predicts classes from scores; a subclass has ``samples``, ``label_names``, ``detects`` and ``_scores``."""
+    """What predicts classes from scores; a subclass has ``samples``, ``label_names``, ``detects``
+    and ``_scores``."""
 
     name: str
     samples: Samples
@@ -47,11 +48,13 @@ class Classifier:
         raise NotImplementedError
 
     def __call__(self, x: Any) -> Float[np.ndarray, "B C"]:
-        """Scores of samples: logits, before the softmax; of a mixture, logarithms of its probabilities.
+        """Scores of samples: logits, before the softmax; of a mixture, logarithms of its
+        probabilities.
 
         Args:
-            x: [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the data's own were, and refused
-                elsewhere. Of a DataFrame the columns are taken by name, where the run's data had names.
+            x: [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the data's
+                own were, and refused elsewhere. Of a DataFrame the columns are taken by name, where
+                the run's data had names.
 
         Raises:
             DataError: samples of another shape or type, with NaN or infinity, or without a column.
@@ -60,12 +63,13 @@ class Classifier:
         return self._scores(x) if len(x) else np.zeros((0, int(self.samples.classes)), np.float32)
 
     def predict(self, x: Any, proba: bool = False) -> np.ndarray:
-        """Classes of samples [B]: the label's name where labels have names, else its number, the first of equals.
+        """Classes of samples [B]: the label's name where labels have names, else its number, the
+        first of equals.
 
         Args:
             x: as for calling the model.
-            proba: probabilities [B, C] instead: the softmax of the scores; of detectors the sigmoid of each, divided by
-                their sum.
+            proba: probabilities [B, C] instead: the softmax of the scores; of detectors the sigmoid
+                of each, divided by their sum.
         """
         classes, probability = self.decide(x)
         if proba:
@@ -83,11 +87,15 @@ class Classifier:
             ModelError: scores that are NaN or infinite; the model and a sample are named.
         """
         scores = self(x)
-        broken = np.flatnonzero(np.isnan(scores).any(axis=1) | ~np.isfinite(scores.max(axis=1, initial=-np.inf)))
+        broken = np.flatnonzero(
+            np.isnan(scores).any(axis=1) | ~np.isfinite(scores.max(axis=1, initial=-np.inf))
+        )
         if len(broken):
             raise ModelError(
-                f"{self.name}: its scores of {len(broken)} of {len(scores)} samples are NaN or infinite, such as those "
-                f"of sample {broken[0]}; its training may have diverged (a lower learning rate may help)"
+                f"{self.name}: its scores of {len(broken)} of {len(scores)} samples are NaN or "
+                f"infinite, such as those "
+                f"of sample {broken[0]}; its training may have diverged (a lower learning rate "
+                f"may help)"
             )
         return Decisions(scores.argmax(axis=1), probabilities(scores, self.detects))
 
@@ -97,14 +105,17 @@ class Predictor(Classifier):
     """A trained model.
 
     Attributes:
-        name: whose model it is: ``cluster-2``, or ``client-7`` where a client has a model of its own.
+        name: whose model it is: ``cluster-2``, or ``client-7`` where a client has a model of its
+            own.
         model: what computes with the weights.
-        vectors: the weights, one row; of detectors one row for each, of a mixture one for each component.
+        vectors: the weights, one row; of detectors one row for each, of a mixture one for each
+            component.
         samples: one sample, which shows the shape and type of all.
         label_names: name of each class, where labels have names.
         positive: the class of each detector; None of other models.
         cluster: number of the cluster; None where the model is of no cluster.
-        shares: of each component of a mixture, whose probabilities are mixed, and not scores; None of other models.
+        shares: of each component of a mixture, whose probabilities are mixed, and not scores; None
+            of other models.
     """
 
     name: str
@@ -128,20 +139,30 @@ class Predictor(Classifier):
 
     @property
     def vector(self) -> Float[np.ndarray, "P"]:
-        """The weights as one vector. Raises ModelError for detectors and mixtures, which are several (``vectors``)."""
+        """The weights as one vector. Raises ModelError for detectors and mixtures, which are
+        several (``vectors``)."""
         if self.shares is not None:
-            raise ModelError(f"{self.name} is a mixture of {len(self.vectors)} models; take vectors and shares")
+            raise ModelError(
+                f"{self.name} is a mixture of {len(self.vectors)} models; take vectors and shares"
+            )
         if self.detects:
-            raise ModelError(f"{self.name} is {len(self.vectors)} detectors, not one model; take vectors and positive")
+            raise ModelError(
+                f"{self.name} is {len(self.vectors)} detectors, not one model; take vectors and "
+                f"positive"
+            )
         return self.vectors[0]
 
     @cached_property
     def layers(self) -> dict[str, np.ndarray]:
-        """The weights by layer, in the layers' shapes; of detectors, behind ``detectors.CLASS.``, of mixtures behind
-        ``components.NUMBER.``."""
+        """The weights by layer, in the layers' shapes; of detectors, behind ``detectors.CLASS.``,
+        of mixtures behind ``components.NUMBER.``."""
         named = [layers_of(self.model, vector) for vector in self.vectors]
         if self.shares is not None:
-            return {f"components.{k}.{name}": array for k, own in enumerate(named) for name, array in own.items()}
+            return {
+                f"components.{k}.{name}": array
+                for k, own in enumerate(named)
+                for name, array in own.items()
+            }
         if self.positive is None:
             return named[0]
         pairs = zip(self.positive, named, strict=True)
@@ -149,8 +170,9 @@ class Predictor(Classifier):
 
     @property
     def module(self) -> Any:
-        """The model as it was given, with these weights: an ``nn.Module`` in evaluation mode, an Equinox module, or the
-        parameters of an ``(init, apply)`` pair. Raises ModelError for detectors."""
+        """The model as it was given, with these weights: an ``nn.Module`` in evaluation mode, an
+        Equinox module, or the parameters of an ``(init, apply)`` pair. Raises ModelError for
+        detectors."""
         if isinstance(self.model, ModelWithWorkers):
             return self.model.network(self.vector).eval()  # type: ignore[attr-defined]
         import jax.numpy as jnp
@@ -174,7 +196,8 @@ class Predictor(Classifier):
 
 
 def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.ndarray]:
-    """The arrays of one model by the names that it gives them; of a PyTorch module its whole ``state_dict``."""
+    """The arrays of one model by the names that it gives them; of a PyTorch module its whole
+    ``state_dict``."""
     if isinstance(model, ModelWithWorkers):
         return {name: entry.numpy() for name, entry in model.network(vector).state_dict().items()}  # type: ignore[attr-defined]
     import jax
@@ -183,11 +206,16 @@ def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.n
     return {name: np.asarray(leaf) for name, leaf in zip(model.spec.slices, leaves, strict=True)}
 
 
-def probabilities(scores: Float[np.ndarray, "B C"], detects: bool = False) -> Float[np.ndarray, "B C"]:
-    """Probabilities from scores: their softmax; of detectors the sigmoid of each score, divided by their sum."""
+def probabilities(
+    scores: Float[np.ndarray, "B C"], detects: bool = False
+) -> Float[np.ndarray, "B C"]:
+    """Probabilities from scores: their softmax; of detectors the sigmoid of each score, divided by
+    their sum."""
     logits = scores.astype(np.float64)
     if detects:
-        logits = -np.logaddexp(0, -logits)  # log of the sigmoid: divided by the sum, it is a softmax of that
+        logits = -np.logaddexp(
+            0, -logits
+        )  # log of the sigmoid: divided by the sum, it is a softmax of that
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     return shifted / shifted.sum(axis=1, keepdims=True)
 
@@ -196,8 +224,9 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
     """Samples as a model takes them.
 
     Args:
-        x: anything that NumPy makes an array [B ...] of; ``uint8`` are divided by 255 where the samples were. Of a
-            DataFrame the columns are taken by name, where the features have names.
+        x: anything that NumPy makes an array [B ...] of; ``uint8`` are divided by 255 where the
+            samples were. Of a DataFrame the columns are taken by name, where the features have
+            names.
         samples: which show shape and type, and may say ``from_uint8`` and ``feature_names``.
 
     Raises:
@@ -210,17 +239,24 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         array = values_of(x, names, "samples", dtype)
     else:
         array = user_array(x, "samples", "x")
-    if array.dtype.kind not in ("biuf" if floats else "iu") or array.shape[1:] != shape or not array.ndim:
+    if (
+        array.dtype.kind not in ("biuf" if floats else "iu")
+        or array.shape[1:] != shape
+        or not array.ndim
+    ):
         kind = "numbers" if floats else "integers"
         raise DataError(
-            f"expected samples of shape [B, {', '.join(map(str, shape))}] ({kind}, as {samples.name} has them), got "
+            f"expected samples of shape [B, {', '.join(map(str, shape))}] ({kind}, as "
+            f"{samples.name} has them), got "
             f"{array.dtype} of shape {list(array.shape)}; one sample is x[None]"
         )
     if floats and array.dtype == np.uint8:
         if not getattr(samples, "from_uint8", False):
             raise DataError(
-                f"uint8 samples: {samples.name} does not say that its own were uint8 divided by 255, so how to scale "
-                "these is not known; prepare them as those were, and give floats (x.astype('float32'))"
+                f"uint8 samples: {samples.name} does not say that its own were uint8 divided by "
+                f"255, so how to scale "
+                "these is not known; prepare them as those were, and give floats "
+                "(x.astype('float32'))"
             )
         array = array / _PIXELS
     array = np.ascontiguousarray(array, dtype)
@@ -247,7 +283,9 @@ def class_scores(
     return score(model, vector, x)
 
 
-def _jax_scores(model: Any, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]) -> np.ndarray:
+def _jax_scores(
+    model: Any, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]
+) -> np.ndarray:
     score, parts = _compiled(model), []
     for start in range(0, len(x), _WIDTH):
         block = x[start : start + _WIDTH]
@@ -263,7 +301,9 @@ def _compiled(model: Any) -> Callable[..., Any]:
     return jax.jit(lambda vector, x: model.apply(model.unflatten(vector), x, None))
 
 
-def _torch_scores(model: Any, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]) -> np.ndarray:
+def _torch_scores(
+    model: Any, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]
+) -> np.ndarray:
     import torch
 
     from fedkin.simulation.torch.flat_module import to_tensor

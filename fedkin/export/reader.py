@@ -87,17 +87,24 @@ class Export:
         return {client: entry for entry in self.card["models"] for client in entry["clients"]}
 
     def model(
-        self, name: str | None = None, *, client: str | int | None = None, cluster: int | None = None
+        self,
+        name: str | None = None,
+        *,
+        client: str | int | None = None,
+        cluster: int | None = None,
     ) -> Classifier:
-        """One model: by its own name, or that of a client or of a cluster; none of these where there is one model.
+        """One model: by its own name, or that of a client or of a cluster; none of these where
+        there is one model.
 
         Args:
             name: as in the card.
-            client: name of a client, exactly as text (7 is "7"); one without a name has its position in the run's data.
+            client: name of a client, exactly as text (7 is "7"); one without a name has its
+                position in the run's data.
             cluster: number of a cluster.
 
         Raises:
-            ConfigError: no such model, or not exactly one of the three; a file that is not the export's.
+            ConfigError: no such model, or not exactly one of the three; a file that is not the
+                export's.
             ModelError, MissingExtra: what computes with it is not here.
         """
         entry = self._entry(name, client, cluster)
@@ -105,7 +112,9 @@ class Export:
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise ConfigError(f"{path}: cannot be read: {error.strerror}; export the run anew") from error
+            raise ConfigError(
+                f"{path}: cannot be read: {error.strerror}; export the run anew"
+            ) from error
         if hashlib.sha256(content).hexdigest() != entry["sha256"]:
             raise ConfigError(f"{path}: its content is not what was exported; export the run anew")
         labels = self.card["labels"]
@@ -119,10 +128,18 @@ class Export:
         vectors = np.stack([_vector(self._network, arrays, prefix) for prefix in prefixes])
         positive = None if detected is None else np.array(detected)
         return Predictor(
-            entry["name"], self._network, vectors, self.samples, labels, positive, cluster=entry["cluster"]
+            entry["name"],
+            self._network,
+            vectors,
+            self.samples,
+            labels,
+            positive,
+            cluster=entry["cluster"],
         )
 
-    def _entry(self, name: str | None, client: str | int | None, cluster: int | None) -> dict[str, Any]:
+    def _entry(
+        self, name: str | None, client: str | int | None, cluster: int | None
+    ) -> dict[str, Any]:
         entries = self.card["models"]
         by_name = {entry["name"]: entry for entry in entries}
         if sum(choice is not None for choice in (name, client, cluster)) > 1:
@@ -133,22 +150,39 @@ class Export:
             return by_name[name]
         if client is not None:
             if str(client) not in self.clients:
-                raise ConfigError(f"{self.folder}: {unknown('client', str(client), self.clients)}; {NEWCOMER}")
+                raise ConfigError(
+                    f"{self.folder}: {unknown('client', str(client), self.clients)}; {NEWCOMER}"
+                )
             return self.clients[str(client)]
         if cluster is not None:
             return self._of_cluster(cluster)
         if len(entries) > 1:
-            raise ConfigError(f"{self.folder} has {len(entries)} models: say whose is meant, client=... or cluster=...")
+            raise ConfigError(
+                f"{self.folder} has {len(entries)} models: say whose is meant, client=... or "
+                f"cluster=..."
+            )
         return entries[0]
 
     def _of_cluster(self, cluster: int) -> dict[str, Any]:
-        shared = {entry["cluster"]: entry for entry in self.card["models"] if entry["name"] == f"cluster-{cluster}"}
+        shared = {
+            entry["cluster"]: entry
+            for entry in self.card["models"]
+            if entry["name"] == f"cluster-{cluster}"
+        }
         if cluster in shared:
             return shared[cluster]
-        known = [str(entry["cluster"]) for entry in self.card["models"] if entry["name"].startswith("cluster-")]
+        known = [
+            str(entry["cluster"])
+            for entry in self.card["models"]
+            if entry["name"].startswith("cluster-")
+        ]
         raise ConfigError(
             f"{self.folder} has no model of cluster {cluster}; "
-            + (f"it has those of cluster {', '.join(known)}" if known else "its clients have models of their own")
+            + (
+                f"it has those of cluster {', '.join(known)}"
+                if known
+                else "its clients have models of their own"
+            )
         )
 
     @cached_property
@@ -157,8 +191,10 @@ class Export:
         model, entry = self.given, self.card["model"]
         if model is None and entry is None:
             raise ModelError(
-                f"{self.folder}: the model is the user's own, and format {self.card['format']!r} has its weights only; "
-                "give it, load(folder, model=...), or export as 'onnx', which has the whole computation"
+                f"{self.folder}: the model is the user's own, and format {self.card['format']!r} "
+                f"has its weights only; "
+                "give it, load(folder, model=...), or export as 'onnx', which has the whole "
+                "computation"
             )
         if model is None:
             model = registry.make(registry.models(), entry, self.samples)
@@ -194,12 +230,18 @@ def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:
 
 
 def _vector(model: AnyModel, arrays: dict[str, np.ndarray], prefix: str) -> Float[np.ndarray, "P"]:
-    """The flat vector of the arrays with a prefix; entries that are no part of it, such as counters, are left out."""
+    """The flat vector of the arrays with a prefix; entries that are no part of it, such as
+    counters, are left out."""
     names = [prefix + name for name in model.spec.slices]
     missing = [name for name in names if name not in arrays]
     if missing:
-        raise ModelError(f"model {model.name!r} has a layer {missing[0]!r}, and the export has not; give its own model")
+        raise ModelError(
+            f"model {model.name!r} has a layer {missing[0]!r}, and the export has not; give its "
+            f"own model"
+        )
     vector = np.concatenate([arrays[name].ravel() for name in names]).astype(np.float32)
     if len(vector) != model.spec.parameters:
-        raise ModelError(f"model {model.name!r} has {model.spec.parameters} parameters, the export {len(vector)}")
+        raise ModelError(
+            f"model {model.name!r} has {model.spec.parameters} parameters, the export {len(vector)}"
+        )
     return vector

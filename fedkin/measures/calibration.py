@@ -1,8 +1,9 @@
 """Platt scaling of detectors' scores from histograms, which the server gets in place of samples.
 
-The detectors of ATHENA-FL are trained apart and their scores compared, though nothing makes them comparable. Clients
-count the scores of their own samples; the server adds the counts up and finds, for each detector, the a and b with
-which sigma(a s + b) is a probability. In no paper of ATHENA-FL. Shapes: n samples, D detectors, P parameters.
+The detectors of ATHENA-FL are trained apart and their scores compared, though nothing makes them
+comparable. Clients count the scores of their own samples; the server adds the counts up and finds,
+for each detector, the a and b with which sigma(a s + b) is a probability. In no paper of ATHENA-FL.
+Shapes: n samples, D detectors, P parameters.
 """
 
 from __future__ import annotations
@@ -24,33 +25,43 @@ _ROUNDING = 1e-12  # of the cross entropy
 _RIDGE = 1e-12  # of the samples: scores that are all in one bin do not determine a
 
 
-def score_histogram(scores: Float[np.ndarray, "n"], positive: Bool[np.ndarray, "n"]) -> Int[np.ndarray, "2 64"]:
+def score_histogram(
+    scores: Float[np.ndarray, "n"], positive: Bool[np.ndarray, "n"]
+) -> Int[np.ndarray, "2 64"]:
     """Histograms of the scores of the positive samples (row 0) and of the others (row 1).
 
-    A score is the detector's output before the sigmoid (a logit). Bin i is [EDGES[i], EDGES[i + 1]); scores below the
-    first edge or above the last count in the outer bins. Histograms of clients add up to that of all their samples.
+    A score is the detector's output before the sigmoid (a logit). Bin i is [EDGES[i], EDGES[i +
+    1]); scores below the first edge or above the last count in the outer bins. Histograms of
+    clients add up to that of all their samples.
 
     Raises:
         MethodError: a score that is not a number.
     """
     if np.isnan(scores).any():
         nan = np.flatnonzero(np.isnan(scores))
-        raise MethodError(f"scores must be numbers, {len(nan)} are NaN, such as that of sample {nan[0]}")
+        raise MethodError(
+            f"scores must be numbers, {len(nan)} are NaN, such as that of sample {nan[0]}"
+        )
     bins = np.clip(np.searchsorted(EDGES, scores, side="right") - 1, 0, BINS - 1)
-    return np.stack([np.bincount(bins[positive], minlength=BINS), np.bincount(bins[~positive], minlength=BINS)])
+    return np.stack(
+        [np.bincount(bins[positive], minlength=BINS), np.bincount(bins[~positive], minlength=BINS)]
+    )
 
 
 def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2"]:
-    """(a, b) of each detector: sigma(a s + b) is the probability that a sample of score s is positive.
+    """(a, b) of each detector: sigma(a s + b) is the probability that a sample of score s is
+    positive.
 
-    Maximum likelihood at the centres of the bins, with Platt's targets (N+ + 1) / (N+ + 2) and 1 / (N- + 2) in place of
-    1 and 0, so that detectors without an error have a finite scale too (Platt 1999; by Newton's method with
-    backtracking, as in Lin, Lin & Weng, Machine Learning 68, 2007). Bins make a 1 % too small for scores that spread
-    widely, and a tenth where their deviation is 0.5, one bin.
+    Maximum likelihood at the centres of the bins, with Platt's targets (N+ + 1) / (N+ + 2) and 1 /
+    (N- + 2) in place of 1 and 0, so that detectors without an error have a finite scale too (Platt
+    1999; by Newton's method with backtracking, as in Lin, Lin & Weng, Machine Learning 68, 2007).
+    Bins make a 1 % too small for scores that spread widely, and a tenth where their deviation is
+    0.5, one bin.
 
-    ``a`` is below 0 where a detector is worse than chance: its scores then count the other way round. A detector
-    without positives or without negatives cannot be calibrated: its scores stay as they are, (1, 0). Scores that are
-    all in one bin do not determine a: the result is one of the best scales.
+    ``a`` is below 0 where a detector is worse than chance: its scores then count the other way
+    round. A detector without positives or without negatives cannot be calibrated: its scores stay
+    as they are, (1, 0). Scores that are all in one bin do not determine a: the result is one of the
+    best scales.
 
     Raises:
         MethodError: a count below 0.
@@ -61,11 +72,16 @@ def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2
     totals = flat.sum(axis=2)
     scale = np.tile([1.0, 0.0], (len(flat), 1))
     known = (totals > 0).all(axis=1)
-    targets = np.stack([(totals[:, POSITIVE] + 1) / (totals[:, POSITIVE] + 2), 1 / (totals[:, NEGATIVE] + 2)], axis=1)
+    targets = np.stack(
+        [(totals[:, POSITIVE] + 1) / (totals[:, POSITIVE] + 2), 1 / (totals[:, NEGATIVE] + 2)],
+        axis=1,
+    )
     hits = np.einsum("dk,dkb->db", targets, flat)
     if known.any():
         start = np.log((totals[known, POSITIVE] + 1) / (totals[known, NEGATIVE] + 1))
-        scale[known] = _newton(flat[known].sum(axis=1), hits[known], np.stack([np.zeros_like(start), start], axis=1))
+        scale[known] = _newton(
+            flat[known].sum(axis=1), hits[known], np.stack([np.zeros_like(start), start], axis=1)
+        )
     return scale.reshape(*counts.shape[:-2], 2)
 
 
@@ -76,16 +92,19 @@ def fold_scale(
 
     Args:
         models: one detector per row.
-        head: the slice of the last layer, weights and bias (``ModelSpec.head``); it is multiplied by a.
+        head: the slice of the last layer, weights and bias (``ModelSpec.head``); it is multiplied
+            by a.
         bias: the slice of its bias (``ModelSpec.head_bias``), to which b is added.
         scale: (a, b) of each detector.
 
     Raises:
-        ModelError: a bias that is not a part of the head, or a head that is not a part of the model.
+        ModelError: a bias that is not a part of the head, or a head that is not a part of the
+            model.
     """
     if not 0 <= head.start <= bias.start < bias.stop <= head.stop <= models.shape[1]:
         raise ModelError(
-            f"the bias {bias} must be a part of the head {head}, and that of {models.shape[1]} parameters; "
+            f"the bias {bias} must be a part of the head {head}, and that of {models.shape[1]} "
+            f"parameters; "
             "take both from the model's spec"
         )
     models = models.copy()
@@ -95,9 +114,12 @@ def fold_scale(
 
 
 def _newton(
-    samples: Float64[np.ndarray, "D 64"], hits: Float64[np.ndarray, "D 64"], scale: Float64[np.ndarray, "D 2"]
+    samples: Float64[np.ndarray, "D 64"],
+    hits: Float64[np.ndarray, "D 64"],
+    scale: Float64[np.ndarray, "D 2"],
 ) -> Float64[np.ndarray, "D 2"]:
-    """(a, b) of the lowest cross entropy, which is convex: ``samples`` in each bin, of which ``hits`` are positive."""
+    """(a, b) of the lowest cross entropy, which is convex: ``samples`` in each bin, of which
+    ``hits`` are positive."""
     from scipy.special import expit  # slow to import, and no client needs it
 
     features = np.stack([CENTRES, np.ones(BINS)])
@@ -108,7 +130,12 @@ def _newton(
         gradient = (samples * probability - hits) @ features.T
         if np.all(np.abs(gradient) <= _TOLERANCE * total[:, None]):
             break
-        curvature = np.einsum("ib,db,jb->dij", features, samples * probability * (1 - probability), features) + ridge
+        curvature = (
+            np.einsum(
+                "ib,db,jb->dij", features, samples * probability * (1 - probability), features
+            )
+            + ridge
+        )
         step = -np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
         scale = scale + _step_length(samples, hits, scale, step)[:, None] * step
     return scale
@@ -120,7 +147,8 @@ def _step_length(
     scale: Float64[np.ndarray, "D 2"],
     step: Float64[np.ndarray, "D 2"],
 ) -> Float64[np.ndarray, "D"]:
-    """How much of each step to take: all of it, halved until the cross entropy does not grow; else none."""
+    """How much of each step to take: all of it, halved until the cross entropy does not grow; else
+    none."""
     before = _cross_entropy(samples, hits, scale) * (1 + _ROUNDING)
     length = np.ones(len(scale))
     for _ in range(_MAX_HALVINGS):
@@ -132,7 +160,9 @@ def _step_length(
 
 
 def _cross_entropy(
-    samples: Float64[np.ndarray, "D 64"], hits: Float64[np.ndarray, "D 64"], scale: Float64[np.ndarray, "D 2"]
+    samples: Float64[np.ndarray, "D 64"],
+    hits: Float64[np.ndarray, "D 64"],
+    scale: Float64[np.ndarray, "D 2"],
 ) -> Float64[np.ndarray, "D"]:
     scores = scale @ np.stack([CENTRES, np.ones(BINS)])
     return (samples * np.logaddexp(0, scores) - hits * scores).sum(axis=1)

@@ -1,7 +1,7 @@
 """How good a classifier is beyond accuracy. Shapes: n samples, C classes.
 
-Balanced accuracy, F1 and AUROC are scikit-learn's. Expected calibration error: C. Guo, G. Pleiss, Y. Sun, K. Q.
-Weinberger: On Calibration of Modern Neural Networks. ICML 2017, eq. 3.
+Balanced accuracy, F1 and AUROC are scikit-learn's. Expected calibration error: C. Guo, G. Pleiss,
+Y. Sun, K. Q. Weinberger: On Calibration of Modern Neural Networks. ICML 2017, eq. 3.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ MEASURES = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "ece")
 
 
 def classification_measures(
-    y: Int[np.ndarray, "n"], probability: Float[np.ndarray, "n C"], predicted: Int[np.ndarray, "n"] | None = None
+    y: Int[np.ndarray, "n"],
+    probability: Float[np.ndarray, "n C"],
+    predicted: Int[np.ndarray, "n"] | None = None,
 ) -> dict[str, float]:
-    """Accuracy, balanced accuracy, macro F1, AUROC and expected calibration error; NaN where one is not defined.
+    """Accuracy, balanced accuracy, macro F1, AUROC and expected calibration error; NaN where one is
+    not defined.
 
     Args:
         y: labels.
@@ -32,7 +35,10 @@ def classification_measures(
         return dict.fromkeys(MEASURES, np.nan)
     broken = np.flatnonzero(~np.isfinite(probability).all(axis=1))
     if len(broken):
-        raise ModelError(f"probabilities of {len(broken)} samples are NaN or infinite, such as of sample {broken[0]}")
+        raise ModelError(
+            f"probabilities of {len(broken)} samples are NaN or infinite, such as of sample "
+            f"{broken[0]}"
+        )
     chosen = probability.argmax(axis=1) if predicted is None else predicted
     correct = chosen == y
     values = (
@@ -60,8 +66,8 @@ def macro_f1(y: Int[np.ndarray, "n"], predicted: Int[np.ndarray, "n"]) -> float:
 
 
 def one_vs_rest_auroc(y: Int[np.ndarray, "n"], probability: Float[np.ndarray, "n C"]) -> float:
-    """Mean, over the classes that some labels have and others have not, of the area under the ROC curve of the class
-    against all others; NaN where all labels are of one class."""
+    """Mean, over the classes that some labels have and others have not, of the area under the ROC
+    curve of the class against all others; NaN where all labels are of one class."""
     from sklearn.metrics import roc_auc_score
 
     present = np.unique(y)

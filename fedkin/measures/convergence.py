@@ -1,4 +1,5 @@
-"""Epochs until convergence and bytes sent, as in ATHENA-FL's Table 1. Shapes: T epochs, D detectors, n values."""
+"""Epochs until convergence and bytes sent, as in ATHENA-FL's Table 1. Shapes: T epochs, D
+detectors, n values."""
 
 from __future__ import annotations
 
@@ -15,11 +16,13 @@ _MIB = 2**20
 
 
 def convergence_epoch(accuracy: Float[np.ndarray, "*D T"], tolerance: float = 0.001) -> int | None:
-    """The first epoch e >= 2, counted from 1, with prev (1 - tolerance) < accuracy < prev (1 + tolerance); else None.
+    """The first epoch e >= 2, counted from 1, with prev (1 - tolerance) < accuracy < prev (1 +
+    tolerance); else None.
 
-    prev is the accuracy of the epoch before. It stops at the first two epochs of similar accuracy, which may be long
-    before the best one, and never where both are 0. Of several detectors: the epoch at which their mean accuracy does.
-    The authors' average over detectors is another: ``mean_convergence_epoch``.
+    prev is the accuracy of the epoch before. It stops at the first two epochs of similar accuracy,
+    which may be long before the best one, and never where both are 0. Of several detectors: the
+    epoch at which their mean accuracy does. The authors' average over detectors is another:
+    ``mean_convergence_epoch``.
     """
     if not len(accuracy):
         return None
@@ -32,28 +35,35 @@ def convergence_epoch(accuracy: Float[np.ndarray, "*D T"], tolerance: float = 0.
 def mean_convergence_epoch(
     accuracy: Float[np.ndarray, "D T"], tolerance: float = 0.001, as_coded: bool = False
 ) -> float | None:
-    """E[e] of ATHENA-FL: the mean over detectors of the epochs at which each converges; None if none does.
+    """E[e] of ATHENA-FL: the mean over detectors of the epochs at which each converges; None if
+    none does.
 
-    Detectors that do not converge are left out, as in the authors' script, which makes the mean too low.
+    Detectors that do not converge are left out, as in the authors' script, which makes the mean too
+    low.
 
     Args:
         accuracy: of each detector after each epoch.
         tolerance: see ``convergence_epoch``.
-        as_coded: a line left in that script reads the same detector ten times, number 2 counted from 0, so that the
-            published means are its epoch alone.
+        as_coded: a line left in that script reads the same detector ten times, number 2 counted
+            from 0, so that the published means are its epoch alone.
 
     Raises:
         MethodError: as coded with fewer than three detectors.
     """
     if as_coded and len(accuracy) <= DETECTOR_AS_CODED:
-        raise MethodError(f"as coded, the third detector counts: expected at least 3, got {len(accuracy)}")
+        raise MethodError(
+            f"as coded, the third detector counts: expected at least 3, got {len(accuracy)}"
+        )
     curves = accuracy[DETECTOR_AS_CODED, None] if as_coded else accuracy
-    epochs = [epoch for curve in curves if (epoch := convergence_epoch(curve, tolerance)) is not None]
+    epochs = [
+        epoch for curve in curves if (epoch := convergence_epoch(curve, tolerance)) is not None
+    ]
     return float(np.mean(epochs)) if epochs else None
 
 
 def transmitted_mib(epochs: float | int, models: int, bytes_each: int) -> float:
-    """TDT of ATHENA-FL, in MiB (the paper says MB, and means 2^20 bytes), in one direction and for one client.
+    """TDT of ATHENA-FL, in MiB (the paper says MB, and means 2^20 bytes), in one direction and for
+    one client.
 
     Args:
         epochs: until convergence.
@@ -64,21 +74,24 @@ def transmitted_mib(epochs: float | int, models: int, bytes_each: int) -> float:
 
 
 def economy(athena: float | int, fedavg: float | int) -> float:
-    """Share of FedAvg's bytes that ATHENA-FL saves, below 0 where it sends more: 1 - athena / fedavg.
+    """Share of FedAvg's bytes that ATHENA-FL saves, below 0 where it sends more: 1 - athena /
+    fedavg.
 
     Raises:
         MethodError: FedAvg sent nothing.
     """
     if not fedavg > 0:
-        raise MethodError(f"economy is a share of what FedAvg sends, which must be above 0; got {fedavg}")
+        raise MethodError(
+            f"economy is a share of what FedAvg sends, which must be above 0; got {fedavg}"
+        )
     return 1 - athena / fedavg
 
 
 def confidence_interval(values: Float[np.ndarray, "n"]) -> tuple[float, float]:
     """(mean, half width) of the normal 95 % interval that ATHENA-FL prints, 1.96 s / sqrt(n).
 
-    s is the standard deviation with n - 1 (MATLAB's). The half width of one value is NaN. For few values it is too
-    narrow: Student's t at n = 10 has 2.26 in place of 1.96.
+    s is the standard deviation with n - 1 (MATLAB's). The half width of one value is NaN. For few
+    values it is too narrow: Student's t at n = 10 has 2.26 in place of 1.96.
 
     Raises:
         MethodError: no value.

@@ -19,17 +19,19 @@ def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np
 
 
 def unit_rows(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
-    """Each row at length 1, a zero row as it is. Lengths are float64: those of float32 rows may overflow or underflow
-    float32."""
+    """Each row at length 1, a zero row as it is. Lengths are float64: those of float32 rows may
+    overflow or underflow float32."""
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
 
 
 def cosine_from(
-    a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"], origin: Float[np.ndarray, "P"] | None = None
+    a: Float[np.ndarray, "n P"],
+    b: Float[np.ndarray, "m P"],
+    origin: Float[np.ndarray, "P"] | None = None,
 ) -> Float[np.ndarray, "n m"]:
-    """``cosine`` of a and b relative to an origin, a block of columns at a time: without copies of what may be hundreds
-    of megabytes. Zero also where float32 cannot hold the square of a length.
+    """``cosine`` of a and b relative to an origin, a block of columns at a time: without copies of
+    what may be hundreds of megabytes. Zero also where float32 cannot hold the square of a length.
 
     Args:
         a: one vector per row of the result.
@@ -51,7 +53,9 @@ def cosine_from(
     return np.clip(np.nan_to_num(cosines, nan=0.0), -1, 1)
 
 
-def _relative(rows: Float[np.ndarray, "n P"], columns: slice, origin: Float[np.ndarray, "P"] | None) -> np.ndarray:
+def _relative(
+    rows: Float[np.ndarray, "n P"], columns: slice, origin: Float[np.ndarray, "P"] | None
+) -> np.ndarray:
     """Some columns, less those of the origin."""
     return rows[:, columns] if origin is None else rows[:, columns] - origin[columns]
 
@@ -62,6 +66,9 @@ def column_blocks(columns: int) -> Iterator[slice]:
         yield slice(first, first + _COLUMNS)
 
 
-def dissimilarity(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np.ndarray, "n m"]:
-    """(1 - cos) / 2, in [0, 1]: 0 for the same direction, 1/2 for orthogonal, 1 for opposite (FedGroup, eq. 8)."""
+def dissimilarity(
+    a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]
+) -> Float[np.ndarray, "n m"]:
+    """(1 - cos) / 2, in [0, 1]: 0 for the same direction, 1/2 for orthogonal, 1 for opposite
+    (FedGroup, eq. 8)."""
     return (1 - cosine(a, b)) / 2

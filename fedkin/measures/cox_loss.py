@@ -2,9 +2,9 @@
 
     loss = sum over events i of (log sum over j with t_j >= t_i of exp(s_j) - s_i) / events          (Breslow 1974)
 
-With Efron (1977) the sum of the k-th of d events at one time, k = 0 .. d - 1, is reduced by k / d of the sum over those
-d. Risk sets are the client's own: the sum over clients, weighted by their events, is the partial likelihood that is
-stratified by client.
+With Efron (1977) the sum of the k-th of d events at one time, k = 0 .. d - 1, is reduced by k / d
+of the sum over those d. Risk sets are the client's own: the sum over clients, weighted by their
+events, is the partial likelihood that is stratified by client.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float
     Args:
         scores: risk of each patient [n]; the higher, the sooner it dies.
         times: until the event, or until a patient was last seen [n].
-        died: whether the event was observed [n]: booleans, or 1 and 0; else the patient is censored.
+        died: whether the event was observed [n]: booleans, or 1 and 0; else the patient is
+            censored.
         ties: of events at the same time: ``breslow`` or ``efron``.
 
     Raises:
-        DataError: arrays of other lengths than each other's, a number that is not finite, or events that are no
-            booleans.
+        DataError: arrays of other lengths than each other's, a number that is not finite, or events
+            that are no booleans.
         MethodError: unknown ties.
     """
     check_choice("ties", ties, TIES)
@@ -40,12 +41,15 @@ def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float
     events = _finite("died", died)
     if not len(risks) == len(ends) == len(events):
         raise DataError(
-            f"cox_loss: one score, time and event for each patient are expected, got {len(risks)} scores, "
+            f"cox_loss: one score, time and event for each patient are expected, got {len(risks)} "
+            f"scores, "
             f"{len(ends)} times and {len(events)} events"
         )
     if not np.isin(events, (0, 1)).all():
         other = events[~np.isin(events, (0, 1))][0]
-        raise DataError(f"cox_loss: died must be True or False, or 1 or 0, for each patient; got {other:g}")
+        raise DataError(
+            f"cox_loss: died must be True or False, or 1 or 0, for each patient; got {other:g}"
+        )
     return _loss_per_event(risks, ends, events == 1, ties)
 
 
@@ -54,9 +58,14 @@ def _finite(name: str, values: Any) -> Float[np.ndarray, "n"]:
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"cox_loss: {name} must be one number for each patient, got {values!r:.60}") from None
+        raise DataError(
+            f"cox_loss: {name} must be one number for each patient, got {values!r:.60}"
+        ) from None
     if array.ndim != 1:
-        raise DataError(f"cox_loss: {name} must be one number for each patient, got the shape {list(array.shape)}")
+        raise DataError(
+            f"cox_loss: {name} must be one number for each patient, got the shape "
+            f"{list(array.shape)}"
+        )
     if not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array))[0])
         raise DataError(f"cox_loss: {name} must be finite numbers, got {array[row]} in row {row}")
@@ -64,7 +73,10 @@ def _finite(name: str, values: Any) -> Float[np.ndarray, "n"]:
 
 
 def _loss_per_event(
-    scores: Float[np.ndarray, "n"], times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"], ties: str
+    scores: Float[np.ndarray, "n"],
+    times: Float[np.ndarray, "n"],
+    died: Bool[np.ndarray, "n"],
+    ties: str,
 ) -> float | None:
     events = int(died.sum())
     if not events:

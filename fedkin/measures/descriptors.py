@@ -1,8 +1,9 @@
-"""Descriptors of clients' data: moments of what a model makes of their samples (FLUX, FEROMA). Shapes: n clients, t
-samples, C classes, and as many numbers of each sample; H numbers in front of a model's last layer.
+"""Descriptors of clients' data: moments of what a model makes of their samples (FLUX, FEROMA).
+Shapes: n clients, t samples, C classes, and as many numbers of each sample; H numbers in front of a
+model's last layer.
 
-D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under Arbitrary Distribution
-Shifts. NeurIPS 2025, arXiv 2511.22305.
+D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under
+Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ _SEED = 1
 
 
 def random_axes(numbers: int, count: int) -> Float64[np.ndarray, "C H"]:
-    """The first principal axes of 200 random points in the unit cube, zeros where there are fewer: an orthonormal
-    projection that depends on the numbers of dimensions only. The largest entry of each axis is positive.
+    """The first principal axes of 200 random points in the unit cube, zeros where there are fewer:
+    an orthonormal projection that depends on the numbers of dimensions only. The largest entry of
+    each axis is positive.
 
     Args:
         numbers: H.
@@ -34,8 +36,8 @@ def random_axes(numbers: int, count: int) -> Float64[np.ndarray, "C H"]:
 def group_moments(
     values: Float[np.ndarray, "t C"], group: Int[np.ndarray, "t"], groups: int, least: int = 2
 ) -> Float64[np.ndarray, "2 groups C"]:
-    """Mean and standard deviation of the samples of each group, by their own numbers alone; ``ABSENT`` for fewer than
-    ``least`` samples.
+    """Mean and standard deviation of the samples of each group, by their own numbers alone;
+    ``ABSENT`` for fewer than ``least`` samples.
 
     Args:
         values: of samples.
@@ -47,7 +49,9 @@ def group_moments(
     divisor = np.maximum(count, 1)
 
     def sums(rows: Float[np.ndarray, "t C"]) -> Float64[np.ndarray, "groups C"]:
-        return np.stack([np.bincount(group, column, groups) for column in rows.T], axis=1).astype(np.float64)
+        return np.stack([np.bincount(group, column, groups) for column in rows.T], axis=1).astype(
+            np.float64
+        )
 
     mean = sums(values.astype(np.float64)) / divisor
     deviation = np.sqrt(sums((values - mean[group]) ** 2) / divisor)
@@ -55,7 +59,8 @@ def group_moments(
 
 
 def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64[np.ndarray, "2 B"]:
-    """Lowest and highest number of each block of C columns, over all clients and columns of the block.
+    """Lowest and highest number of each block of C columns, over all clients and columns of the
+    block.
 
     Args:
         descriptors: finite.
@@ -68,20 +73,26 @@ def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64
 def scaled(
     descriptors: Float[np.ndarray, "n D"], ranges: Float[np.ndarray, "2 B"], classes: int
 ) -> Float64[np.ndarray, "n D"]:
-    """Descriptors whose blocks go from 0 to 1 where the ranges do; those of other clients may go beyond.
+    """Descriptors whose blocks go from 0 to 1 where the ranges do; those of other clients may go
+    beyond.
 
     Args:
         descriptors: the first D / C blocks; D may be fewer than B C.
         ranges: of ``value_ranges``.
         classes: C.
     """
-    blocks = descriptors.astype(np.float64).reshape(len(descriptors), descriptors.shape[1] // classes, classes)
+    blocks = descriptors.astype(np.float64).reshape(
+        len(descriptors), descriptors.shape[1] // classes, classes
+    )
     low, high = ranges[:, : blocks.shape[1], None]
     return ((blocks - low) / np.where(high > low, high - low, 1)).reshape(descriptors.shape)
 
 
-def inverse_distances(first: Float[np.ndarray, "n D"], second: Float[np.ndarray, "m D"]) -> Float64[np.ndarray, "n m"]:
-    """Weights of each second descriptor for each first one: 1 / (distance + 1e-8), in shares of 1 (FEROMA)."""
+def inverse_distances(
+    first: Float[np.ndarray, "n D"], second: Float[np.ndarray, "m D"]
+) -> Float64[np.ndarray, "n m"]:
+    """Weights of each second descriptor for each first one: 1 / (distance + 1e-8), in shares of 1
+    (FEROMA)."""
     from scipy.spatial.distance import cdist
 
     weights = 1 / (cdist(first.astype(np.float64), second.astype(np.float64)) + 1e-8)

@@ -18,9 +18,10 @@ _CLOSE = 1e-6  # of the squared lengths: a squared distance below this has lost 
 def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray, "n n"]:
     """Distances d(x_i, x_j), symmetric with a zero diagonal.
 
-    ``l1`` is the sum of absolute differences, ``l2`` the Euclidean distance, ``cosine`` 1 - cos in [0, 2]. A row of
-    zeros has no direction: its cosine distance is 1 to all others. l2 and cosine cost one product of matrices; rows
-    that lie close together are compared number by number, for there the product cannot separate them.
+    ``l1`` is the sum of absolute differences, ``l2`` the Euclidean distance, ``cosine`` 1 - cos in
+    [0, 2]. A row of zeros has no direction: its cosine distance is 1 to all others. l2 and cosine
+    cost one product of matrices; rows that lie close together are compared number by number, for
+    there the product cannot separate them.
 
     Raises:
         MethodError: an unknown metric.
@@ -34,14 +35,18 @@ def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray,
     if metric == "l2":
         return np.sqrt(_squared(rows, inner, np.ones(len(rows))))
     norms = np.sqrt(inner.diagonal())
-    distances = _squared(rows, inner, np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)) / 2
+    distances = (
+        _squared(rows, inner, np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)) / 2
+    )
     distances[(norms[:, None] == 0) | (norms == 0)] = 1
     np.fill_diagonal(distances, 0)
     return distances
 
 
 def _squared(
-    rows: Float[np.ndarray, "n P"], inner: Float64[np.ndarray, "n n"], scale: Float64[np.ndarray, "n"]
+    rows: Float[np.ndarray, "n P"],
+    inner: Float64[np.ndarray, "n n"],
+    scale: Float64[np.ndarray, "n"],
 ) -> Float64[np.ndarray, "n n"]:
     """|s_i x_i - s_j x_j|^2 from the Gram matrix of the rows; of unit rows it is 2 (1 - cos)."""
     inner = inner * np.outer(scale, scale)

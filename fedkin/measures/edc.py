@@ -1,4 +1,5 @@
-"""Euclidean distance of decomposed cosine similarity: the direction of an update in m numbers (FlexCFL, eq. 7)."""
+"""Euclidean distance of decomposed cosine similarity: the direction of an update in m numbers
+(FlexCFL, eq. 7)."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from fedkin.measures.gram import gram, leading_eigenpairs
 
 
 def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64[np.ndarray, "n m"]:
-    """E_ij = cos(x_i, v_j), with v_j the first m left singular vectors of the P x n matrix: K(dW, V^T) of eq. 7.
+    """E_ij = cos(x_i, v_j), with v_j the first m left singular vectors of the P x n matrix: K(dW,
+    V^T) of eq. 7.
 
-    Raw cosines in [-1, 1], as K-means gets them. All follows from the Gram matrix G: with G a_j = lambda_j a_j,
-    v_j = sum_k a_kj x_k / sqrt(lambda_j), so that <x_i, v_j> = (G a_j)_i / sqrt(lambda_j) and no P x m matrix is ever
-    made. (It also is sqrt(lambda_j) a_ij, but there an update much smaller than the others loses its digits.)
-    Singular vectors have no sign of their own: the entry of largest magnitude in each column is made positive. A
-    direction that the updates do not have (their rank is lower) is a zero column, an update of zeros a zero row.
+    Raw cosines in [-1, 1], as K-means gets them. All follows from the Gram matrix G: with G a_j =
+    lambda_j a_j, v_j = sum_k a_kj x_k / sqrt(lambda_j), so that <x_i, v_j> = (G a_j)_i /
+    sqrt(lambda_j) and no P x m matrix is ever made. (It also is sqrt(lambda_j) a_ij, but there an
+    update much smaller than the others loses its digits.) Singular vectors have no sign of their
+    own: the entry of largest magnitude in each column is made positive. A direction that the
+    updates do not have (their rank is lower) is a zero column, an update of zeros a zero row.
 
     Raises:
         MethodError: fewer updates than directions, or no directions.
@@ -30,7 +33,8 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
 
 
 def edc(embedding: Float[np.ndarray, "n m"]) -> Float64[np.ndarray, "n n"]:
-    """EDC(i, j) = |E_i - E_j| / m, the distances of eq. 7. The 1/m changes no clustering into a given number."""
+    """EDC(i, j) = |E_i - E_j| / m, the distances of eq. 7. The 1/m changes no clustering into a
+    given number."""
     from scipy.spatial.distance import pdist, squareform
 
     return squareform(pdist(embedding)) / embedding.shape[1]

@@ -1,7 +1,8 @@
 """How evenly clients are served, from the accuracy of each. Shapes: N clients.
 
-Variance: T. Li, M. Sanjabi, A. Beirami, V. Smith: Fair Resource Allocation in Federated Learning. ICLR 2020. Index: R.
-Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination. DEC-TR-301, 1984.
+Variance: T. Li, M. Sanjabi, A. Beirami, V. Smith: Fair Resource Allocation in Federated Learning.
+ICLR 2020. Index: R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination.
+DEC-TR-301, 1984.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ FAIRNESS = ("accuracy_variance", "accuracy_std", "bottom_decile", "top_decile", 
 
 
 def fairness_measures(accuracy: Float[np.ndarray, "N"]) -> dict[str, float]:
-    """Variance (over N, as Li et al. print it) and standard deviation across clients, mean accuracy of the bottom and
-    the top 10% of clients (at least one), and Jain's index; NaN of no client."""
+    """Variance (over N, as Li et al. print it) and standard deviation across clients, mean accuracy
+    of the bottom and the top 10% of clients (at least one), and Jain's index; NaN of no client."""
     if not len(accuracy):
         return dict.fromkeys(FAIRNESS, math.nan)
     ordered, tenth = np.sort(accuracy), math.ceil(len(accuracy) / 10)
@@ -26,7 +27,8 @@ def fairness_measures(accuracy: Float[np.ndarray, "N"]) -> dict[str, float]:
 
 
 def jain_index(values: Float[np.ndarray, "N"]) -> float:
-    """(sum x)^2 / (N sum x^2): 1 where all are equal, 1 / N where one has all; NaN where all are zero."""
+    """(sum x)^2 / (N sum x^2): 1 where all are equal, 1 / N where one has all; NaN where all are
+    zero."""
     squares = float(np.sum(values**2))
     return float(np.sum(values)) ** 2 / (len(values) * squares) if squares else math.nan
 

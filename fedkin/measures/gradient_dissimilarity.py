@@ -9,7 +9,9 @@ from fedkin.core.errors import MethodError
 from fedkin.measures.gram import gram
 
 
-def gradient_dissimilarity(gradients: Float[np.ndarray, "n P"], weights: Real[np.ndarray, "_"] | None = None) -> float:
+def gradient_dissimilarity(
+    gradients: Float[np.ndarray, "n P"], weights: Real[np.ndarray, "_"] | None = None
+) -> float:
     """B^2 = sum_i p_i |g_i|^2 / |sum_i p_i g_i|^2: 1 where all clients have one gradient, and the larger, the more of
     them cancels; infinite where nothing is left of their mean.
 

@@ -22,7 +22,8 @@ def float64_blocks(updates: Float[np.ndarray, "n P"]) -> Iterator[Float64[np.nda
 
 
 def gram(updates: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """Gram matrix G_ij = <x_i, x_j>, in float64: a direction a thousand times weaker than the first still counts."""
+    """Gram matrix G_ij = <x_i, x_j>, in float64: a direction a thousand times weaker than the first
+    still counts."""
     total = np.zeros((len(updates), len(updates)))
     for block in float64_blocks(updates):
         total += block @ block.T
@@ -34,14 +35,18 @@ def leading_eigenpairs(
 ) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "n m"]]:
     """The largest eigenvalues of a Gram matrix, largest first, and their eigenvectors as columns.
 
-    Eigenvalues are squared singular values of the updates; an eigenvector has the weights with which updates
-    add up to a direction. Where the rank is too low both are zero, in place of rounding noise.
+    Eigenvalues are squared singular values of the updates; an eigenvector has the weights with
+    which updates add up to a direction. Where the rank is too low both are zero, in place of
+    rounding noise.
 
     Raises:
         MethodError: no directions, or more than there are updates.
     """
     if not 1 <= directions <= len(inner):
-        raise MethodError(f"{directions} directions: it must be at least 1 and at most the updates, got {len(inner)}")
+        raise MethodError(
+            f"{directions} directions: it must be at least 1 and at most the updates, got "
+            f"{len(inner)}"
+        )
     values, vectors = np.linalg.eigh(inner)
     values, vectors = values[::-1][:directions], vectors[:, ::-1][:, :directions]
     known = values > _NOISE * values[0]

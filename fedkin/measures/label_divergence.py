@@ -1,4 +1,5 @@
-"""Divergence of the clients' label distributions from that of all samples. Shapes: N clients, C classes."""
+"""Divergence of the clients' label distributions from that of all samples. Shapes: N clients, C
+classes."""
 
 from __future__ import annotations
 
@@ -9,21 +10,26 @@ from fedkin.core.errors import MethodError
 
 
 def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]:
-    """The Jensen-Shannon divergence (Lin 1991), in bits, of each client's label distribution from that of all samples:
-    1/2 KL(p_i | m) + 1/2 KL(q | m) with m their mean, from 0 (equal) to 1 (no class in common).
+    """The Jensen-Shannon divergence (Lin 1991), in bits, of each client's label distribution from
+    that of all samples: 1/2 KL(p_i | m) + 1/2 KL(q | m) with m their mean, from 0 (equal) to 1 (no
+    class in common).
 
     Raises:
         MethodError: a client without a label, or a negative count.
     """
     if counts.min(initial=0) < 0 or (counts.sum(axis=1) == 0).any():
-        raise MethodError("label counts must not be negative, and every client needs at least one label")
+        raise MethodError(
+            "label counts must not be negative, and every client needs at least one label"
+        )
     own = counts / counts.sum(axis=1, keepdims=True)
     overall = np.broadcast_to(counts.sum(axis=0) / counts.sum(), own.shape)
     mean = (own + overall) / 2
     return np.clip((_divergence(own, mean) + _divergence(overall, mean)) / 2, 0, 1)
 
 
-def _divergence(p: Float64[np.ndarray, "N C"], q: Float64[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]:
+def _divergence(
+    p: Float64[np.ndarray, "N C"], q: Float64[np.ndarray, "N C"]
+) -> Float64[np.ndarray, "N"]:
     """KL(p | q) in bits; classes without mass in p count nothing."""
     ratio = np.divide(p, q, out=np.ones_like(p), where=p > 0)
     return (p * np.log2(ratio)).sum(axis=1)

@@ -1,4 +1,5 @@
-"""A measure: a number that says how a run goes, with its name, its words, its unit and its better direction.
+"""A measure: a number that says how a run goes, with its name, its words, its unit and its better
+direction.
 
 Shapes: c clients that were scored.
 """
@@ -25,7 +26,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 @dataclass(frozen=True, eq=False)
 class ScoredClients:
-    """The clients that were scored after a round, each on its cluster's model: what a measure is computed of.
+    """The clients that were scored after a round, each on its cluster's model: what a measure is
+    computed of.
 
     Clients without samples to score, and those that did not reply, are not among them.
 
@@ -56,22 +58,24 @@ class Measure:
 
     Args:
         name: in records, summaries and tables: lower-case letters, digits and underscores.
-        of: computes it of the clients that were scored after a round; NaN where there is nothing to say. None: fedkin
-            measures it itself.
+        of: computes it of the clients that were scored after a round; NaN where there is nothing to
+            say. None: fedkin measures it itself.
         title: what it is, in a few words; the name, where nothing is said.
         head: of a column; the title, where nothing is said.
         short: the same where room is scarce.
-        unit: ``share`` (0.5 is written 50.0%), ``index`` (0.52), ``number``, ``count``, ``rounds``, ``bytes`` or
-            ``seconds``.
+        unit: ``share`` (0.5 is written 50.0%), ``index`` (0.52), ``number``, ``count``, ``rounds``,
+            ``bytes`` or ``seconds``.
         digits: behind the point.
         direction: whether ``higher`` or ``lower`` is better, or ``neither``.
         by: what ``fedkin compare --by`` calls it; the name, where nothing is said.
         label: its head where no other word of the table says what it is.
-        phrase: its name in a sentence, where ``{split}`` stands for the samples that it was measured on.
+        phrase: its name in a sentence, where ``{split}`` stands for the samples that it was
+            measured on.
         column: what records call it.
         moment: whether a run's number is that of its ``last`` or its ``best`` round.
         over_all: the measure that takes its place where some clients had no cluster.
-        kept: where it stands: in the record of a ``round``, in the summary of a ``run``, or in ``both``.
+        kept: where it stands: in the record of a ``round``, in the summary of a ``run``, or in
+            ``both``.
 
     Raises:
         ConfigError: a name, a unit or a direction that cannot be.
@@ -98,11 +102,16 @@ class Measure:
             expected = "1 to 40 lower-case letters, digits and underscores, beginning with a letter"
             raise ConfigError(f"measure {self.name!r}: the name must have {expected}")
         if self.of is not None and not callable(self.of):
-            raise ConfigError(f"measure {self.name}: of must be a function of the scored clients, got {self.of!r:.80}")
+            raise ConfigError(
+                f"measure {self.name}: of must be a function of the scored clients, got "
+                f"{self.of!r:.80}"
+            )
         if self.unit not in UNITS:
             raise ConfigError(f"measure {self.name}: {unknown('unit', str(self.unit), UNITS)}")
         if self.direction not in DIRECTIONS:
-            raise ConfigError(f"measure {self.name}: {unknown('direction', str(self.direction), DIRECTIONS)}")
+            raise ConfigError(
+                f"measure {self.name}: {unknown('direction', str(self.direction), DIRECTIONS)}"
+            )
         self._fill("title", self.name.replace("_", " "))
         self._fill("head", self.title)
         self._fill("label", self.head)
@@ -161,7 +170,8 @@ class Measure:
         return NO_NUMBER if value is None else f"{self.text_with_half(value, high)}{space}{mark}"
 
     def gain_text(self, difference: float | int) -> str:
-        """A difference of two values, with its sign: ``+1.2`` of shares (in points), ``-0.031`` of numbers."""
+        """A difference of two values, with its sign: ``+1.2`` of shares (in points), ``-0.031`` of
+        numbers."""
         return number_text(difference, self.unit, self.digits, signed=True)
 
     @property
@@ -203,4 +213,8 @@ def _number(value: Any) -> float | None:
     """What a function returned as a number; None where it is not one."""
     if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
         return float(value)
-    return float(value) if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb" else None
+    return (
+        float(value)
+        if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb"
+        else None
+    )

@@ -6,12 +6,16 @@ import numpy as np
 from jaxtyping import Float
 
 
-def responsibilities(losses: Float[np.ndarray, "K t"], log_prior: Float[np.ndarray, "K t"]) -> Float[np.ndarray, "K t"]:
-    """The probability that a sample is of each component (the E-step): proportional to prior exp(-loss).
+def responsibilities(
+    losses: Float[np.ndarray, "K t"], log_prior: Float[np.ndarray, "K t"]
+) -> Float[np.ndarray, "K t"]:
+    """The probability that a sample is of each component (the E-step): proportional to prior
+    exp(-loss).
 
     Args:
         losses: of every component on every sample.
-        log_prior: logarithms of what each component has before the sample is seen; -inf: it is not possible.
+        log_prior: logarithms of what each component has before the sample is seen; -inf: it is not
+            possible.
 
     Returns:
         Numbers that sum to 1 over components; NaN for a sample with a loss that is no number.

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 NO_NUMBER = "-"
-DIGITS = {"share": 1, "index": 2, "number": 3, "count": 0, "rounds": 1, "bytes": 1, "seconds": 1}  # behind the point
+DIGITS = {
+    "share": 1,
+    "index": 2,
+    "number": 3,
+    "count": 0,
+    "rounds": 1,
+    "bytes": 1,
+    "seconds": 1,
+}  # behind the point
 _MARKS = {"share": "%", "bytes": "MB"}
 
 
@@ -13,7 +21,11 @@ def unit_mark(unit: str) -> str:
 
 
 def number_text(
-    value: float | int, unit: str, digits: int | None = None, signed: bool = False, grouped: bool | None = None
+    value: float | int,
+    unit: str,
+    digits: int | None = None,
+    signed: bool = False,
+    grouped: bool | None = None,
 ) -> str:
     """A number without its unit's mark: shares in per cent, bytes in megabytes.
 

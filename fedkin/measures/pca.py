@@ -9,12 +9,15 @@ from fedkin.core.errors import MethodError
 from fedkin.measures.gram import float64_blocks, leading_eigenpairs
 
 
-def principal_scores(rows: Float[np.ndarray, "n P"], variance: float | int = 0.95) -> Float64[np.ndarray, "n q"]:
-    """Scores on the fewest principal components that explain more than ``variance`` of the rows' variance.
+def principal_scores(
+    rows: Float[np.ndarray, "n P"], variance: float | int = 0.95
+) -> Float64[np.ndarray, "n q"]:
+    """Scores on the fewest principal components that explain more than ``variance`` of the rows'
+    variance.
 
-    Exact, and no n x P matrix is decomposed: with Z the centred rows and Z Z^T = U diag(s^2) U^T, the scores are U s
-    (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all. Signs are those of the decomposition. Rows
-    that are all alike have one component, of zeros.
+    Exact, and no n x P matrix is decomposed: with Z the centred rows and Z Z^T = U diag(s^2) U^T,
+    the scores are U s (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all. Signs are those of the
+    decomposition. Rows that are all alike have one component, of zeros.
 
     Raises:
         MethodError: no rows, or a share that is not in (0, 1].
@@ -29,8 +32,8 @@ def principal_scores(rows: Float[np.ndarray, "n P"], variance: float | int = 0.9
 
 
 def explained_variance(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n"]:
-    """The share of the rows' variance that each principal component explains, largest first; zeros where there is
-    none."""
+    """The share of the rows' variance that each principal component explains, largest first; zeros
+    where there is none."""
     return explained_shares(leading_eigenpairs(_centred_gram(rows), len(rows))[0])
 
 
@@ -51,8 +54,8 @@ def explained_shares(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n
 
 
 def _centred_gram(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """Gram matrix of the rows less their mean, which is subtracted before the products: it may be a thousand times
-    longer than the differences. Equal rows give zeros."""
+    """Gram matrix of the rows less their mean, which is subtracted before the products: it may be a
+    thousand times longer than the differences. Equal rows give zeros."""
     if not len(rows):
         raise MethodError("principal components need at least one row, got 0")
     total = np.zeros((len(rows), len(rows)))

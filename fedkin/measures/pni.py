@@ -9,22 +9,28 @@ from fedkin.core.errors import MethodError
 
 
 def client_pni(rmse: Float[np.ndarray, "N"]) -> Float64[np.ndarray, "N"]:
-    """PNI_i = sqrt( sum over j != i of (RMSE_i - RMSE_j)^2 ) (eq. 17), in memory and time that follow N.
+    """PNI_i = sqrt( sum over j != i of (RMSE_i - RMSE_j)^2 ) (eq. 17), in memory and time that
+    follow N.
 
-    ``rmse`` is the root mean square error of the class numbers that one random model predicts for each client (eq. 16;
-    ``World.label_errors``). The sum is N (RMSE_i - m)^2 + sum_j (RMSE_j - m)^2, with m the mean: nothing cancels.
+    ``rmse`` is the root mean square error of the class numbers that one random model predicts for
+    each client (eq. 16; ``World.label_errors``). The sum is N (RMSE_i - m)^2 + sum_j (RMSE_j -
+    m)^2, with m the mean: nothing cancels.
 
     Raises:
         MethodError: a client without a finite error.
     """
     if not np.isfinite(rmse).all():
         missing = np.flatnonzero(~np.isfinite(rmse))
-        raise MethodError(f"the index needs an error from every client; {len(missing)} gave none, such as {missing[0]}")
+        raise MethodError(
+            f"the index needs an error from every client; {len(missing)} gave none, such as "
+            f"{missing[0]}"
+        )
     deviation = rmse.astype(np.float64) - rmse.mean(dtype=np.float64)
     return np.sqrt(len(rmse) * deviation**2 + np.sum(deviation**2))
 
 
 def pni(rmse: Float[np.ndarray, "N"]) -> float:
-    """The mean of the clients' indices (eq. 18). It grows with the number of clients, as sqrt(N), and depends on the
-    order in which classes are numbered and on the random model: compare like with like only."""
+    """The mean of the clients' indices (eq. 18). It grows with the number of clients, as sqrt(N),
+    and depends on the order in which classes are numbered and on the random model: compare like
+    with like only."""
     return float(client_pni(rmse).mean()) if len(rmse) else 0.0

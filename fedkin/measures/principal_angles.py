@@ -1,8 +1,8 @@
-"""Principal angles between subspaces of clients' samples (PACFL). Shapes: N, n and m clients, d numbers of a sample,
-s samples, p directions, C classes. Angles are in degrees.
+"""Principal angles between subspaces of clients' samples (PACFL). Shapes: N, n and m clients, d
+numbers of a sample, s samples, p directions, C classes. Angles are in degrees.
 
-S. Vahidian et al.: Efficient Distribution Similarity Identification in Clustered Federated Learning via Principal
-Angles Between Client Data Subspaces. AAAI 2023, arXiv 2209.10526.
+S. Vahidian et al.: Efficient Distribution Similarity Identification in Clustered Federated Learning
+via Principal Angles Between Client Data Subspaces. AAAI 2023, arXiv 2209.10526.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from fedkin.core.validation import check_choice
 from fedkin.measures.gram import gram, leading_eigenpairs
 
 _WEAKEST = 0.5  # shorter columns are no directions: they are zero, or NaN
-_DEPENDENT = 1e-5  # of the largest singular value: weaker directions of a basis are rounding of float32
+_DEPENDENT = (
+    1e-5  # of the largest singular value: weaker directions of a basis are rounding of float32
+)
 _BLOCK = 2**23  # cosines that are held at a time
 
 
 def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.ndarray, "d p"]:
-    """The first p left singular vectors of the matrix whose columns are the samples, by the smaller Gram matrix.
+    """The first p left singular vectors of the matrix whose columns are the samples, by the smaller
+    Gram matrix.
 
-    Samples are taken as they are, neither centred nor scaled, as in the authors' code: the first direction is near
-    their mean. The largest component of each direction is positive (the first of equals). Where there are fewer than p
-    directions, as there are few samples or they are alike, the last columns are zero.
+    Samples are taken as they are, neither centred nor scaled, as in the authors' code: the first
+    direction is near their mean. The largest component of each direction is positive (the first of
+    equals). Where there are fewer than p directions, as there are few samples or they are alike,
+    the last columns are zero.
     """
     rows = samples.astype(np.float64)
     wide = len(rows) <= rows.shape[1]
@@ -53,8 +57,8 @@ def directions_by_label(
 
 
 def side_by_side(bases: Float[np.ndarray, "N d C p"]) -> Float[np.ndarray, "N d q"]:
-    """The directions of all labels as the q = C p columns of one matrix, in the order of labels; what is no direction
-    becomes zero, and comes last."""
+    """The directions of all labels as the q = C p columns of one matrix, in the order of labels;
+    what is no direction becomes zero, and comes last."""
     columns = bases.reshape(*bases.shape[:2], -1)
     known = _directions(columns)
     order = np.argsort(~known, axis=1, kind="stable")
@@ -62,8 +66,8 @@ def side_by_side(bases: Float[np.ndarray, "N d C p"]) -> Float[np.ndarray, "N d 
 
 
 def orthonormal(bases: Float[np.ndarray, "N d q"]) -> Float64[np.ndarray, "N d r"]:
-    """Orthonormal columns with the same span, for principal angles between columns that are not; zero where the span
-    has fewer dimensions than there are columns."""
+    """Orthonormal columns with the same span, for principal angles between columns that are not;
+    zero where the span has fewer dimensions than there are columns."""
     left, values, _ = np.linalg.svd(np.nan_to_num(bases.astype(np.float64)), full_matrices=False)
     return left * (values > _DEPENDENT * np.maximum(values[:, :1], _WEAKEST))[:, None]
 
@@ -76,7 +80,8 @@ def _directions(bases: Float[np.ndarray, "N d p"]) -> Bool[np.ndarray, "N p"]:
 def angles_between(
     first: Float[np.ndarray, "n d p"], second: Float[np.ndarray, "m d p"], form: str = "smallest"
 ) -> Float64[np.ndarray, "n m"]:
-    """The angles of all pairs of one client of each set, as ``subspace_angles`` has them; memory is bounded.
+    """The angles of all pairs of one client of each set, as ``subspace_angles`` has them; memory is
+    bounded.
 
     Args:
         first, second: columns of each client; for principal angles, orthonormal ones.
@@ -95,7 +100,9 @@ def angles_between(
     for start in range(0, len(first) if clients else 0, rows):
         block = slice(start, start + rows)
         own = np.where(known[0][block, None], first[block], 0).astype(np.float64).transpose(0, 2, 1)
-        cosines = (own @ columns).reshape(len(own), directions, clients, directions).transpose(0, 2, 1, 3)
+        cosines = (
+            (own @ columns).reshape(len(own), directions, clients, directions).transpose(0, 2, 1, 3)
+        )
         both = known[0][block, None, :, None] & known[1][None, :, None, :]
         flat = (part.reshape(-1, directions, directions) for part in (cosines, both))
         values = FORMS[form](*flat).reshape(len(own), clients)
@@ -103,19 +110,25 @@ def angles_between(
     return angles
 
 
-def subspace_angles(bases: Float[np.ndarray, "N d p"], form: str = "smallest") -> Float64[np.ndarray, "N N"]:
+def subspace_angles(
+    bases: Float[np.ndarray, "N d p"], form: str = "smallest"
+) -> Float64[np.ndarray, "N N"]:
     """How far apart the subspaces of all pairs of clients are.
 
     * ``smallest``: the smallest principal angle (eq. 2), from the singular values of U_i^T U_j;
     * ``sum``: the sum of all principal angles, as many as the smaller subspace has dimensions;
-    * ``same_rank``: tr arccos(U_i^T U_j) (eq. 3), the sum of angles between vectors of the same rank;
-    * ``as_coded``: the smallest angle between any two vectors, as in the authors' code: never less than the first.
+    * ``same_rank``: tr arccos(U_i^T U_j) (eq. 3), the sum of angles between vectors of the same
+      rank;
+    * ``as_coded``: the smallest angle between any two vectors, as in the authors' code: never less
+      than the first.
 
-    The last two depend on the signs of the vectors. Columns of zeros are no directions and count in none of the forms;
-    a client without any direction, or without a reply (NaN), has NaN. A client's angle with itself is 0.
+    The last two depend on the signs of the vectors. Columns of zeros are no directions and count in
+    none of the forms; a client without any direction, or without a reply (NaN), has NaN. A client's
+    angle with itself is 0.
 
     Args:
-        bases: orthonormal columns; with float32, angles below some hundredths of a degree are rounding.
+        bases: orthonormal columns; with float32, angles below some hundredths of a degree are
+            rounding.
         form: as above.
 
     Raises:
@@ -149,24 +162,34 @@ def _principal(
 ) -> tuple[Float[np.ndarray, "m p"], Bool[np.ndarray, "m p"]]:
     """The principal angles of each pair, ascending, and which of them there are."""
     dimensions = np.minimum(both.any(axis=2).sum(axis=1), both.any(axis=1).sum(axis=1))
-    return _degrees(np.linalg.svd(cosines, compute_uv=False)), np.arange(both.shape[1]) < dimensions[:, None]
+    return _degrees(np.linalg.svd(cosines, compute_uv=False)), np.arange(
+        both.shape[1]
+    ) < dimensions[:, None]
 
 
-def _smallest(cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]) -> Float[np.ndarray, "m"]:
+def _smallest(
+    cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
+) -> Float[np.ndarray, "m"]:
     return _principal(cosines, both)[0][:, 0]
 
 
-def _sum(cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]) -> Float[np.ndarray, "m"]:
+def _sum(
+    cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
+) -> Float[np.ndarray, "m"]:
     angles, there = _principal(cosines, both)
     return np.where(there, angles, 0).sum(axis=1)
 
 
-def _same_rank(cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]) -> Float[np.ndarray, "m"]:
+def _same_rank(
+    cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
+) -> Float[np.ndarray, "m"]:
     angles, there = (np.diagonal(part, axis1=1, axis2=2) for part in (_degrees(cosines), both))
     return np.where(there, angles, 0).sum(axis=1)
 
 
-def _as_coded(cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]) -> Float[np.ndarray, "m"]:
+def _as_coded(
+    cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
+) -> Float[np.ndarray, "m"]:
     return np.where(both, _degrees(cosines), np.inf).min(axis=(1, 2))
 
 

@@ -11,7 +11,9 @@ import numpy as np
 from jaxtyping import Float, Float64
 
 
-def unit_sketches(rows: Float[np.ndarray, "r P"], size: int, seed: int) -> Float64[np.ndarray, "r s"]:
+def unit_sketches(
+    rows: Float[np.ndarray, "r P"], size: int, seed: int
+) -> Float64[np.ndarray, "r s"]:
     """Sketches of rows, of length 1; zeros of a row of zeros, NaN of one that is not finite.
 
     Args:
@@ -26,11 +28,14 @@ def unit_sketches(rows: Float[np.ndarray, "r P"], size: int, seed: int) -> Float
     projection = csr_array((signs, (buckets, np.arange(numbers))), shape=(size, numbers))
     sketches = np.asarray((projection @ rows.T.astype(np.float64)).T)
     with np.errstate(invalid="ignore"):  # a row that is not finite becomes NaN
-        return sketches / np.maximum(np.linalg.norm(sketches, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        return sketches / np.maximum(
+            np.linalg.norm(sketches, axis=1, keepdims=True), np.finfo(np.float64).tiny
+        )
 
 
 def second_moments(rows: Float[np.ndarray, "r s"]) -> Float64[np.ndarray, "r m"]:
-    """x x^T of each row: the upper triangle, with sqrt(2) off the diagonal, so that its length is |x|^2."""
+    """x x^T of each row: the upper triangle, with sqrt(2) off the diagonal, so that its length is
+    |x|^2."""
     upper, across = np.triu_indices(rows.shape[1])
     scale = np.where(upper == across, 1, np.sqrt(2))
     return rows[:, upper].astype(np.float64) * rows[:, across] * scale

@@ -1,4 +1,5 @@
-"""Ternary cosine similarity: the direction of an update in three numbers (FedGroup, eqs. 7-9, Algorithm 3)."""
+"""Ternary cosine similarity: the direction of an update in three numbers (FedGroup, eqs. 7-9,
+Algorithm 3)."""
 
 from __future__ import annotations
 
@@ -9,13 +10,17 @@ from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.gram import gram, leading_eigenpairs
 
 
-def base_directions(updates: Float[np.ndarray, "n P"], components: int = 3) -> Float[np.ndarray, "k P"]:
-    """The first left singular vectors of the P x n matrix of updates, times their singular values (Alg. 3, l. 7).
+def base_directions(
+    updates: Float[np.ndarray, "n P"], components: int = 3
+) -> Float[np.ndarray, "k P"]:
+    """The first left singular vectors of the P x n matrix of updates, times their singular values
+    (Alg. 3, l. 7).
 
-    n is far below P, so the SVD goes through the n x n Gram matrix: if v_j is its j-th eigenvector, the j-th
-    direction is the combination v_j of the updates. Exact, where the authors' randomised SVD is approximate; signs
-    are arbitrary in both. Nothing is centred. A direction that the updates do not have (their rank is lower) is zero
-    in place of rounding noise, and so equally dissimilar to all.
+    n is far below P, so the SVD goes through the n x n Gram matrix: if v_j is its j-th eigenvector,
+    the j-th direction is the combination v_j of the updates. Exact, where the authors' randomised
+    SVD is approximate; signs are arbitrary in both. Nothing is centred. A direction that the
+    updates do not have (their rank is lower) is zero in place of rounding noise, and so equally
+    dissimilar to all.
 
     Raises:
         MethodError: fewer updates than components.
@@ -29,6 +34,7 @@ def ternary_similarity(
 ) -> Float[np.ndarray, "n k"]:
     """M_ij = (1 - cos(update_i, v_j)) / 2 (eqs. 8, 9).
 
-    Eq. 7 as printed divides by the norm of the update only in the first column, a slip: all columns are cosines.
+    Eq. 7 as printed divides by the norm of the update only in the first column, a slip: all columns
+    are cosines.
     """
     return dissimilarity(updates, directions)

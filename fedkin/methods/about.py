@@ -1,6 +1,8 @@
-"""What a method says of itself: its name, its paper, its row in the map of the field, and what its options mean.
+"""What a method says of itself: its name, its paper, its row in the map of the field, and what its
+options mean.
 
-Configurations, comparisons and the documentation read it, so that a new method needs no line in any of them.
+Configurations, comparisons and the documentation read it, so that a new method needs no line in any
+of them.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from dataclasses import dataclass, field
 
 NOTHING = "nothing"
 
-# Meanings of options that several methods have. Methods share an option where they give it the same meaning.
-# A comparison of methods with five clusters is one in which all have five.
+# Meanings of options that several methods have. Methods share an option where they give it the same
+# meaning. A comparison of methods with five clusters is one in which all have five.
 NUMBER_OF_MODELS = "K, the number of models that clients share"
 COLD_START_CLIENTS = "clients per cluster that the cold start trains"
 RATE_BETWEEN_CLUSTERS = "learning rate between clusters, a step of these papers"
@@ -37,9 +39,9 @@ class About:
         decides: who says where a client belongs.
         count: how the number of clusters is known: given, found, or -.
         leaves: what a client sends for it, in addition to the training that FedAvg has too.
-        meanings: the meaning of each option that another method has too. In a comparison a method takes over the
-            options of the main method to which both give the same meaning. An option without an entry is never taken
-            over.
+        meanings: the meaning of each option that another method has too. In a comparison a method
+            takes over the options of the main method to which both give the same meaning. An option
+            without an entry is never taken over.
     """
 
     name: str

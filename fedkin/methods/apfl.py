@@ -1,20 +1,23 @@
-"""APFL: each client is served a mix of the global model and one of its own, in a share that it learns.
+"""APFL: each client is served a mix of the global model and one of its own, in a share that it
+learns.
 
-Y. Deng, M. M. Kamani, M. Mahdavi: Adaptive Personalized Federated Learning. arXiv 2003.13461 (2020).
+Y. Deng, M. M. Kamani, M. Mahdavi: Adaptive Personalized Federated Learning. arXiv 2003.13461
+(2020).
 
     w:        FedAvg; w_i its local solution, step by step
     client i: v_i  <- v_i - lr grad_v f_i(v~_i),   v~_i = a_i v_i + (1 - a_i) w_i      (the gradient has a factor a_i)
               a_i  <- a_i - lr <v_i - w, grad f_i(v~_i)>, cut to 0 .. 1, once a round
     served:   a_i v_i + (1 - a_i) w
 
-Both steps are on the same batch, and w_i in the mix is that before its own step. The share's gradient is taken where
-the round begins, at the w that was received; training goes by the share of before. It is a product over the *whole*
-model, so that at lr 0.1 a share is 0 or 1 after few rounds: ``share_lr`` slows it down, and ``adapt=False`` keeps it.
+Both steps are on the same batch, and w_i in the mix is that before its own step. The share's
+gradient is taken where the round begins, at the w that was received; training goes by the share of
+before. It is a product over the *whole* model, so that at lr 0.1 a share is 0 or 1 after few
+rounds: ``share_lr`` slows it down, and ``adapt=False`` keeps it.
 
-Differs: the share's gradient is that of the full training loss (the text: of one batch), one pass more; v_i begins as
-the first w that the client receives. A client that never trained, such as a newcomer, is tested with w. Other
-libraries have other methods by this name: PFLlib trains v_i on its own loss and overwrites it with the mix; FedEM's and
-FedRC's code replaces it after every batch.
+Differs: the share's gradient is that of the full training loss (the text: of one batch), one pass
+more; v_i begins as the first w that the client receives. A client that never trained, such as a
+newcomer, is tested with w. Other libraries have other methods by this name: PFLlib trains v_i on
+its own loss and overwrites it with the mix; FedEM's and FedRC's code replaces it after every batch.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ class APFLState(State):
 @plain_options
 @dataclass(frozen=True)
 class APFL:
-    """One global model, mixed with a model that each client keeps, in a share that the client learns."""
+    """One global model, mixed with a model that each client keeps, in a share that the client
+    learns."""
 
     about: ClassVar[About] = About(
         name="apfl",
@@ -75,14 +79,23 @@ class APFL:
         first = single_model_state(world, stream)
         return APFLState(first.models, first.assignment)
 
-    def round(self, world: World, state: APFLState, cohort: Int[np.ndarray, "n"], stream: Stream) -> APFLState:
+    def round(
+        self, world: World, state: APFLState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> APFLState:
         lr = world.work.rate(stream.round) if self.share_lr is None else self.share_lr
         lr = float(lr) if self.adapt else 0.0
         task = TrainMixed(
-            state.models, world.work, state.assignment[cohort], reduce=True, share=float(self.share), share_lr=lr
+            state.models,
+            world.work,
+            state.assignment[cohort],
+            reduce=True,
+            share=float(self.share),
+            share_lr=lr,
         )
         reply = world.run(task, cohort, stream.child("train"))
         return replace(state, models=state.models + reply.update)
 
-    def place(self, world: World, state: APFLState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> APFLState:
+    def place(
+        self, world: World, state: APFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> APFLState:
         return state  # there is one cluster, and all clients are in it from the start

@@ -1,23 +1,29 @@
-"""ATHENA-FL: within each cluster a detector for every class that it has; all detectors together make one classifier.
+"""ATHENA-FL: within each cluster a detector for every class that it has; all detectors together
+make one classifier.
 
-L. A. C. de Souza, G. F. Camilo, G. A. F. Rebello, M. Sammarco, M. E. M. Campista, L. H. M. K. Costa: ATHENA-FL:
-Evitando a Heterogeneidade Estatistica atraves do Um-contra-Todos no Aprendizado Federado. CoUrb 2023; and the thesis.
+L. A. C. de Souza, G. F. Camilo, G. A. F. Rebello, M. Sammarco, M. E. M. Campista, L. H. M. K.
+Costa: ATHENA-FL: Evitando a Heterogeneidade Estatistica atraves do Um-contra-Todos no Aprendizado
+Federado. CoUrb 2023; and the thesis.
 
-    f_d  detector d, a model with one score, trained by FedAvg in its cluster: its class against the cluster's others
-    class of x = argmax_c f_{d(c)}(x), the first of equals, over one detector d(c) of each class
+    f_d  detector d, a model with one score, trained by FedAvg in its cluster: its class against the
+    cluster's others class of x = argmax_c f_{d(c)}(x), the first of equals, over one detector d(c)
+    of each class
 
-Clusters come from the detectors' own last layers, or are given: ``assignment`` has one for every client (-1: excluded),
-such as ``tuple(run.assignment)`` of Hierarchical with another model; the paper clusters by a MobileNet. A class that
-several clusters have is detected by a client's own, or by that where most clients have it. Every client trains
-all detectors of its cluster, on the same batches, and only those travel. The server learns which classes a client has.
-A class that comes later, with a newcomer, gets no detector: its samples are others to those of its cluster.
+Clusters come from the detectors' own last layers, or are given: ``assignment`` has one for every
+client (-1: excluded), such as ``tuple(run.assignment)`` of Hierarchical with another model; the
+paper clusters by a MobileNet. A class that several clusters have is detected by a client's own, or
+by that where most clients have it. Every client trains all detectors of its cluster, on the same
+batches, and only those travel. The server learns which classes a client has. A class that comes
+later, with a newcomer, gets no detector: its samples are others to those of its cluster.
 
-In a cluster with a single class there is nothing to detect it against: its detector is not trained. Its score is zero,
-probability 1/2, so the class is chosen where all other detectors say no. A class that no cluster has is never chosen.
+In a cluster with a single class there is nothing to detect it against: its detector is not trained.
+Its score is zero, probability 1/2, so the class is chosen where all other detectors say no. A class
+that no cluster has is never chosen.
 
-Detectors of different clusters were not trained on each other's classes: their scores may not be comparable. Every
-``calibrate`` rounds (0, as in the paper: never) all clients try all detectors on their training samples and return
-histograms of the scores; each detector's score is then scaled by Platt's method, from those of all clusters.
+Detectors of different clusters were not trained on each other's classes: their scores may not be
+comparable. Every ``calibrate`` rounds (0, as in the paper: never) all clients try all detectors on
+their training samples and return histograms of the scores; each detector's score is then scaled by
+Platt's method, from those of all clusters.
 
 Differs from the authors' code: clusters there are given; scores are compared before the sigmoid,
 which keeps their order and has fewer ties; images are augmented after the split, not before.
@@ -43,7 +49,12 @@ from fedkin.core.world import World
 from fedkin.measures.calibration import fold_scale, platt_scale
 from fedkin.methods.about import About
 from fedkin.methods.last_layer_clustering import MEANINGS, LastLayerClustering, LastLayerState
-from fedkin.methods.last_layer_training import NO_DETECTOR, count_classes, detector_table, sample_members
+from fedkin.methods.last_layer_training import (
+    NO_DETECTOR,
+    count_classes,
+    detector_table,
+    sample_members,
+)
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.train import train
 
@@ -57,7 +68,9 @@ class AthenaState(LastLayerState):
     trained: Bool[np.ndarray, "D"]  # not where its cluster has no other class
     table: Int[np.ndarray, "k C"]  # the detector of each class that a cluster's clients use
     scale: Float[np.ndarray, "D 2"]  # (a, b): the score is a f_d(x) + b
-    head: Int[np.ndarray, "3"]  # where in a vector the last layer begins, its bias begins, and both end
+    head: Int[
+        np.ndarray, "3"
+    ]  # where in a vector the last layer begins, its bias begins, and both end
 
     @property
     def clusters(self) -> int:
@@ -66,9 +79,13 @@ class AthenaState(LastLayerState):
     def models_for(self, clients: Int[np.ndarray, "n"]) -> AssignedModels:
         first, bias, end = self.head.tolist()
         models = fold_scale(self.models, slice(first, end), slice(bias, end), self.scale)
-        return AssignedModels(models, self.table[self.assignment[clients]], self.positive, self.home)
+        return AssignedModels(
+            models, self.table[self.assignment[clients]], self.positive, self.home
+        )
 
-    def aggregated_into(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    def aggregated_into(
+        self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]
+    ) -> Int[np.ndarray, "n"]:
         return trained
 
 
@@ -100,8 +117,14 @@ class Athena(LastLayerClustering):
             check_positive_integer("calibrate", self.calibrate)
         labels = np.unique((0,) if self.assignment is None else self.assignment)
         clusters = labels[labels != UNASSIGNED]
-        if not len(clusters) or labels.dtype.kind != "i" or not np.array_equal(clusters, np.arange(len(clusters))):
-            raise MethodError(f"assignment must number its clusters 0, 1, .. without a gap, got {self.assignment}")
+        if (
+            not len(clusters)
+            or labels.dtype.kind != "i"
+            or not np.array_equal(clusters, np.arange(len(clusters)))
+        ):
+            raise MethodError(
+                f"assignment must number its clusters 0, 1, .. without a gap, got {self.assignment}"
+            )
         if self.assignment is not None and (self.suspicious, self.clusters) != (None, None):
             raise MethodError("assignment gives the clusters: leave suspicious and clusters out")
         if self.assignment is not None:
@@ -115,13 +138,17 @@ class Athena(LastLayerClustering):
         """Refuse (MethodError) a given assignment of another number of clients."""
         if self.assignment is not None and len(self.assignment) != clients:
             raise MethodError(
-                f"assignment must have an entry for each of the {clients} clients, got {len(self.assignment)}"
+                f"assignment must have an entry for each of the {clients} clients, got "
+                f"{len(self.assignment)}"
             )
 
     def init(self, world: World, stream: Stream) -> AthenaState:
         head, bias = world.spec.head, world.spec.head_bias
         if not world.spec.detects or head is None or bias is None:
-            raise MethodError("Athena trains detectors: models with one score, and a last layer [1, d], [1] at the end")
+            raise MethodError(
+                "Athena trains detectors: models with one score, and a last layer [1, d], [1] at "
+                "the end"
+            )
         cluster_clients = self.cluster_clients if self.assignment is None else self._given_clusters
         clustering = cluster_clients(world, stream)
         assigned = np.flatnonzero(clustering.assignment != UNASSIGNED)
@@ -131,28 +158,58 @@ class Athena(LastLayerClustering):
         trained = np.count_nonzero(counts, axis=1)[home] > 1
         models = np.repeat(clustering.start[None], len(home), axis=0)
         models[~trained, head] = 0
-        base = {f.name: getattr(clustering, f.name) for f in fields(clustering)} | {"models": models}
-        detectors = {"positive": positive, "home": home, "trained": trained, "table": detector_table(counts)}
-        scale, head_place = np.tile([1.0, 0.0], (len(home), 1)), np.array([head.start, bias.start, bias.stop])
+        base = {f.name: getattr(clustering, f.name) for f in fields(clustering)} | {
+            "models": models
+        }
+        detectors = {
+            "positive": positive,
+            "home": home,
+            "trained": trained,
+            "table": detector_table(counts),
+        }
+        scale, head_place = (
+            np.tile([1.0, 0.0], (len(home), 1)),
+            np.array([head.start, bias.start, bias.stop]),
+        )
         return AthenaState(**base, **detectors, scale=scale, head=head_place)
 
-    def round(self, world: World, state: AthenaState, cohort: Int[np.ndarray, "n"], stream: Stream) -> AthenaState:
+    def round(
+        self, world: World, state: AthenaState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> AthenaState:
         cohort = sample_members(cohort, state.assignment, self.fraction, stream)
-        row, detector = np.nonzero((state.assignment[cohort][:, None] == state.home) & state.trained)
+        row, detector = np.nonzero(
+            (state.assignment[cohort][:, None] == state.home) & state.trained
+        )
         if len(row):
-            options = {"work": replace(world.work, positive=state.positive[detector]), "reduce": True}
-            reply = train(world, state.models, cohort[row], detector, stream=stream.child("train"), **options)
+            options = {
+                "work": replace(world.work, positive=state.positive[detector]),
+                "reduce": True,
+            }
+            reply = train(
+                world, state.models, cohort[row], detector, stream=stream.child("train"), **options
+            )
             state = replace(state, models=state.models + reply.update)
-        return self._calibrate(world, state, stream) if self.calibrate and not stream.round % self.calibrate else state
+        return (
+            self._calibrate(world, state, stream)
+            if self.calibrate and not stream.round % self.calibrate
+            else state
+        )
 
     def remarks(self, state: Any) -> tuple[str, ...]:
         remarks = super().remarks(state) if self.assignment is None else ()
-        missing, single = np.flatnonzero((state.table == NO_DETECTOR).all(axis=0)), state.home[~state.trained]
+        missing, single = (
+            np.flatnonzero((state.table == NO_DETECTOR).all(axis=0)),
+            state.home[~state.trained],
+        )
         if len(missing):
-            remarks += (f"no client has class {', '.join(map(str, missing))}: no detector finds it",)
+            remarks += (
+                f"no client has class {', '.join(map(str, missing))}: no detector finds it",
+            )
         if len(single):
             names = ", ".join(map(str, single))
-            remarks += (f"cluster {names} has a single class: its detector is not trained, score 0",)
+            remarks += (
+                f"cluster {names} has a single class: its detector is not trained, score 0",
+            )
         return remarks
 
     def _given_clusters(self, world: World, stream: Stream) -> LastLayerState:
@@ -162,14 +219,22 @@ class Athena(LastLayerClustering):
         self.check_run(world.spec, clients, world.work)
         start = world.initial(stream.child("model"))
         models = np.repeat(start[None], assignment.max() + 1, axis=0)
-        return LastLayerState(models, assignment, start, np.zeros((clients, 0), np.float32), assignment == UNASSIGNED)
+        return LastLayerState(
+            models, assignment, start, np.zeros((clients, 0), np.float32), assignment == UNASSIGNED
+        )
 
     def _calibrate(self, world: World, state: AthenaState, stream: Stream) -> AthenaState:
         """Platt's scale for every detector, from the samples of all clusters."""
         reachable = world.clients(stream.round)
         clients = reachable[state.assignment[reachable] != UNASSIGNED]
         row, detector = np.divmod(np.arange(len(clients) * len(state.home)), len(state.home))
-        counts = world.run(Detections(state.models, detector, state.positive[detector]), clients[row]).counts
-        counts = np.maximum(counts, 0).reshape(len(clients), len(state.home), *counts.shape[1:]).sum(axis=0)
+        counts = world.run(
+            Detections(state.models, detector, state.positive[detector]), clients[row]
+        ).counts
+        counts = (
+            np.maximum(counts, 0)
+            .reshape(len(clients), len(state.home), *counts.shape[1:])
+            .sum(axis=0)
+        )
         known = state.trained & (counts.sum(axis=2) > 0).all(axis=1)
         return replace(state, scale=np.where(known[:, None], platt_scale(counts), state.scale))

@@ -1,6 +1,8 @@
-"""CFL-GP: spectral clustering of the gradients of all clients at one model, averaged over several queries.
+"""CFL-GP: spectral clustering of the gradients of all clients at one model, averaged over several
+queries.
 
-H. Kim, H. Kim, G. de Veciana: Clustered Federated Learning via Gradient-based Partitioning. ICML 2024 (PMLR 235).
+H. Kim, H. Kim, G. de Veciana: Clustered Federated Learning via Gradient-based Partitioning. ICML
+2024 (PMLR 235).
 
     every p-th round before T_c: all clients get the criterion model, and reply with the gradient g_i there
     G    <- (1 - beta) G + beta [g_1 .. g_N]       columns are clients; beta = 1, 1/2, 1/3 ..: the mean of all queries
@@ -8,19 +10,21 @@ H. Kim, H. Kim, G. de Veciana: Clustered Federated Learning via Gradient-based P
     clusters: K-means on the columns of Z, numbered so that most clients keep their cluster
     in all rounds: FedAvg in each cluster (one step of one batch a round is the paper's averaging of gradients)
 
-With ``clusters = None`` K is the number, up to ``max_clusters``, with the highest silhouette of K-means at the first
-query, in max(3, r) directions, r the rank of the largest gap between singular values. It should see a model that has
-trained: ``warm_up`` rounds with one model come first.
+With ``clusters = None`` K is the number, up to ``max_clusters``, with the highest silhouette of
+K-means at the first query, in max(3, r) directions, r the rank of the largest gap between singular
+values. It should see a model that has trained: ``warm_up`` rounds with one model come first.
 
-Differs from the paper: it has a block of G for each of its K models in turn; here there is one, of the criterion model,
-which is that of cluster 0. Differs from the authors' code: (1) there, clients outside cluster 0 get their own model in
-place of the criterion, so that columns of G are gradients at different models. (2) beta stays 1 while t + 1 < K p, so
-that the first queries are forgotten: ``weighting="as_coded"``. (3) The gradient is that of all samples, not of one
-batch. (4) Clusters begin as copies of the one model before the first query. (5) Ids are matched by linear assignment,
+Differs from the paper: it has a block of G for each of its K models in turn; here there is one, of
+the criterion model, which is that of cluster 0. Differs from the authors' code: (1) there, clients
+outside cluster 0 get their own model in place of the criterion, so that columns of G are gradients
+at different models. (2) beta stays 1 while t + 1 < K p, so that the first queries are forgotten:
+``weighting="as_coded"``. (3) The gradient is that of all samples, not of one batch. (4) Clusters
+begin as copies of the one model before the first query. (5) Ids are matched by linear assignment,
 where all K! orders are tried.
 
-A newcomer answers all queries of the past at once, from the criterion models that the state keeps, and joins the
-nearest mean of Z; who missed a query has the mean of the others. The state holds N gradients and T_c / p models.
+A newcomer answers all queries of the past at once, from the criterion models that the state keeps,
+and joins the nearest mean of Z; who missed a query has the mean of the others. The state holds N
+gradients and T_c / p models.
 """
 
 from __future__ import annotations
@@ -68,7 +72,8 @@ class CFLGPState(State):
 @plain_options
 @dataclass(frozen=True)
 class CFLGP:
-    """Spectral clustering of all clients' gradients at one model, in the first rounds; K may be found."""
+    """Spectral clustering of all clients' gradients at one model, in the first rounds; K may be
+    found."""
 
     about: ClassVar[About] = About(
         name="cflgp",
@@ -108,22 +113,32 @@ class CFLGP:
         )
 
     def init(self, world: World, stream: Stream) -> CFLGPState:
-        """One model, and all clients in its cluster. Raises MethodError where there are fewer clients than clusters."""
+        """One model, and all clients in its cluster. Raises MethodError where there are fewer
+        clients than clusters."""
         clients, parameters = world.total_clients, world.spec.parameters
         if clients < (self.clusters or 1):
-            raise MethodError(f"{self.clusters} clusters need as many clients, got {clients}; lower method.clusters")
+            raise MethodError(
+                f"{self.clusters} clusters need as many clients, got {clients}; lower "
+                f"method.clusters"
+            )
         one, queries = single_model_state(world, stream), -(-self.last_query // self.period)
-        profiles, criteria = (np.zeros((rows, parameters), np.float32) for rows in (clients, queries))
+        profiles, criteria = (
+            np.zeros((rows, parameters), np.float32) for rows in (clients, queries)
+        )
         answers, asked = np.zeros(clients, np.int64), np.zeros(queries, bool)
         return CFLGPState(one.models, one.assignment, profiles, answers, criteria, asked)
 
-    def round(self, world: World, state: CFLGPState, cohort: Int[np.ndarray, "n"], stream: Stream) -> CFLGPState:
+    def round(
+        self, world: World, state: CFLGPState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> CFLGPState:
         t = stream.round - 1 - self.warm_up
         if 0 <= t < self.last_query and t % self.period == 0:
             state = self._query(world, state, t // self.period, stream)
         return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
 
-    def place(self, world: World, state: CFLGPState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> CFLGPState:
+    def place(
+        self, world: World, state: CFLGPState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> CFLGPState:
         """The nearest mean of Z, once there are clusters."""
         for query in np.flatnonzero(state.asked).tolist():
             state = self._answers(world, state, query, newcomers)
@@ -131,15 +146,22 @@ class CFLGP:
         newcomers = newcomers[state.answers[newcomers] > 0]
         if not len(known) or not len(newcomers):
             return state
-        inner, n, K = gram(state.profiles[np.concatenate([known, newcomers])]), len(known), len(state.models)
+        inner, n, K = (
+            gram(state.profiles[np.concatenate([known, newcomers])]),
+            len(known),
+            len(state.models),
+        )
         decomposition = spectrum(inner[:n, :n])
         means = simple_mean_by_cluster(decomposition.projected(K), state.assignment[known], K)
         empty = np.bincount(state.assignment[known], minlength=K) == 0
         distance = np.linalg.norm(decomposition.project(inner[n:, :n], K)[:, None] - means, axis=2)
-        return policies.assign(world, state, newcomers, np.where(empty, np.inf, distance).argmin(axis=1))
+        return policies.assign(
+            world, state, newcomers, np.where(empty, np.inf, distance).argmin(axis=1)
+        )
 
     def _query(self, world: World, state: CFLGPState, query: int, stream: Stream) -> CFLGPState:
-        """The state after the gradients of all reachable clients at the model of cluster 0, with new clusters."""
+        """The state after the gradients of all reachable clients at the model of cluster 0, with
+        new clusters."""
         criteria, asked = state.criteria.copy(), state.asked.copy()
         criteria[query], asked[query] = state.models[0], True
         state = replace(state, criteria=criteria, asked=asked)
@@ -158,7 +180,9 @@ class CFLGP:
         state = replace(state, models=models, assignment=assignment)
         return policies.update_assignment(world, state, known, cluster)
 
-    def _answers(self, world: World, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]) -> CFLGPState:
+    def _answers(
+        self, world: World, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]
+    ) -> CFLGPState:
         """The state with the gradients of some clients at the criterion model of a query."""
         task = CriterionGradients(state.criteria[query][None], np.zeros(len(clients), np.int64))
         reply = world.run(task, clients)
@@ -166,11 +190,15 @@ class CFLGP:
         first = state.answers[clients] == 0
         beta = np.where(first, 1, self._beta(state, query, clients)).astype(np.float32)[:, None]
         profiles, answers = state.profiles.copy(), state.answers.copy()
-        profiles[clients] = np.where(first[:, None], 0, (1 - beta) * profiles[clients]) + beta * gradients
+        profiles[clients] = (
+            np.where(first[:, None], 0, (1 - beta) * profiles[clients]) + beta * gradients
+        )
         answers[clients] += 1
         return replace(state, profiles=profiles, answers=answers)
 
-    def _beta(self, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    def _beta(
+        self, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "n"]:
         """The weight of a client's newest gradient."""
         if self.weighting == "mean":
             return 1 / (state.answers[clients] + 1)

@@ -1,7 +1,9 @@
-"""What methods without a server share: every peer keeps its own model, queries others, and averages with some of them.
+"""What methods without a server share: every peer keeps its own model, queries others, and averages
+with some of them.
 
-Row i of an array is what peer i knows, and nothing that a peer decides needs another row: so the simulator decides for
-all peers at once, and a real peer, by the same functions, for itself. Shapes: N peers, n rows, P parameters.
+Row i of an array is what peer i knows, and nothing that a peer decides needs another row: so the
+simulator decides for all peers at once, and a real peer, by the same functions, for itself. Shapes:
+N peers, n rows, P parameters.
 
 A round of a peer, the t-th of its own:
 
@@ -42,7 +44,8 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class PeerState(State):
-    """A model for every peer; ``assignment`` has the communities of peers that trust each other both ways."""
+    """A model for every peer; ``assignment`` has the communities of peers that trust each other
+    both ways."""
 
     start: Float[np.ndarray, "P"]  # w_0, which all have in common
     trust: Bool[np.ndarray, "N N"]
@@ -58,7 +61,9 @@ class PeerState(State):
     def models_for(self, clients: Int[np.ndarray, "n"]) -> AssignedModels:
         return AssignedModels(self.models, clients)
 
-    def aggregated_into(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    def aggregated_into(
+        self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]
+    ) -> Int[np.ndarray, "n"]:
         return trained
 
     def neighbourhood(self, peers: Int[np.ndarray, "n"]) -> Neighbourhood:
@@ -69,10 +74,11 @@ class PeerState(State):
 class PeerMethod:
     """A method whose clients decide for themselves, and how its rounds go in any world.
 
-    ``select_queries``, ``match_neighbours`` and ``select_partners`` are pure, with a row per peer. Peers outside the
-    cohort, and those that drop out, are inactive in that round: they do not train and do not reply. Peers that have
-    left are forgotten. A peer that runs out of time goes on with the steps it has done. By default a peer queries
-    none, and averages with ``neighbours`` of those it trusts.
+    ``select_queries``, ``match_neighbours`` and ``select_partners`` are pure, with a row per peer.
+    Peers outside the cohort, and those that drop out, are inactive in that round: they do not train
+    and do not reply. Peers that have left are forgotten. A peer that runs out of time goes on with
+    the steps it has done. By default a peer queries none, and averages with ``neighbours`` of those
+    it trusts.
     """
 
     neighbours: int = 0
@@ -95,19 +101,30 @@ class PeerMethod:
         )
 
     def select_queries(
-        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+        self,
+        neighbourhood: Neighbourhood,
+        reachable: Bool[np.ndarray, "n N"],
+        noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
-        """The peers that each peer queries in this round, of the ``reachable``; ``noise`` is that of ``draw_noise``."""
+        """The peers that each peer queries in this round, of the ``reachable``; ``noise`` is that
+        of ``draw_noise``."""
         return np.zeros_like(reachable)
 
     def match_neighbours(
-        self, neighbourhood: Neighbourhood, replied: Bool[np.ndarray, "n N"], similarity: Float[np.ndarray, "n N"]
+        self,
+        neighbourhood: Neighbourhood,
+        replied: Bool[np.ndarray, "n N"],
+        similarity: Float[np.ndarray, "n N"],
     ) -> Neighbourhood:
-        """The peers that each peer trusts after the replies; ``similarity`` counts only where one ``replied``."""
+        """The peers that each peer trusts after the replies; ``similarity`` counts only where one
+        ``replied``."""
         return neighbourhood
 
     def select_partners(
-        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+        self,
+        neighbourhood: Neighbourhood,
+        reachable: Bool[np.ndarray, "n N"],
+        noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
         """The peers that each peer averages with, of the ``reachable``."""
         return lowest(noise, neighbourhood.trust & reachable, self.neighbours)
@@ -117,16 +134,30 @@ class PeerMethod:
         start, total = world.initial(stream.child("model")), world.total_clients
         trust, counts = np.zeros((total, total), bool), np.zeros((total, 2), np.int64)
         neighbourhood = (trust, trust.astype(np.int32), np.zeros(total, np.int64))
-        return PeerState(np.tile(start, (total, 1)), np.arange(total), start, *neighbourhood, counts, counts.copy())
+        return PeerState(
+            np.tile(start, (total, 1)),
+            np.arange(total),
+            start,
+            *neighbourhood,
+            counts,
+            counts.copy(),
+        )
 
-    def place(self, world: World, state: PeerState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> PeerState:
+    def place(
+        self, world: World, state: PeerState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> PeerState:
         """Nothing to do: a peer begins with w_0, and its first round is its own round 1."""
         return state
 
-    def round(self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> PeerState:
-        """Every peer of the cohort does its next round, all at once: their replies are of this round."""
+    def round(
+        self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> PeerState:
+        """Every peer of the cohort does its next round, all at once: their replies are of this
+        round."""
         work = replace(world.work, partial=True)
-        reply = train(world, state.models, cohort, cohort, work=work, local=True, stream=stream.child("train"))
+        reply = train(
+            world, state.models, cohort, cohort, work=work, local=True, stream=stream.child("train")
+        )
         active, update = cohort[reply.arrived], reply.update[reply.arrived]
         all_peers = np.arange(len(state.models))
         whole = np.array_equal(active, all_peers)
@@ -136,17 +167,25 @@ class PeerMethod:
         neighbourhood = state.neighbourhood(active)
         neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
 
-        queried = self.select_queries(neighbourhood, reachable, draw_noise(stream.child("ask"), active, len(all_peers)))
-        replied, state = query(world, state, active, queried & responsive, 2 if self.needs_updates else 1)
+        queried = self.select_queries(
+            neighbourhood, reachable, draw_noise(stream.child("ask"), active, len(all_peers))
+        )
+        replied, state = query(
+            world, state, active, queried & responsive, 2 if self.needs_updates else 1
+        )
         similarity = np.zeros(reachable.shape)
         if replied.any():
-            similarity[:, active] = self._similarity(world, state.start, active, solution, update, replied[:, active])
+            similarity[:, active] = self._similarity(
+                world, state.start, active, solution, update, replied[:, active]
+            )
         neighbourhood = self.match_neighbours(neighbourhood, replied, similarity)
         neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
         noise = draw_noise(stream.child("partners"), active, len(all_peers))
         partners = self.select_partners(neighbourhood, reachable, noise)
         replied_later, state = query(world, state, active, partners & responsive & ~queried, 1)
-        averaged = (partners & (replied | replied_later))[:, active] | np.eye(len(active), dtype=bool)
+        averaged = (partners & (replied | replied_later))[:, active] | np.eye(
+            len(active), dtype=bool
+        )
         average_models(solution, averaged * reply.examples[reply.arrived], solution)
         models = solution if whole else _replace_rows(state.models, active, solution)
         return update_peers(state, active, neighbourhood, models)
@@ -202,7 +241,9 @@ def loss_similarity(loss: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
 
 
 def average_models(
-    models: Float[np.ndarray, "m P"], weights: Num[np.ndarray, "n m"], out: Float[np.ndarray, "n P"] | None = None
+    models: Float[np.ndarray, "m P"],
+    weights: Num[np.ndarray, "n m"],
+    out: Float[np.ndarray, "n P"] | None = None,
 ) -> Float[np.ndarray, "n P"]:
     """Weighted means of models, one per row of weights: a matrix product.
 
@@ -226,10 +267,14 @@ def draw_noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float
         peers: those that draw.
         total: N; the number for peer j is the same whatever it is.
     """
-    return np.array([stream.client(int(peer)).random(total) for peer in peers]).reshape(len(peers), total)
+    return np.array([stream.client(int(peer)).random(total) for peer in peers]).reshape(
+        len(peers), total
+    )
 
 
-def lowest(values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"], count: int) -> Bool[np.ndarray, "n N"]:
+def lowest(
+    values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"], count: int
+) -> Bool[np.ndarray, "n N"]:
     """Mask of the lowest values of each row.
 
     Args:
@@ -240,8 +285,11 @@ def lowest(values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"], coun
     return ranks(values, mask) < count
 
 
-def ranks(values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"]) -> Int[np.ndarray, "n N"]:
-    """Rank of each value under the mask in its row, from 0 for the lowest; of others, the highest integer."""
+def ranks(
+    values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"]
+) -> Int[np.ndarray, "n N"]:
+    """Rank of each value under the mask in its row, from 0 for the lowest; of others, the highest
+    integer."""
     order = np.lexsort((values, ~mask), axis=1)
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(mask.shape[1]), order.shape), axis=1)
@@ -249,7 +297,11 @@ def ranks(values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"]) -> In
 
 
 def query(
-    world: World, state: PeerState, peers: Int[np.ndarray, "n"], queried: Bool[np.ndarray, "n N"], vectors: int
+    world: World,
+    state: PeerState,
+    peers: Int[np.ndarray, "n"],
+    queried: Bool[np.ndarray, "n N"],
+    vectors: int,
 ) -> tuple[Bool[np.ndarray, "n N"], PeerState]:
     """Let peers query others for their models.
 
@@ -258,7 +310,8 @@ def query(
         state: counts messages and vectors.
         peers: those that query.
         queried: those queried.
-        vectors: how many vectors a reply holds: the model, and the last update where that is needed.
+        vectors: how many vectors a reply holds: the model, and the last update where that is
+            needed.
 
     Returns:
         Which replied, and the state with the replies counted.
@@ -269,11 +322,16 @@ def query(
     replied[row[arrived], other[arrived]] = True
     sides = (peers[row[arrived]], other[arrived])
     count = np.stack([np.bincount(side, minlength=len(state.models)) for side in sides], axis=1)
-    return replied, replace(state, messages=state.messages + count, vectors=state.vectors + vectors * count)
+    return replied, replace(
+        state, messages=state.messages + count, vectors=state.vectors + vectors * count
+    )
 
 
 def update_peers(
-    state: PeerState, peers: Int[np.ndarray, "n"], neighbourhood: Neighbourhood, models: Float[np.ndarray, "N P"]
+    state: PeerState,
+    peers: Int[np.ndarray, "n"],
+    neighbourhood: Neighbourhood,
+    models: Float[np.ndarray, "N P"],
 ) -> PeerState:
     """The state after a round.
 
@@ -284,7 +342,9 @@ def update_peers(
         models: of all peers.
     """
     rows = {name: getattr(neighbourhood, name) for name in ("trust", "votes", "age")}
-    arrays = {name: _replace_rows(getattr(state, name), peers, values) for name, values in rows.items()}
+    arrays = {
+        name: _replace_rows(getattr(state, name), peers, values) for name, values in rows.items()
+    }
     return replace(state, models=models, **arrays, assignment=communities(arrays["trust"]))
 
 
@@ -296,7 +356,8 @@ def _replace_rows(array: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndar
 
 
 def communities(trust: Bool[np.ndarray, "N N"]) -> Int[np.ndarray, "N"]:
-    """Connected components of peers that trust each other both ways, numbered by their first members."""
+    """Connected components of peers that trust each other both ways, numbered by their first
+    members."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,4 +1,5 @@
-"""What clients tell of their history: how many samples of each step each model classifies correctly.
+"""What clients tell of their history: how many samples of each step each model classifies
+correctly.
 
 Shapes: n clients of a call, N in all, M models, S steps, k models.
 """
@@ -18,20 +19,26 @@ from fedkin.tasks.feddrift import SampleCounts, SpanScores
 
 @dataclass(frozen=True)
 class History:
-    """Correct predictions of each model in use on each step of each client, and samples, 0 where it did not reply."""
+    """Correct predictions of each model in use on each step of each client, and samples, 0 where it
+    did not reply."""
 
     correct: Int[np.ndarray, "N S M"]
     samples: Int[np.ndarray, "N S"]
     in_use: Int[np.ndarray, "k"]
 
     def accuracy(self, step: int) -> Float[np.ndarray, "N M"]:
-        """On the samples of one step; -inf of models that are not in use, and of clients without samples."""
+        """On the samples of one step; -inf of models that are not in use, and of clients without
+        samples."""
         accuracy = np.full((len(self.samples), self.correct.shape[2]), -np.inf)
         own = np.flatnonzero(self.samples[:, step])
-        accuracy[np.ix_(own, self.in_use)] = self.correct[own, step][:, self.in_use] / self.samples[own, step, None]
+        accuracy[np.ix_(own, self.in_use)] = (
+            self.correct[own, step][:, self.in_use] / self.samples[own, step, None]
+        )
         return accuracy
 
-    def between(self, owner: Int[np.ndarray, "N S"], models: Int[np.ndarray, "k"]) -> Float[np.ndarray, "k k"]:
+    def between(
+        self, owner: Int[np.ndarray, "N S"], models: Int[np.ndarray, "k"]
+    ) -> Float[np.ndarray, "k k"]:
         """Accuracy of model i on all samples that model j owns; NaN where these are none.
 
         Args:
@@ -71,8 +78,11 @@ def gather(
     return History(correct, samples, in_use)
 
 
-def count(world: World, ends: Int[np.ndarray, "N S"], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "N S"]:
-    """How many samples clients had after each step, with the present number of some clients in the last.
+def count(
+    world: World, ends: Int[np.ndarray, "N S"], clients: Int[np.ndarray, "n"]
+) -> Int[np.ndarray, "N S"]:
+    """How many samples clients had after each step, with the present number of some clients in the
+    last.
 
     Args:
         world: of the clients.

@@ -1,12 +1,13 @@
 """FedAvg: one global model for all clients.
 
-H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas: Communication-Efficient Learning of Deep Networks
-from Decentralized Data. AISTATS 2017, arXiv 1602.05629.
+H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas: Communication-Efficient Learning
+of Deep Networks from Decentralized Data. AISTATS 2017, arXiv 1602.05629.
 
     w_{t+1} = sum_i n_i w_i / sum_i n_i        over the clients whose solution w_i arrived, n_i training samples
 
-Differs from the common code bases: the sum is over updates w_i - w_t (equal, and what travels), in float64; batches
-are drawn anew in every epoch, where the FedProx family repeats one permutation for ever.
+Differs from the common code bases: the sum is over updates w_i - w_t (equal, and what travels), in
+float64; batches are drawn anew in every epoch, where the FedProx family repeats one permutation for
+ever.
 """
 
 from __future__ import annotations
@@ -43,16 +44,22 @@ class FedAvg:
     def init(self, world: World, stream: Stream) -> State:
         return single_model_state(world, stream)
 
-    def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
+    def round(
+        self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> State:
         return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
 
-    def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
+    def place(
+        self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> State:
         return state  # there is one cluster, and all clients are in it from the start
 
 
 def single_model_state(world: World, stream: Stream) -> State:
     """A state of one new model, and all clients in its cluster."""
-    return State(world.initial(stream.child("model"))[None], np.zeros(world.total_clients, np.int64))
+    return State(
+        world.initial(stream.child("model"))[None], np.zeros(world.total_clients, np.int64)
+    )
 
 
 def train_and_average(
@@ -71,6 +78,12 @@ def train_and_average(
     """
     cohort = cohort[state.assignment[cohort] != UNASSIGNED]
     reply = train(
-        world, state.models, cohort, state.assignment[cohort], work=work, reduce=True, stream=stream.child("train")
+        world,
+        state.models,
+        cohort,
+        state.assignment[cohort],
+        work=work,
+        reduce=True,
+        stream=stream.child("train"),
     )
     return state.models + reply.update

@@ -1,9 +1,11 @@
-"""FedEM: every client's data are a mixture of K shared components, and each client has mixture weights of its own.
+"""FedEM: every client's data are a mixture of K shared components, and each client has mixture
+weights of its own.
 
-O. Marfoq, G. Neglia, A. Bellet, L. Kameni, R. Vidal: Federated Multi-Task Learning under a Mixture of Distributions.
-NeurIPS 2021, arXiv 2108.10252 (Alg. 1).
+O. Marfoq, G. Neglia, A. Bellet, L. Kameni, R. Vidal: Federated Multi-Task Learning under a Mixture
+of Distributions. NeurIPS 2021, arXiv 2108.10252 (Alg. 1).
 
-Notation: theta_k the components, pi_i the mixture weights of client i, n_i its training samples, B of a batch.
+Notation: theta_k the components, pi_i the mixture weights of client i, n_i its training samples, B
+of a batch.
 
     E:  q_ij(k) = pi_ik exp(-l(theta_k; x_ij, y_ij)), divided by its sum over k
     M:  pi_ik   = (1/n_i) sum_j q_ij(k)
@@ -11,18 +13,21 @@ Notation: theta_k the components, pi_i the mixture weights of client i, n_i its 
     server: theta_k <- sum_i n_i theta_ik / sum_i n_i           n_i, and not n_i pi_ik
     prediction: sum_k pi_ik softmax(h_k(x))                     probabilities are mixed, not scores
 
-The E-step is with the weights of the last round, in inference mode; q stay for all local epochs. K models travel down
-to every client of a round, and K back. Components that start equal never separate: they are drawn at random, and
-refused where they are the same. A weight that has become 0 stays 0.
+The E-step is with the weights of the last round, in inference mode; q stay for all local epochs. K
+models travel down to every client of a round, and K back. Components that start equal never
+separate: they are drawn at random, and refused where they are the same. A weight that has become 0
+stays 0.
 
-Partial participation is that of the authors' code (the paper has none): the mean is over all N clients, of which those
-not selected count with the models as they are, so that a smaller cohort is a smaller step. ``average_over="cohort"`` is
-the usual mean over those that replied. Differs: sizes of clients never seen count as the mean of the others', and one
-whose reply is lost counts as not selected. The server knows the weights, which the authors' clients keep for
-themselves: K numbers of each client, for readers (``membership``), and so clients keep nothing.
+Partial participation is that of the authors' code (the paper has none): the mean is over all N
+clients, of which those not selected count with the models as they are, so that a smaller cohort is
+a smaller step. ``average_over="cohort"`` is the usual mean over those that replied. Differs: sizes
+of clients never seen count as the mean of the others', and one whose reply is lost counts as not
+selected. The server knows the weights, which the authors' clients keep for themselves: K numbers of
+each client, for readers (``membership``), and so clients keep nothing.
 
-A client is in the cluster of its largest weight, the first of equals; before its first round all are 1/K. A newcomer
-gets its weights by one E-step on its training samples, and trains nothing, as in the authors' code.
+A client is in the cluster of its largest weight, the first of equals; before its first round all
+are 1/K. A newcomer gets its weights by one E-step on its training samples, and trains nothing, as
+in the authors' code.
 """
 
 from __future__ import annotations
@@ -62,7 +67,8 @@ class MixtureState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedEM:
-    """Every client is a mixture of K shared models, in shares that it learns; probabilities are mixed."""
+    """Every client is a mixture of K shared models, in shares that it learns; probabilities are
+    mixed."""
 
     about: ClassVar[About] = About(
         name="fedem",
@@ -93,19 +99,29 @@ class FedEM:
         )
 
     def init(self, world: World, stream: Stream) -> MixtureState:
-        """K different random models, of which all clients have 1/K; MethodError where some of them are equal."""
+        """K different random models, of which all clients have 1/K; MethodError where some of them
+        are equal."""
         return MixtureState(*first_mixture(world, self.clusters, stream))
 
-    def round(self, world: World, state: MixtureState, cohort: Int[np.ndarray, "n"], stream: Stream) -> MixtureState:
+    def round(
+        self, world: World, state: MixtureState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> MixtureState:
         cohort = cohort[state.assignment[cohort] != UNASSIGNED]
         task = TrainMixture(state.models.reshape(1, -1), world.work, state.membership[cohort])
         reply = world.run(task, cohort, stream.child("train"))
         state = with_membership(state, cohort, reply, reply.examples)
-        return replace(state, models=state.models + self._share(state, cohort[reply.arrived]) * steps(state, reply))
+        return replace(
+            state,
+            models=state.models + self._share(state, cohort[reply.arrived]) * steps(state, reply),
+        )
 
-    def place(self, world: World, state: MixtureState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> MixtureState:
+    def place(
+        self, world: World, state: MixtureState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> MixtureState:
         """One E-step, from equal weights."""
-        reply = world.run(MixtureWeights(state.models, equal_weights(len(newcomers), state.clusters)), newcomers)
+        reply = world.run(
+            MixtureWeights(state.models, equal_weights(len(newcomers), state.clusters)), newcomers
+        )
         return with_membership(state, newcomers, reply)
 
     def _share(self, state: MixtureState, trained: Int[np.ndarray, "a"]) -> np.float32:
@@ -113,14 +129,19 @@ class FedEM:
         known = state.samples[state.samples > 0]
         if self.average_over == "cohort" or not len(known):
             return np.float32(1)
-        everyone = np.where(state.samples > 0, state.samples, known.mean())[state.assignment != UNASSIGNED]
+        everyone = np.where(state.samples > 0, state.samples, known.mean())[
+            state.assignment != UNASSIGNED
+        ]
         return np.float32(state.samples[trained].sum() / everyone.sum())
 
 
 def first_mixture(
     world: World, clusters: int, stream: Stream
-) -> tuple[Float[np.ndarray, "K P"], Int[np.ndarray, "N"], Float[np.ndarray, "N K"], Int[np.ndarray, "N"]]:
-    """Different random components, the first cluster for clients that are here, equal weights, and no known sizes.
+) -> tuple[
+    Float[np.ndarray, "K P"], Int[np.ndarray, "N"], Float[np.ndarray, "N K"], Int[np.ndarray, "N"]
+]:
+    """Different random components, the first cluster for clients that are here, equal weights, and
+    no known sizes.
 
     Args:
         world, stream: of the start.
@@ -131,7 +152,8 @@ def first_mixture(
     models, total = random_models(world, clusters, stream), world.total_clients
     if len(np.unique(models, axis=0)) < clusters:
         raise MethodError(
-            f"{clusters} components of a mixture must start from different models, and some of them are equal, so that "
+            f"{clusters} components of a mixture must start from different models, and some of "
+            f"them are equal, so that "
             "they would never separate: take a model whose initial weights are drawn at random"
         )
     assignment = np.full(total, UNASSIGNED, np.int64)
@@ -150,7 +172,10 @@ def steps(state: MixtureState, reply: Reply) -> Float[np.ndarray, "K P"]:
 
 
 def with_membership(
-    state: MixtureState, clients: Int[np.ndarray, "n"], reply: Reply, samples: Int[np.ndarray, "n"] | None = None
+    state: MixtureState,
+    clients: Int[np.ndarray, "n"],
+    reply: Reply,
+    samples: Int[np.ndarray, "n"] | None = None,
 ) -> Any:
     """The state with the new weights of the clients that replied, and their clusters.
 
@@ -161,7 +186,11 @@ def with_membership(
         samples: training samples of each row; None: they are not told.
     """
     arrived = clients[reply.arrived]
-    membership, assignment, sizes = state.membership.copy(), state.assignment.copy(), state.samples.copy()
+    membership, assignment, sizes = (
+        state.membership.copy(),
+        state.assignment.copy(),
+        state.samples.copy(),
+    )
     membership[arrived] = reply.membership[reply.arrived]
     assignment[arrived] = membership[arrived].argmax(axis=1)
     if samples is not None:

@@ -1,20 +1,24 @@
 """FedGroup and FedGrouProx: clients whose first updates have similar directions share a model.
 
-M. Duan, D. Liu, X. Ji, R. Liu, L. Liang, X. Chen, Y. Tan: FedGroup: Ternary Cosine Similarity-based Clustered
-Federated Learning Framework toward High Accuracy in Heterogeneity Data. arXiv 2010.06870.
+M. Duan, D. Liu, X. Ji, R. Liu, L. Liang, X. Chen, Y. Tan: FedGroup: Ternary Cosine Similarity-based
+Clustered Federated Learning Framework toward High Accuracy in Heterogeneity Data. arXiv 2010.06870.
 
-Notation: m clusters (the paper's groups), D_i the update of client i after one epoch from the initial model w_0,
-V three base directions of the updates, M the ternary similarity matrix, eta_g the inter-group learning rate.
+Notation: m clusters (the paper's groups), D_i the update of client i after one epoch from the
+initial model w_0, V three base directions of the updates, M the ternary similarity matrix, eta_g
+the inter-group learning rate.
 
 Differs from the paper, as the authors' code does:
-* a group's first model is the plain mean of its clients' *solutions* (Alg. 4, l. 7 averages updates and then
-  subtracts w_0 again: a slip), and training goes on from it, not from w_0 (Alg. 2, l. 2);
-* inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's bare sum);
-* all clients that are reachable and reply are placed before the first round, and so tested from the start;
-* a newcomer trains from w_0 (eq. 10 says the current global model): directions are comparable from one start only.
-Differs from both: a group keeps the direction of its cold start for later newcomers. The paper compares with the
-group's latest update; in the code that is overwritten by what inter-group aggregation changed, which says nothing of
-the clients, and from w_0 the direction of the start is the one to compare with.
+* a group's first model is the plain mean of its clients' *solutions* (Alg. 4, l. 7 averages updates
+  and then subtracts w_0 again: a slip), and training goes on from it, not from w_0 (Alg. 2, l. 2);
+* inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's
+  bare sum);
+* all clients that are reachable and reply are placed before the first round, and so tested from the
+  start;
+* a newcomer trains from w_0 (eq. 10 says the current global model): directions are comparable from
+one start only. Differs from both: a group keeps the direction of its cold start for later
+newcomers. The paper compares with the group's latest update; in the code that is overwritten by
+what inter-group aggregation changed, which says nothing of the clients, and from w_0 the direction
+of the start is the one to compare with.
 """
 
 from __future__ import annotations
@@ -37,7 +41,13 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
-from fedkin.methods.about import COLD_START_CLIENTS, NUMBER_OF_MODELS, PROXIMAL_WEIGHT, RATE_BETWEEN_CLUSTERS, About
+from fedkin.methods.about import (
+    COLD_START_CLIENTS,
+    NUMBER_OF_MODELS,
+    PROXIMAL_WEIGHT,
+    RATE_BETWEEN_CLUSTERS,
+    About,
+)
 from fedkin.methods.fedavg import train_and_average
 from fedkin.tasks.train import train
 
@@ -110,29 +120,43 @@ class FedGroup:
         reachable = world.clients(stream.round)
         if self.clusters > len(reachable):
             raise MethodError(
-                f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower method.clusters"
+                f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower "
+                f"method.clusters"
             )
         start = world.initial(stream.child("model"))
         sample_size = self.clusters if self.centers == "random" else self.alpha * self.clusters
-        sample = stream.child("pretrain").rng().choice(reachable, min(sample_size, len(reachable)), replace=False)
+        sample = (
+            stream.child("pretrain")
+            .rng()
+            .choice(reachable, min(sample_size, len(reachable)), replace=False)
+        )
         sample.sort()
         clients, updates = self._pretrain(world, start, sample, stream)  # Alg. 3, l. 2-6
         if len(clients) < self.clusters:
             raise MethodError(
-                f"cold start of {self.clusters} clusters: {len(clients)} of {len(sample)} clients gave an update"
+                f"cold start of {self.clusters} clusters: {len(clients)} of {len(sample)} clients "
+                f"gave an update"
             )
         labels = self._partition(updates, stream)
         directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 4, l. 10
         assignment = np.full(world.total_clients, UNASSIGNED, np.int64)
         assignment[clients] = labels
-        state = FedGroupState(start + directions, assignment, start, directions, assignment != UNASSIGNED)
+        state = FedGroupState(
+            start + directions, assignment, start, directions, assignment != UNASSIGNED
+        )
         return self.place(world, state, np.setdiff1d(reachable, clients), stream)
 
-    def round(self, world: World, state: FedGroupState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedGroupState:
+    def round(
+        self, world: World, state: FedGroupState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> FedGroupState:
         if self.newcomers == "random":  # RAC draws anew every time a client is selected
             state = self.place(world, state, cohort[~state.pretrained[cohort]], stream)
-        models = train_and_average(world, state, cohort, self._work(world), stream)  # Alg. 2, l. 5-8
-        return replace(state, models=inter_cluster_aggregation(models, self.eta_g, self.normalize))  # Alg. 2, l. 9-10
+        models = train_and_average(
+            world, state, cohort, self._work(world), stream
+        )  # Alg. 2, l. 5-8
+        return replace(
+            state, models=inter_cluster_aggregation(models, self.eta_g, self.normalize)
+        )  # Alg. 2, l. 9-10
 
     def place(
         self, world: World, state: FedGroupState, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -140,30 +164,45 @@ class FedGroup:
         """Client cold start: the group whose direction is nearest to the newcomer's (eq. 10)."""
         assignment = state.assignment.copy()
         if self.newcomers == "random":
-            assignment[newcomers] = stream.child("place").rng().integers(self.clusters, size=len(newcomers))
+            assignment[newcomers] = (
+                stream.child("place").rng().integers(self.clusters, size=len(newcomers))
+            )
             return replace(state, assignment=assignment)
-        portion = self.alpha * self.clusters  # updates in memory at a time, as in the group cold start
+        portion = (
+            self.alpha * self.clusters
+        )  # updates in memory at a time, as in the group cold start
         for part in np.split(newcomers, range(portion, len(newcomers), portion)):
             clients, updates = self._pretrain(world, state.start, part, stream)
             assignment[clients] = np.argmin(dissimilarity(updates, state.directions), axis=1)
         return replace(state, assignment=assignment)
 
     def _pretrain(
-        self, world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], stream: Stream
+        self,
+        world: World,
+        start: Float[np.ndarray, "P"],
+        clients: Int[np.ndarray, "c"],
+        stream: Stream,
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """One epoch from w_0 (Alg. 3, l. 11-16); the clients that replied with an update that is not zero, and these: a
-        zero update has no direction, and its client stays without a group."""
+        """One epoch from w_0 (Alg. 3, l. 11-16); the clients that replied with an update that is
+        not zero, and these: a zero update has no direction, and its client stays without a group.
+        """
         work = replace(self._work(world), epochs=1, steps=None)
         model_index = np.zeros(len(clients), np.int64)
-        reply = train(world, start[None], clients, model_index, work=work, stream=stream.child("pretrain"))
+        reply = train(
+            world, start[None], clients, model_index, work=work, stream=stream.child("pretrain")
+        )
         usable = reply.arrived & reply.update.any(axis=1)
         return clients[usable], reply.update[usable]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
         if self.centers == "random":  # RCC: every drawn client is a group of its own
             return np.arange(len(updates))
-        similarity = ternary_similarity(updates, base_directions(updates, min(self.components, len(updates))))
-        return kmeans(similarity, self.clusters, seed=int(stream.child("kmeans").words()[0]))  # Alg. 4, l. 3
+        similarity = ternary_similarity(
+            updates, base_directions(updates, min(self.components, len(updates)))
+        )
+        return kmeans(
+            similarity, self.clusters, seed=int(stream.child("kmeans").words()[0])
+        )  # Alg. 4, l. 3
 
     def _work(self, world: World) -> LocalTraining:
         return replace(world.work, mu=self.mu, partial=self.mu > 0)

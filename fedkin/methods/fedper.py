@@ -1,21 +1,22 @@
 """FedPer: one global body, and a last layer of each client's own.
 
-M. G. Arivazhagan, V. Aggarwal, A. K. Singh, S. Choudhary: Federated Learning with Personalization Layers.
-arXiv 1912.00818, 2019.
+M. G. Arivazhagan, V. Aggarwal, A. K. Singh, S. Choudhary: Federated Learning with Personalization
+Layers. arXiv 1912.00818, 2019.
 
-and FedRep, which trains the head first: L. Collins, H. Hassani, A. Mokhtari, S. Shakkottai: Exploiting Shared
-Representations for Personalized Federated Learning. ICML 2021, arXiv 2102.07078.
+and FedRep, which trains the head first: L. Collins, H. Hassani, A. Mokhtari, S. Shakkottai:
+Exploiting Shared Representations for Personalized Federated Learning. ICML 2021, arXiv 2102.07078.
 
     w_i = (b, h_i)                              body b of all clients, head h_i of client i, which stays there
     client i:  (b_i, h_i) <- local SGD on both, from (b, h_i)                    FedPer
               h_i <- local SGD on the head alone, then b_i <- local SGD on the body alone     FedRep
     server:    b <- sum_i n_i b_i / sum_i n_i   over the clients whose body arrived, n_i training samples
 
-Differs: the head is the last layer (weight and bias), where the paper also has heads of several blocks; and all heads
-begin as that of the initial model. Statistics of normalisation layers belong to the body, and are averaged with it.
-Clients are tested with their own heads. One that was never in a cohort is tested with the first head, which is as good
-as random: heads need cohorts that reach everybody. A newcomer gets its head in its first round. FedRep's head and body
-see the same batches, and the epochs of the run's training are those of the body.
+Differs: the head is the last layer (weight and bias), where the paper also has heads of several
+blocks; and all heads begin as that of the initial model. Statistics of normalisation layers belong
+to the body, and are averaged with it. Clients are tested with their own heads. One that was never
+in a cohort is tested with the first head, which is as good as random: heads need cohorts that reach
+everybody. A newcomer gets its head in its first round. FedRep's head and body see the same batches,
+and the epochs of the run's training are those of the body.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class FedPerState(State):
     start: Float[np.ndarray, "P"]  # the initial model
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
-        return EvaluatePersonal(body_of(self.models, spec.head), self.assignment[clients], self.start, spec.head)
+        return EvaluatePersonal(
+            body_of(self.models, spec.head), self.assignment[clients], self.start, spec.head
+        )
 
 
 @plain_options
@@ -78,19 +81,26 @@ class FedPer:
         if head is None or not len(body_of(start, head)):
             why = "has no other" if head else "does not end in a weight [C, d] and a bias [C]"
             raise MethodError(
-                f"{type(self).__name__} shares all layers but the last, and this model {why}: take one with hidden "
+                f"{type(self).__name__} shares all layers but the last, and this model {why}: "
+                f"take one with hidden "
                 "layers, such as model.name=mlp"
             )
         return FedPerState(start[None], np.zeros(world.total_clients, np.int64), start)
 
-    def round(self, world: World, state: FedPerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedPerState:
+    def round(
+        self, world: World, state: FedPerState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> FedPerState:
         head = world.spec.head
         bodies = body_of(state.models, head)
-        task = Personal(bodies, world.work, state.assignment[cohort], state.start, head, self.head_epochs)
+        task = Personal(
+            bodies, world.work, state.assignment[cohort], state.start, head, self.head_epochs
+        )
         reply = world.run(task, cohort, stream.child("train"))
         return replace(state, models=join(bodies + reply.update, state.start[None, head], head))
 
-    def place(self, world: World, state: FedPerState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FedPerState:
+    def place(
+        self, world: World, state: FedPerState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> FedPerState:
         return state  # there is one cluster, and all clients are in it from the start
 
 

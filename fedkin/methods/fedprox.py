@@ -1,13 +1,14 @@
 """FedProx: FedAvg whose clients are held near the global model.
 
-T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith: Federated Optimization in Heterogeneous Networks.
-MLSys 2020, arXiv 1812.06127.
+T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith: Federated Optimization in
+Heterogeneous Networks. MLSys 2020, arXiv 1812.06127.
 
     local step:    w <- w - lr (grad F_i(w; batch) + mu (w - w_t))
     aggregation:   w_{t+1} = sum_i n_i w_i / sum_i n_i
 
-A client that runs out of time sends what it has done (a random number of epochs in [1, E)), where FedAvg drops it.
-Follows the authors' code in weighting by n_i; the paper's Algorithm 2 samples clients by n_i and averages plainly.
+A client that runs out of time sends what it has done (a random number of epochs in [1, E)), where
+FedAvg drops it. Follows the authors' code in weighting by n_i; the paper's Algorithm 2 samples
+clients by n_i and averages plainly.
 """
 
 from __future__ import annotations
@@ -52,9 +53,13 @@ class FedProx:
     def init(self, world: World, stream: Stream) -> State:
         return single_model_state(world, stream)
 
-    def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
+    def round(
+        self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> State:
         work = replace(world.work, mu=self.mu, partial=True)
         return replace(state, models=train_and_average(world, state, cohort, work, stream))
 
-    def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
+    def place(
+        self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> State:
         return state

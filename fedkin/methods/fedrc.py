@@ -1,23 +1,27 @@
-"""FedRC: a mixture of K shared models whose components follow what a label means, not how frequent it is.
+"""FedRC: a mixture of K shared models whose components follow what a label means, not how frequent
+it is.
 
-Y. Guo, X. Tang, T. Lin: FedRC: Tackling Diverse Distribution Shifts Challenge in Federated Learning by Robust
-Clustering. ICML 2024, arXiv 2301.12379.
+Y. Guo, X. Tang, T. Lin: FedRC: Tackling Diverse Distribution Shifts Challenge in Federated Learning
+by Robust Clustering. ICML 2024, arXiv 2301.12379.
 
-Notation as of FedEM (fedem.py); omega_i the mixture weights of client i, C_k(y) the share of label y in component k.
+Notation as of FedEM (fedem.py); omega_i the mixture weights of client i, C_k(y) the share of label
+y in component k.
 
     g_ij(k)  = omega_ik exp(-l(theta_k; x_ij, y_ij)) / C_k(y_ij), divided by its sum over k
     omega_ik = (1/n_i) sum_j g_ij(k)
     C_k(y)   = sum_{ij: y_ij = y} g_ij(k) / sum_ij g_ij(k)
     theta_k  <- sum_i n_i theta_ik / sum_i n_i          local SGD on (1/B) sum_j g_ij(k) l(theta_k; x_ij, y_ij)
 
-With C divided out a component gains nothing by having most samples of a label: clients with other labels, but the same
-meaning of each, share one. In a round g is of the C of the last one; the first has none (in the code a constant, which
-cancels). Clients send K x C summed g, of which the server sees the sum over clients only, floors it at 1e-8 and divides
-each row by its sum. The mean of models is over the cohort, with n_i.
+With C divided out a component gains nothing by having most samples of a label: clients with other
+labels, but the same meaning of each, share one. In a round g is of the C of the last one; the first
+has none (in the code a constant, which cancels). Clients send K x C summed g, of which the server
+sees the sum over clients only, floors it at 1e-8 and divides each row by its sum. The mean of
+models is over the cohort, with n_i.
 
-Differs: clusters that become small are not removed (the text does so, and in the code it is commented out); newcomers
-get their omega by one E-step with the present C; the code forgets to send it, and theirs is FedEM's. Without a reply C
-stays as it is. ``hard=True`` (the code's ``hard_cluster``) predicts by the component of the largest weight alone.
+Differs: clusters that become small are not removed (the text does so, and in the code it is
+commented out); newcomers get their omega by one E-step with the present C; the code forgets to send
+it, and theirs is FedEM's. Without a reply C stays as it is. ``hard=True`` (the code's
+``hard_cluster``) predicts by the component of the largest weight alone.
 """
 
 from __future__ import annotations
@@ -48,7 +52,9 @@ class FedRCState(MixtureState):
     """A mixture, and what labels its components have."""
 
     shares: Float[np.ndarray, "K c"]  # C_k(y); no column before the first reply
-    hard: Int[np.ndarray, "1"]  # whether clients are tested with the component of their largest weight alone
+    hard: Int[
+        np.ndarray, "1"
+    ]  # whether clients are tested with the component of their largest weight alone
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
         return None if self.hard[0] else super().evaluation(spec, clients)
@@ -100,7 +106,9 @@ class FedRC:
         mixture = first_mixture(world, self.clusters, stream)
         return FedRCState(*mixture, np.zeros((self.clusters, 0)), np.array([int(self.hard)]))
 
-    def round(self, world: World, state: FedRCState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedRCState:
+    def round(
+        self, world: World, state: FedRCState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> FedRCState:
         cohort = cohort[state.assignment[cohort] != UNASSIGNED]
         pi, known = state.membership[cohort], state.known_shares
         task = TrainMixture(state.models.reshape(1, -1), world.work, pi, True, known)
@@ -109,7 +117,9 @@ class FedRC:
         shares = label_shares(reply.label_masses) if reply.arrived.any() else state.shares
         return replace(state, models=state.models + steps(state, reply), shares=shares)
 
-    def place(self, world: World, state: FedRCState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FedRCState:
+    def place(
+        self, world: World, state: FedRCState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> FedRCState:
         """One E-step, from equal weights."""
         weights = equal_weights(len(newcomers), state.clusters)
         reply = world.run(MixtureWeights(state.models, weights, state.known_shares), newcomers)

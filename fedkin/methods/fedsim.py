@@ -1,24 +1,25 @@
 """FedSim: one global model, averaged so that each cluster of similar clients counts alike.
 
-C. Palihawadana, N. Wiratunga, A. Wijekoon, H. Kalutarage: FedSim: Similarity guided model aggregation for Federated
-Learning. Neurocomputing 483 (2022), pages 432-445.
+C. Palihawadana, N. Wiratunga, A. Wijekoon, H. Kalutarage: FedSim: Similarity guided model
+aggregation for Federated Learning. Neurocomputing 483 (2022), pages 432-445.
 
-Notation: w_t the global model, g_k the gradient of client k's full training loss at w_t, n_k its training samples.
-In every round the cohort is clustered by g_k and then
+Notation: w_t the global model, g_k the gradient of client k's full training loss at w_t, n_k its
+training samples. In every round the cohort is clustered by g_k and then
 
     cluster model  w_c = sum_{k in c} n_k w_k / sum_{k in c} n_k      (eq. 13, n taken as the cluster's own total)
     global model   w_{t+1} = mean over the clusters of w_c            (eq. 14)
 
-so that with one cluster it is FedAvg. The clusters decide how solutions are weighed and not how they are trained, so a
-client sends g_k and its solution in one message.
+so that with one cluster it is FedAvg. The clusters decide how solutions are weighed and not how
+they are trained, so a client sends g_k and its solution in one message.
 
-Differs from the paper: Alg. 2, l. 6 clusters the raw gradients; the reduced ones are meant (and coded).
-Differs from the authors' code, unless ``as_coded`` names it:
-* ``leftover_model``: scoring the clusters leaves the model of the last one loaded, and the next round's gradients are
-  taken there and not at w_t;
-* ``round_robin_start``: in the first round clients are assigned to the clusters in turn, without a gradient;
-* ``configured_count``: the sum of the cluster models is divided by the number of clusters configured, even where
-  fewer were formed (the model then shrinks).
+Differs from the paper: Alg. 2, l. 6 clusters the raw gradients; the reduced ones are meant (and
+coded). Differs from the authors' code, unless ``as_coded`` names it:
+* ``leftover_model``: scoring the clusters leaves the model of the last one loaded, and the next
+  round's gradients are taken there and not at w_t;
+* ``round_robin_start``: in the first round clients are assigned to the clusters in turn, without a
+  gradient;
+* ``configured_count``: the sum of the cluster models is divided by the number of clusters
+  configured, even where fewer were formed (the model then shrinks).
 Their cohort and their K-means++ share a seed; here each has its own.
 """
 
@@ -53,7 +54,9 @@ QUIRKS: tuple[Quirk, ...] = ("leftover_model", "round_robin_start", "configured_
 class FedSimState(State):
     """What FedSim keeps from round to round."""
 
-    groups: Int[np.ndarray, "N"]  # cluster of each client of the last cohort, UNASSIGNED of the others
+    groups: Int[
+        np.ndarray, "N"
+    ]  # cluster of each client of the last cohort, UNASSIGNED of the others
     last_cluster: Float[np.ndarray, "P"]  # model of the last cluster of the last round
 
 
@@ -78,7 +81,9 @@ class FedSim:
 
     clusters: int = 5  # n_clusters, of a cohort
     variance: float | int = 0.95  # of the gradients, that the principal components keep
-    clustering: Literal["similarity", "round_robin"] = "similarity"  # "round_robin": the random clustering of Fig. 7
+    clustering: Literal["similarity", "round_robin"] = (
+        "similarity"  # "round_robin": the random clustering of Fig. 7
+    )
     as_coded: tuple[Quirk, ...] = ()  # what is done as in the authors' code, by name
 
     def __post_init__(self) -> None:
@@ -86,9 +91,13 @@ class FedSim:
         check_choice("clustering", self.clustering, ("similarity", "round_robin"))
         check_not_negative("variance", self.variance)
         if not 0 < self.variance <= 1:
-            raise MethodError(f"variance must be a share above 0 and at most 1, got {self.variance!r}")
+            raise MethodError(
+                f"variance must be a share above 0 and at most 1, got {self.variance!r}"
+            )
         if not isinstance(self.as_coded, tuple):
-            raise MethodError(f"as_coded must be a tuple of {', '.join(map(repr, QUIRKS))}, got {self.as_coded!r}")
+            raise MethodError(
+                f"as_coded must be a tuple of {', '.join(map(repr, QUIRKS))}, got {self.as_coded!r}"
+            )
         for quirk in self.as_coded:
             check_choice("as_coded", quirk, QUIRKS)
 
@@ -105,10 +114,15 @@ class FedSim:
     def init(self, world: World, stream: Stream) -> FedSimState:
         start = single_model_state(world, stream)
         return FedSimState(
-            start.models, start.assignment, np.full(world.total_clients, UNASSIGNED, np.int64), start.models[0]
+            start.models,
+            start.assignment,
+            np.full(world.total_clients, UNASSIGNED, np.int64),
+            start.models[0],
         )
 
-    def round(self, world: World, state: FedSimState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedSimState:
+    def round(
+        self, world: World, state: FedSimState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> FedSimState:
         """Alg. 1, l. 2-11."""
         round_robin = self._is_round_robin(stream)
         elsewhere = "leftover_model" in self.as_coded and not round_robin
@@ -132,32 +146,44 @@ class FedSim:
             return state
         labels = self._clusters(gradients, len(rows), stream)  # l. 4
         clusters = int(labels.max()) + 1
-        update, _ = mean_by_model(reply.update[rows], reply.examples[rows], labels, clusters)  # l. 9, eq. 13
+        update, _ = mean_by_model(
+            reply.update[rows], reply.examples[rows], labels, clusters
+        )  # l. 9, eq. 13
         cluster_models = state.models + update
         groups = np.full(world.total_clients, UNASSIGNED, np.int64)
         groups[cohort[rows]] = labels
         models = self._global(state.models, update)
         return replace(state, models=models, groups=groups, last_cluster=cluster_models[-1])
 
-    def place(self, world: World, state: FedSimState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FedSimState:
+    def place(
+        self, world: World, state: FedSimState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> FedSimState:
         return state  # one model serves all clients
 
     def _is_round_robin(self, stream: Stream) -> bool:
         """Whether clients are assigned to this round's clusters at random."""
-        return self.clustering == "round_robin" or ("round_robin_start" in self.as_coded and stream.round == 1)
+        return self.clustering == "round_robin" or (
+            "round_robin_start" in self.as_coded and stream.round == 1
+        )
 
     def _clusters(
         self, gradients: Float[np.ndarray, "a P"] | None, clients: int, stream: Stream
     ) -> Int[np.ndarray, "a"]:
         """Alg. 2, l. 3-7; at most as many clusters as there are clients, or different gradients."""
         if gradients is None:
-            return stream.child("deal").rng().permutation(np.arange(clients) % min(self.clusters, clients))
+            return (
+                stream.child("deal")
+                .rng()
+                .permutation(np.arange(clients) % min(self.clusters, clients))
+            )
         scores = principal_scores(gradients, self.variance)  # l. 5
         clusters = min(self.clusters, count_distinct(scores))
         labels = kmeans_small(scores, clusters, stream.child("kmeans").rng())  # l. 6
         return np.unique(labels, return_inverse=True)[1]  # no empty clusters
 
-    def _global(self, models: Float[np.ndarray, "1 P"], update: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "1 P"]:
+    def _global(
+        self, models: Float[np.ndarray, "1 P"], update: Float[np.ndarray, "K P"]
+    ) -> Float[np.ndarray, "1 P"]:
         """l. 11, eq. 14, from the mean updates of the clusters."""
         mean = update.mean(axis=0, dtype=np.float64).astype(np.float32)
         if "configured_count" not in self.as_coded or len(update) == self.clusters:

@@ -1,7 +1,8 @@
-"""FedSoft: each client trains one model, pulled towards all K centres by how many of its samples each centre fits best.
+"""FedSoft: each client trains one model, pulled towards all K centres by how many of its samples
+each centre fits best.
 
-Y. Ruan, C. Joe-Wong: FedSoft: Soft Clustered Federated Learning with Proximal Local Updating. AAAI 2022,
-arXiv 2112.06053.
+Y. Ruan, C. Joe-Wong: FedSoft: Soft Clustered Federated Learning with Proximal Local Updating. AAAI
+2022, arXiv 2112.06053.
 
 Notation: c_k the centres, w_i client i's own model, n_i its training samples, l the loss.
 
@@ -10,15 +11,17 @@ Notation: c_k the centres, w_i client i's own model, n_i its training samples, l
     v_ik = u_ik n_i / sum_i' u_i'k n_i'                                  over the clients that take part
     c_k  <- sum_i v_ik w_i;  or the plain mean of ``selected`` clients, drawn for k by v_.k without replacement
 
-u is measured anew every ``every`` rounds, and by a client that has none yet. All centres travel to every client of a
-round, as all are in its proximal term; one model comes back, and K numbers. As in the authors' code u is not divided by
-its sum after the floor. Clients are tested with their own models; one that never trained with sum_k u_ik c_k, where w_i
-begins too. A client is in the cluster of its largest u, the first of equals. A newcomer measures u and trains nothing.
+u is measured anew every ``every`` rounds, and by a client that has none yet. All centres travel to
+every client of a round, as all are in its proximal term; one model comes back, and K numbers. As in
+the authors' code u is not divided by its sum after the floor. Clients are tested with their own
+models; one that never trained with sum_k u_ik c_k, where w_i begins too. A client is in the cluster
+of its largest u, the first of equals. A newcomer measures u and trains nothing.
 
-Differs: clients of a round are the run's cohort, v is over those that replied, and ``selected`` clients are drawn among
-them; the paper draws from all clients, for each centre apart. Plain SGD by default, where the code has Adam. The code's
-estimation does not run as published: it calls the client with an argument that it does not take. Centres that start
-equal never separate: they are drawn at random, and refused where they are the same.
+Differs: clients of a round are the run's cohort, v is over those that replied, and ``selected``
+clients are drawn among them; the paper draws from all clients, for each centre apart. Plain SGD by
+default, where the code has Adam. The code's estimation does not run as published: it calls the
+client with an argument that it does not take. Centres that start equal never separate: they are
+drawn at random, and refused where they are the same.
 """
 
 from __future__ import annotations
@@ -82,7 +85,9 @@ class FedSoft:
     strength: float = 0.1  # lambda
     floor: float = 1e-4  # sigma
     every: int = 1  # tau, rounds from one measurement of u to the next
-    selected: int | None = None  # S, clients drawn for each centre; None: all that took part, with weights v
+    selected: int | None = (
+        None  # S, clients drawn for each centre; None: all that took part, with weights v
+    )
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
@@ -105,21 +110,29 @@ class FedSoft:
         models, assignment, weights, _ = first_mixture(world, self.clusters, stream)
         return FedSoftState(models, assignment, np.zeros_like(weights))
 
-    def round(self, world: World, state: FedSoftState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedSoftState:
+    def round(
+        self, world: World, state: FedSoftState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> FedSoftState:
         cohort = cohort[state.assignment[cohort] != UNASSIGNED]
         measured = (stream.round - 1) % self.every == 0
         known = np.zeros((len(cohort), state.clusters)) if measured else state.importance[cohort]
         base, strength, floor = state.assignment[cohort], float(self.strength), float(self.floor)
-        task = TrainTowards(state.models, world.work, base, importance=known, strength=strength, floor=floor)
+        task = TrainTowards(
+            state.models, world.work, base, importance=known, strength=strength, floor=floor
+        )
         reply = world.run(task, cohort, stream.child("train"))
         if not reply.arrived.any():
             return state
         solutions = (state.models[base] + reply.update)[reply.arrived]
         importance, samples = reply.importance[reply.arrived], reply.examples[reply.arrived]
         centers = self._centers(solutions, selection_probabilities(importance, samples), stream)
-        return replace(_measured(state, cohort[reply.arrived], importance), models=centers.astype(np.float32))
+        return replace(
+            _measured(state, cohort[reply.arrived], importance), models=centers.astype(np.float32)
+        )
 
-    def place(self, world: World, state: FedSoftState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FedSoftState:
+    def place(
+        self, world: World, state: FedSoftState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> FedSoftState:
         """The newcomers' u, by their labelled samples."""
         reply = world.run(Importance(state.models, float(self.floor)), newcomers)
         return _measured(state, newcomers[reply.arrived], reply.importance[reply.arrived])
@@ -131,7 +144,9 @@ class FedSoft:
         if self.selected is not None and self.selected < len(solutions):
             rng, drawn = stream.child("select").rng(), np.zeros_like(v)
             for k, own in enumerate(v.T):
-                drawn[rng.choice(len(own), self.selected, replace=False, p=own), k] = 1 / self.selected
+                drawn[rng.choice(len(own), self.selected, replace=False, p=own), k] = (
+                    1 / self.selected
+                )
             v = drawn
         return v.T @ solutions.astype(np.float64)
 
@@ -149,7 +164,9 @@ def selection_probabilities(
     return counted / counted.sum(axis=0)
 
 
-def _measured(state: FedSoftState, clients: Int[np.ndarray, "c"], importance: Float[np.ndarray, "c K"]) -> FedSoftState:
+def _measured(
+    state: FedSoftState, clients: Int[np.ndarray, "c"], importance: Float[np.ndarray, "c K"]
+) -> FedSoftState:
     """The state with the importances of some clients, and their clusters."""
     known, assignment = state.importance.copy(), state.assignment.copy()
     known[clients], assignment[clients] = importance, importance.argmax(axis=1)

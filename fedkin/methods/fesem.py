@@ -1,31 +1,35 @@
 """FeSEM: a client belongs to the cluster whose model is nearest to its own last solution.
 
-M. Xie, G. Long, T. Shen, T. Zhou, X. Wang, J. Jiang: Multi-Center Federated Learning. arXiv 2005.01026 (Federated
-Stochastic Expectation Maximization, Alg. 1).
+M. Xie, G. Long, T. Shen, T. Zhou, X. Wang, J. Jiang: Multi-Center Federated Learning. arXiv
+2005.01026 (Federated Stochastic Expectation Maximization, Alg. 1).
 
-Notation: K clusters (the paper's centers), w~_k the model of cluster k, w_i the last local solution of client i.
+Notation: K clusters (the paper's centers), w~_k the model of cluster k, w_i the last local solution
+of client i.
 
     E-step:  r_i = argmin_k |w_i - w~_k|_2             of the clients selected, the first of equals; on the server
     update:  client i trains from w~_{r_i}; w_i is what it sends back
     M-step:  w~_k = mean of the w_i of cluster k
 
-The server keeps the w_i, so choosing costs no message: one model down and one up per client and round. It keeps N of
-them; ``part="head"`` is smaller by far.
+The server keeps the w_i, so choosing costs no message: one model down and one up per client and
+round. It keeps N of them; ``part="head"`` is smaller by far.
 
-As in FlexCFL's code, a client that never trained holds the initial model that all share, and a cluster starts from a
-random model of its own. Hence *all newcomers are nearest to the same cluster*, and the method often stays there, one
-model for all clients (FlexCFL reports it on MNIST-MLP). With ``newcomers`` other than "own" a newcomer holds the
-model of the cluster that it was given instead, and starts there.
+As in FlexCFL's code, a client that never trained holds the initial model that all share, and a
+cluster starts from a random model of its own. Hence *all newcomers are nearest to the same
+cluster*, and the method often stays there, one model for all clients (FlexCFL reports it on
+MNIST-MLP). With ``newcomers`` other than "own" a newcomer holds the model of the cluster that it
+was given instead, and starts there.
 
-Differs from the authors' code: the E-step is done in every round, for its cohort, not every few rounds; clusters start
-as above, not from centers in (-0.01, 0.01). ``part="head"`` measures the last layer's weights alone, as that code does.
-Its mean calls itself weighted, but all weights are equal. Differs from FlexCFL's code: all clients of a cluster count,
-where there only the first one does, in the order in which the cohort was drawn, a slip that is kept as
-``weighting="first_client"``; before it, clients counted by their numbers of samples (``weighting="examples"``).
-docs/results.md compares the published numbers with all three.
+Differs from the authors' code: the E-step is done in every round, for its cohort, not every few
+rounds; clusters start as above, not from centers in (-0.01, 0.01). ``part="head"`` measures the
+last layer's weights alone, as that code does. Its mean calls itself weighted, but all weights are
+equal. Differs from FlexCFL's code: all clients of a cluster count, where there only the first one
+does, in the order in which the cohort was drawn, a slip that is kept as
+``weighting="first_client"``; before it, clients counted by their numbers of samples
+(``weighting="examples"``). docs/results.md compares the published numbers with all three.
 
-Choosing has nothing to do with what a client's data are now, so FeSEM-MIG, which chooses anew for clients that find
-their data shifted, trains the same models (FlexCFL, section 5.3; with the default policies).
+Choosing has nothing to do with what a client's data are now, so FeSEM-MIG, which chooses anew for
+clients that find their data shifted, trains the same models (FlexCFL, section 5.3; with the default
+policies).
 """
 
 from __future__ import annotations
@@ -98,7 +102,9 @@ class FeSEM:
 
     clusters: int = 3  # K
     part: Literal["all", "head"] = "all"  # "head": the weights of the last layer
-    weighting: Literal["simple", "examples", "first_client"] = "simple"  # "first_client": FlexCFL's slip, as coded
+    weighting: Literal["simple", "examples", "first_client"] = (
+        "simple"  # "first_client": FlexCFL's slip, as coded
+    )
     newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as all clients
     migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
@@ -126,7 +132,9 @@ class FeSEM:
         local = SharedRows([start[self._measured(world.spec)]] * world.total_clients)
         return FeSEMState(models, np.full(world.total_clients, UNASSIGNED, np.int64), local)
 
-    def round(self, world: World, state: FeSEMState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FeSEMState:
+    def round(
+        self, world: World, state: FeSEMState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> FeSEMState:
         state = policies.migrate(world, state, self, self.place, stream)
         if self.newcomers != "own":  # one that could not be placed waits for its next turn
             cohort = cohort[state.assignment[cohort] != UNASSIGNED]
@@ -136,25 +144,36 @@ class FeSEM:
         weight = policies.aggregation_weights(self.weighting, reply, cohort, world, stream)
         step, _ = mean_by_model(reply.update, weight, model_index, self.clusters)  # M-step
         solutions = (state.models[model_index] + reply.update)[reply.arrived]
-        local = state.solutions.replaced(cohort[reply.arrived], solutions[:, self._measured(world.spec)])
+        local = state.solutions.replaced(
+            cohort[reply.arrived], solutions[:, self._measured(world.spec)]
+        )
         return policies.aggregate_between_clusters(
             world, replace(state, models=state.models + step, local=local), self.eta_g
         )
 
-    def place(self, world: World, state: FeSEMState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FeSEMState:
-        """The nearest cluster; or one by another policy, whose model the newcomer then holds as its own."""
+    def place(
+        self, world: World, state: FeSEMState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> FeSEMState:
+        """The nearest cluster; or one by another policy, whose model the newcomer then holds as its
+        own."""
         if self.newcomers == "own":
-            return policies.assign(world, state, newcomers, self._nearest(world.spec, state, newcomers))
+            return policies.assign(
+                world, state, newcomers, self._nearest(world.spec, state, newcomers)
+            )
         state = policies.place_by_policy(world, state, self.newcomers, newcomers, stream)
         placed = newcomers[state.assignment[newcomers] != UNASSIGNED]
         models = state.models[state.assignment[placed]][:, self._measured(world.spec)]
         return replace(state, local=state.solutions.replaced(placed, models))
 
-    def _nearest(self, spec: ModelSpec, state: FeSEMState, clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    def _nearest(
+        self, spec: ModelSpec, state: FeSEMState, clients: Int[np.ndarray, "n"]
+    ) -> Int[np.ndarray, "n"]:
         from scipy.spatial.distance import cdist
 
         centers = state.models[:, self._measured(spec)]
-        solutions, own = state.solutions.distinct(clients)  # clients that never trained have the same one
+        solutions, own = state.solutions.distinct(
+            clients
+        )  # clients that never trained have the same one
         return np.argmin(cdist(solutions, centers), axis=1)[own]
 
     def _measured(self, spec: ModelSpec) -> Int[np.ndarray, "p"] | slice:
@@ -162,9 +181,16 @@ class FeSEM:
         if self.part == "all":
             return slice(None)
         if spec.head is None:
-            raise MethodError("part='head' needs a model whose last layer is known, got one without; use part='all'")
+            raise MethodError(
+                "part='head' needs a model whose last layer is known, got one without; use "
+                "part='all'"
+            )
         index = np.arange(spec.parameters)
-        return index[spec.head] if spec.head_bias is None else np.setdiff1d(index[spec.head], index[spec.head_bias])
+        return (
+            index[spec.head]
+            if spec.head_bias is None
+            else np.setdiff1d(index[spec.head], index[spec.head_bias])
+        )
 
 
 @plain_options
@@ -179,4 +205,6 @@ class FeSEMMig(FeSEM):
         leaves="updates; a bit at a shift",
     )
 
-    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"  # of clients whose data shift
+    migration: Literal["none", "label_blind", "label_aware"] = (
+        "label_blind"  # of clients whose data shift
+    )

@@ -1,23 +1,28 @@
-"""FlexCFL: clusters from the directions of the first updates, newcomers at any time, and migration when data shift.
+"""FlexCFL: clusters from the directions of the first updates, newcomers at any time, and migration
+when data shift.
 
-M. Duan, D. Liu, X. Ji, Y. Wu, L. Liang, X. Chen, Y. Tan: Flexible Clustered Federated Learning for Client-Level Data
-Distribution Shift. IEEE TPDS 2022, arXiv 2108.09749.
+M. Duan, D. Liu, X. Ji, Y. Wu, L. Liang, X. Chen, Y. Tan: Flexible Clustered Federated Learning for
+Client-Level Data Distribution Shift. IEEE TPDS 2022, arXiv 2108.09749.
 
-Notation: m clusters (the paper's groups), D_i the update of client i after 50 mini-batches from the initial model w_0,
-V the first m left singular directions of the updates, tau_i the shift threshold, eta_g the inter-group learning rate.
+Notation: m clusters (the paper's groups), D_i the update of client i after 50 mini-batches from the
+initial model w_0, V the first m left singular directions of the updates, tau_i the shift threshold,
+eta_g the inter-group learning rate.
 
 Differs from the paper, as the authors' code does:
 * pre-training is 50 mini-batches (``steps``), not all local epochs;
-* a group's first model is the plain mean of its clients' *solutions* (Alg. 3 averages updates), and training goes on
-  from it, not from w_0 (Alg. 2, l. 2);
-* inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's bare sum);
-* the shift test is blind to labels: a renaming of classes goes unseen (``migration="label_aware"`` sees it), and
-  tau_i = 0.2 n_i / C keeps the n_i of the start.
-Differs from the code: a client that is placed compares directions itself (Alg. 2, l. 6: "locally"), so that its update
-never travels; re-clustering, "redo" and temperature, which are switched off there, are left out. Differs from both: a
-client whose update is zero has no direction, and waits until it is selected again.
+* a group's first model is the plain mean of its clients' *solutions* (Alg. 3 averages updates), and
+  training goes on from it, not from w_0 (Alg. 2, l. 2);
+* inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's
+  bare sum);
+* the shift test is blind to labels: a renaming of classes goes unseen (``migration="label_aware"``
+  sees it), and tau_i = 0.2 n_i / C keeps the n_i of the start.
+Differs from the code: a client that is placed compares directions itself (Alg. 2, l. 6: "locally"),
+so that its update never travels; re-clustering, "redo" and temperature, which are switched off
+there, are left out. Differs from both: a client whose update is zero has no direction, and waits
+until it is selected again.
 
-FedGroup in the paper's tables is ``migration="none"``; RCC is ``centers="random"``, RAC is ``newcomers="random"``.
+FedGroup in the paper's tables is ``migration="none"``; RCC is ``centers="random"``, RAC is
+``newcomers="random"``.
 """
 
 from __future__ import annotations
@@ -42,7 +47,13 @@ from fedkin.measures.cosine import cosine
 from fedkin.measures.edc import edc_embedding
 from fedkin.measures.madc import madc
 from fedkin.methods import policies
-from fedkin.methods.about import COLD_START_CLIENTS, NUMBER_OF_MODELS, RATE_BETWEEN_CLUSTERS, SHIFTED_SHARE, About
+from fedkin.methods.about import (
+    COLD_START_CLIENTS,
+    NUMBER_OF_MODELS,
+    RATE_BETWEEN_CLUSTERS,
+    SHIFTED_SHARE,
+    About,
+)
 from fedkin.methods.fedavg import train_and_average
 from fedkin.tasks.similarities import Directions
 from fedkin.tasks.train import train
@@ -84,7 +95,9 @@ class FlexCFL:
     steps: int = policies.PRETRAINING_STEPS  # of the pre-training, mini-batches
     measure: Literal["edc", "madc"] = "edc"  # of how unlike two updates are
     eta_g: float = 0.0  # inter-group learning rate
-    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"  # of clients whose data shift
+    migration: Literal["none", "label_blind", "label_aware"] = (
+        "label_blind"  # of clients whose data shift
+    )
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
     centers: Literal["clustered", "random"] = "clustered"  # "random": the RCC ablation
     newcomers: Literal["direction", "loss", "random"] = "direction"  # "random": the RAC ablation
@@ -110,54 +123,87 @@ class FlexCFL:
         reachable = world.clients(stream.round)
         if self.clusters > len(reachable):
             raise MethodError(
-                f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower method.clusters"
+                f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower "
+                f"method.clusters"
             )
         sample_size = self.clusters if self.centers == "random" else self.alpha * self.clusters
-        sample = stream.child("pretrain").rng().choice(reachable, min(sample_size, len(reachable)), replace=False)
+        sample = (
+            stream.child("pretrain")
+            .rng()
+            .choice(reachable, min(sample_size, len(reachable)), replace=False)
+        )
         sample.sort()  # Alg. 3, l. 2
         start = world.initial(stream.child("model"))
         clients, updates = self._pretrain(world, start, sample, stream)  # Alg. 3, l. 3-6
         labels = self._partition(updates, stream)
         directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 3, l. 15-18
-        assignment, informed = np.full(world.total_clients, UNASSIGNED, np.int64), np.zeros(world.total_clients, bool)
+        assignment, informed = (
+            np.full(world.total_clients, UNASSIGNED, np.int64),
+            np.zeros(world.total_clients, bool),
+        )
         if self.migration != "none" and self.newcomers == "direction":  # Alg. 3, l. 19
             world.run(Directions(directions), clients)
             informed[clients] = True
         state = FlexCFLState(start + directions, assignment, start, directions, informed)
         return policies.assign(world, state, clients, labels)
 
-    def round(self, world: World, state: FlexCFLState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FlexCFLState:
+    def round(
+        self, world: World, state: FlexCFLState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> FlexCFLState:
         state = policies.migrate(world, state, self, self.place, stream)  # Alg. 2, l. 4-6
-        state = replace(state, models=train_and_average(world, state, cohort, world.work, stream))  # l. 8-11
-        return policies.aggregate_between_clusters(world, state, self.eta_g, self.normalize)  # l. 12-13
+        state = replace(
+            state, models=train_and_average(world, state, cohort, world.work, stream)
+        )  # l. 8-11
+        return policies.aggregate_between_clusters(
+            world, state, self.eta_g, self.normalize
+        )  # l. 12-13
 
-    def place(self, world: World, state: FlexCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FlexCFLState:
+    def place(
+        self, world: World, state: FlexCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> FlexCFLState:
         """Client cold start: the group whose direction is nearest to the newcomer's own (eq. 8)."""
         if self.newcomers != "direction":
-            return policies.place_by_policy(world, state, self.newcomers, newcomers, stream, state.start)
+            return policies.place_by_policy(
+                world, state, self.newcomers, newcomers, stream, state.start
+            )
         world.run(Directions(state.directions), newcomers[~state.informed[newcomers]])
-        nearest = policies.cluster_by_direction(world, state.start, state.directions, newcomers, stream, self.steps)
+        nearest = policies.cluster_by_direction(
+            world, state.start, state.directions, newcomers, stream, self.steps
+        )
         informed = state.informed.copy()
         informed[newcomers[nearest.replied]] = True  # who did not reply may not have received them
         return policies.assign(world, replace(state, informed=informed), newcomers, nearest.cluster)
 
     def _pretrain(
-        self, world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], stream: Stream
+        self,
+        world: World,
+        start: Float[np.ndarray, "P"],
+        clients: Int[np.ndarray, "c"],
+        stream: Stream,
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
         """Some mini-batches from w_0; the clients whose update is not zero, and their updates."""
         work, model_index = replace(world.work, steps=self.steps), np.zeros(len(clients), np.int64)
-        reply = train(world, start[None], clients, model_index, work=work, stream=stream.child("pretrain"))
+        reply = train(
+            world, start[None], clients, model_index, work=work, stream=stream.child("pretrain")
+        )
         usable = reply.arrived & reply.update.any(axis=1)
         if usable.sum() < self.clusters:
             raise MethodError(
-                f"cold start of {self.clusters} clusters: {usable.sum()} of {len(clients)} clients gave an update"
+                f"cold start of {self.clusters} clusters: {usable.sum()} of {len(clients)} "
+                f"clients gave an update"
             )
         return clients[usable], reply.update[usable]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
-        if self.centers == "random" or len(updates) == self.clusters:  # RCC: every drawn client is a group of its own
+        if (
+            self.centers == "random" or len(updates) == self.clusters
+        ):  # RCC: every drawn client is a group of its own
             return np.arange(len(updates))
         if self.measure == "madc":  # Alg. 3, l. 7-10
-            return agglomerative(madc(cosine(updates, updates)), clusters=self.clusters, linkage="complete")
+            return agglomerative(
+                madc(cosine(updates, updates)), clusters=self.clusters, linkage="complete"
+            )
         seed = int(stream.child("kmeans").words()[0])
-        return kmeans(edc_embedding(updates, self.clusters), self.clusters, seed)  # Alg. 3, l. 11-14
+        return kmeans(
+            edc_embedding(updates, self.clusters), self.clusters, seed
+        )  # Alg. 3, l. 11-14

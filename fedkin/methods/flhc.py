@@ -1,20 +1,22 @@
-"""FL+HC: FedAvg for some rounds, one hierarchical clustering of all clients' updates, then FedAvg in each cluster.
+"""FL+HC: FedAvg for some rounds, one hierarchical clustering of all clients' updates, then FedAvg
+in each cluster.
 
-C. Briggs, Z. Fan, P. Andras: Federated Learning with Hierarchical Clustering of Local Updates to Improve Training on
-Non-IID Data. IJCNN 2020, arXiv 2004.11791.
+C. Briggs, Z. Fan, P. Andras: Federated Learning with Hierarchical Clustering of Local Updates to
+Improve Training on Non-IID Data. IJCNN 2020, arXiv 2004.11791.
 
-Before ``cluster_round`` there is one joint model, trained as by FedAvg. In that round all reachable clients train from
-it, whatever the cohort, and their updates are clustered once: the tree of merges is cut at ``clusters`` clusters, or
-where clusters are ``distance`` or more apart. From then on every cluster is a FedAvg of its own, and no client is
-clustered again.
+Before ``cluster_round`` there is one joint model, trained as by FedAvg. In that round all reachable
+clients train from it, whatever the cohort, and their updates are clustered once: the tree of merges
+is cut at ``clusters`` clusters, or where clusters are ``distance`` or more apart. From then on
+every cluster is a FedAvg of its own, and no client is clustered again.
 
-No code of the authors is public. Where the published text leaves it open: updates are compared, and not whole models
-(for l1 and l2 that is the same; for cosine it is not); that round's training is not lost, as every cluster starts from
-the joint model plus the example-weighted mean update of its clients. A distance may leave one cluster, or make one of
-every client; both are legal. ``distance="silhouette"`` is our own: the cut of the highest mean silhouette, by which
-attackers in the clustering round end up alone (docs/robustness.md). A client that gave no update in that round (for
-cosine: none but zeros), or that comes later, is UNASSIGNED and is placed when it is selected (``newcomers``). That one
-round holds N x P numbers.
+No code of the authors is public. Where the published text leaves it open: updates are compared, and
+not whole models (for l1 and l2 that is the same; for cosine it is not); that round's training is
+not lost, as every cluster starts from the joint model plus the example-weighted mean update of its
+clients. A distance may leave one cluster, or make one of every client; both are legal.
+``distance="silhouette"`` is our own: the cut of the highest mean silhouette, by which attackers in
+the clustering round end up alone (docs/robustness.md). A client that gave no update in that round
+(for cosine: none but zeros), or that comes later, is UNASSIGNED and is placed when it is selected
+(``newcomers``). That one round holds N x P numbers.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ class FLHCState(State):
 @plain_options
 @dataclass(frozen=True)
 class FLHC:
-    """One hierarchical clustering of all updates, then FedAvg in each; give ``clusters`` or ``distance``, not both."""
+    """One hierarchical clustering of all updates, then FedAvg in each; give ``clusters`` or
+    ``distance``, not both."""
 
     about: ClassVar[About] = About(
         name="flhc",
@@ -79,7 +82,9 @@ class FLHC:
     )
 
     clusters: int | None = None  # 3 where no distance is given
-    distance: float | Literal["silhouette"] | None = None  # between updates, in the metric and linkage below
+    distance: float | Literal["silhouette"] | None = (
+        None  # between updates, in the metric and linkage below
+    )
     cluster_round: int = 20  # rounds of FedAvg come before
     metric: Literal["l1", "l2", "cosine"] = "l2"  # of updates
     linkage: Literal["ward", "complete", "average", "single"] = "ward"  # ward needs l2
@@ -93,16 +98,22 @@ class FLHC:
             check_positive_integer("clusters", self.clusters)
         if self.distance == "silhouette":
             if self.metric != "cosine":
-                raise MethodError(f"distance 'silhouette' needs metric 'cosine', got {self.metric!r}")
+                raise MethodError(
+                    f"distance 'silhouette' needs metric 'cosine', got {self.metric!r}"
+                )
         elif self.distance is not None:
             check_not_negative("distance", self.distance)
         if self.clusters is not None and self.distance is not None:
-            raise MethodError(f"give clusters or distance, not both; got {self.clusters} and {self.distance}")
+            raise MethodError(
+                f"give clusters or distance, not both; got {self.clusters} and {self.distance}"
+            )
         check_positive_integer("cluster_round", self.cluster_round)
         check_choice("metric", self.metric, METRICS)
         check_choice("linkage", self.linkage, LINKAGES)
         if self.linkage == "ward" and self.metric != "l2":
-            raise MethodError(f"linkage 'ward' needs metric 'l2', got {self.metric!r}; take linkage 'complete'")
+            raise MethodError(
+                f"linkage 'ward' needs metric 'l2', got {self.metric!r}; take linkage 'complete'"
+            )
         policies.check_policies(self, ("loss", "direction", "random"))
 
     def requirements(self) -> Requirements:
@@ -121,21 +132,30 @@ class FLHC:
         state = single_model_state(world, stream)
         return FLHCState(state.models, state.assignment, state.models[0], np.array(False))
 
-    def round(self, world: World, state: FLHCState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FLHCState:
+    def round(
+        self, world: World, state: FLHCState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> FLHCState:
         if len(state.models) > 1:
             state = policies.migrate(world, state, self, self.place, stream)
         if stream.round < self.cluster_round or state.clustered:
-            state = replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+            state = replace(
+                state, models=train_and_average(world, state, cohort, world.work, stream)
+            )
         else:
             state = self._cluster(world, state, stream)
         return policies.aggregate_between_clusters(world, state, self.eta_g)
 
-    def place(self, world: World, state: FLHCState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FLHCState:
+    def place(
+        self, world: World, state: FLHCState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> FLHCState:
         """A client that took no part in the clustering gets one of its clusters."""
-        return policies.place_by_policy(world, state, self.newcomers, newcomers, stream, state.start)
+        return policies.place_by_policy(
+            world, state, self.newcomers, newcomers, stream, state.start
+        )
 
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
-        """All clients train from the joint model; the state has clusters of the updates, and their first models."""
+        """All clients train from the joint model; the state has clusters of the updates, and their
+        first models."""
         reachable = world.clients(stream.round)
         reply = train(
             world,
@@ -147,15 +167,22 @@ class FLHC:
         )
         usable = reply.arrived & (reply.update.any(axis=1) | (self.metric != "cosine"))
         clients, updates = reachable[usable], reply.update[usable]
-        self._require(len(clients), f"{len(clients)} of {len(reachable)} gave an update in round {stream.round}")
+        self._require(
+            len(clients),
+            f"{len(clients)} of {len(reachable)} gave an update in round {stream.round}",
+        )
         distances, clusters = pairwise(updates, self.metric), self._cluster_count()
         if self.distance == "silhouette":
             labels = best_silhouette(distances, self.linkage)
         else:
-            labels = agglomerative(distances, clusters=clusters, threshold=self.distance, linkage=self.linkage)
+            labels = agglomerative(
+                distances, clusters=clusters, threshold=self.distance, linkage=self.linkage
+            )
         mean, _ = mean_by_model(updates, reply.examples[usable], labels, int(labels.max()) + 1)
         assignment = np.full_like(state.assignment, UNASSIGNED)
-        state = replace(state, models=state.models + mean, assignment=assignment, clustered=np.array(True))
+        state = replace(
+            state, models=state.models + mean, assignment=assignment, clustered=np.array(True)
+        )
         return policies.assign(world, state, clients, labels)
 
     def _cluster_count(self) -> int | None:
@@ -165,4 +192,7 @@ class FLHC:
         """As many clients as clusters, and one at least."""
         clusters = self._cluster_count() or 1
         if clients < clusters:
-            raise MethodError(f"a clustering into {clusters} needs as many clients, but {count}; use fewer clusters")
+            raise MethodError(
+                f"a clustering into {clusters} needs as many clients, but {count}; use fewer "
+                f"clusters"
+            )

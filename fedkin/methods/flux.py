@@ -1,7 +1,7 @@
 """FLUX: clusters by descriptors of clients' data, found by density; newcomers need no labels.
 
-D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under Arbitrary Distribution
-Shifts. NeurIPS 2025, arXiv 2511.22305.
+D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under
+Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
 
     FedAvg until the model is usable: round r >= 3 after which a gain of mean accuracy was below ``gain``, or r = latest
     z    what the model makes of a sample before its last layer, on C random orthonormal axes that all parties know
@@ -10,17 +10,19 @@ Shifts. NeurIPS 2025, arXiv 2511.22305.
     eps  = knee of the clients' distances to their nearest other client, ascending;  DBSCAN(eps, min_samples = 2)
     then FedAvg in each cluster; a newcomer joins the nearest mean of the first 2C numbers, for which it needs no label
 
-``eps = "knee"`` is the published rule (``clustering.dbscan_eps.kneedle``; the median distance where there is none: the
-code fails then). **It seldom finds the number of clusters**: clients whose nearest other is farther than the knee are
-noise, and become clusters of one (``noise = "own"``): 5 to 10 for 20 clients in four rotations
-(benchmarks/field/flux.py). ``eps = "gap"`` takes the widest range of eps in which DBSCAN finds the same two clusters or
-more, if eps can grow there by a quarter; one cluster else.
+``eps = "knee"`` is the published rule (``clustering.dbscan_eps.kneedle``; the median distance where
+there is none: the code fails then). **It seldom finds the number of clusters**: clients whose
+nearest other is farther than the knee are noise, and become clusters of one (``noise = "own"``): 5
+to 10 for 20 clients in four rotations (benchmarks/field/flux.py). ``eps = "gap"`` takes the widest
+range of eps in which DBSCAN finds the same two clusters or more, if eps can grow there by a
+quarter; one cluster else.
 
-Differs from the paper, whose bound is on mean and covariance: as in the code, means and deviations. Differs from the
-code: z is the input of the last layer (of a network with one dense layer what its convolutions put out, as there); the
-random points from which the axes come fill the unit cube, so that no client tells its largest activation, and z is not
-centred at their mean; accuracies are the cohort's on its training samples; clusters go on from the joint model; no
-Laplace noise. The axes are sent as a model's last layer, and clients reply with moments of its scores.
+Differs from the paper, whose bound is on mean and covariance: as in the code, means and deviations.
+Differs from the code: z is the input of the last layer (of a network with one dense layer what its
+convolutions put out, as there); the random points from which the axes come fill the unit cube, so
+that no client tells its largest activation, and z is not centred at their mean; accuracies are the
+cohort's on its training samples; clusters go on from the joint model; no Laplace noise. The axes
+are sent as a model's last layer, and clients reply with moments of its scores.
 """
 
 from __future__ import annotations
@@ -62,17 +64,24 @@ _LEAST_EPS = float(np.finfo(np.float64).tiny)  # clients that are all alike
 class FLUXState(State):
     """What FLUX keeps from round to round."""
 
-    accuracies: Float[np.ndarray, "R"]  # mean accuracy after each of the first rounds; NaN where it is not known
-    extractor: Float[np.ndarray, "P"]  # the joint model of the clustering, whose last layer is the axes
+    accuracies: Float[
+        np.ndarray, "R"
+    ]  # mean accuracy after each of the first rounds; NaN where it is not known
+    extractor: Float[
+        np.ndarray, "P"
+    ]  # the joint model of the clustering, whose last layer is the axes
     ranges: Float[np.ndarray, "2 B"]  # lowest and highest number of each block
-    profiles: Float[np.ndarray, "N d"]  # scaled [mean, deviation] of the clients that were clustered, d = 2C; NaN
+    profiles: Float[
+        np.ndarray, "N d"
+    ]  # scaled [mean, deviation] of the clients that were clustered, d = 2C; NaN
     clustered: Bool[np.ndarray, ""]
 
 
 @plain_options
 @dataclass(frozen=True)
 class FLUX:
-    """FedAvg, then one clustering by descriptors of clients' data; finds K; newcomers need no labels."""
+    """FedAvg, then one clustering by descriptors of clients' data; finds K; newcomers need no
+    labels."""
 
     about: ClassVar[About] = About(
         name="flux",
@@ -87,8 +96,12 @@ class FLUX:
 
     latest: int = 8  # rounds with one model at most: 0.8 of the code's 10
     gain: float = 0.06  # of accuracy, below which the clustering comes
-    eps: Literal["knee", "gap"] = "knee"  # of DBSCAN: the published rule, or the middle of the widest range
-    noise: Literal["own", "nearest"] = "own"  # clients that DBSCAN leaves out: clusters of one, or the nearest
+    eps: Literal["knee", "gap"] = (
+        "knee"  # of DBSCAN: the published rule, or the middle of the widest range
+    )
+    noise: Literal["own", "nearest"] = (
+        "own"  # clients that DBSCAN leaves out: clusters of one, or the nearest
+    )
 
     def __post_init__(self) -> None:
         for name in ("latest", "gain"):
@@ -107,14 +120,19 @@ class FLUX:
         )
 
     def init(self, world: World, stream: Stream) -> FLUXState:
-        """One model, and all clients in its cluster. Raises MethodError where the last layer is not known."""
+        """One model, and all clients in its cluster. Raises MethodError where the last layer is not
+        known."""
         one, classes = single_model_state(world, stream), class_count(world.spec)
         ranges = np.full((2, 2 * classes + 2), np.nan)
         profiles = np.full((world.total_clients, 2 * classes), np.nan)
         accuracies = np.full(self.latest, np.nan)
-        return FLUXState(one.models, one.assignment, accuracies, one.models[0], ranges, profiles, np.array(False))
+        return FLUXState(
+            one.models, one.assignment, accuracies, one.models[0], ranges, profiles, np.array(False)
+        )
 
-    def round(self, world: World, state: FLUXState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FLUXState:
+    def round(
+        self, world: World, state: FLUXState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> FLUXState:
         if not state.clustered and self._is_due(state, stream.round - 1):
             state = self._cluster(world, state, stream)
         state = replace(state, models=train_and_average(world, state, cohort, world.work, stream))
@@ -124,10 +142,14 @@ class FLUX:
         accuracies = state.accuracies.copy()
         counted = scores.examples > 0
         if counted.any():
-            accuracies[stream.round - 1] = np.mean(scores.correct[counted] / scores.examples[counted])
+            accuracies[stream.round - 1] = np.mean(
+                scores.correct[counted] / scores.examples[counted]
+            )
         return replace(state, accuracies=accuracies)
 
-    def place(self, world: World, state: FLUXState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FLUXState:
+    def place(
+        self, world: World, state: FLUXState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> FLUXState:
         """The nearest mean of the descriptors' label-free part: no label is sent."""
         if not state.clustered:
             return policies.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
@@ -150,22 +172,33 @@ class FLUX:
 
     def _cluster(self, world: World, state: FLUXState, stream: Stream) -> FLUXState:
         """Clusters of all reachable clients, once two of them have replied."""
-        extractor, reachable = with_projection(state.models[0], world.spec), world.clients(stream.round)
+        extractor, reachable = (
+            with_projection(state.models[0], world.spec),
+            world.clients(stream.round),
+        )
         world.run(DescribingModel(extractor), reachable)
         reply = world.run(ScoreMoments(extractor), reachable)
-        clients, parts = reachable[reply.arrived], (reply.overall[reply.arrived], reply.by_class[reply.arrived])
+        clients, parts = (
+            reachable[reply.arrived],
+            (reply.overall[reply.arrived], reply.by_class[reply.arrived]),
+        )
         if len(clients) < 2:
             return state
         classes = class_count(world.spec)
         descriptors = np.concatenate([part.reshape(len(clients), -1) for part in parts], axis=1)
         ranges = value_ranges(descriptors, classes)
-        points, profiles = scaled(descriptors, ranges, classes), np.full_like(state.profiles, np.nan)
+        points, profiles = (
+            scaled(descriptors, ranges, classes),
+            np.full_like(state.profiles, np.nan),
+        )
         profiles[clients] = points[:, : 2 * classes]
         labels = density.dbscan(points, self._eps(points), min_samples=2)
         labels = density.by_first_appearance(density.assign_noise(points, labels, self.noise))
         models = np.repeat(state.models, int(labels.max()) + 1, axis=0)
         unknown = np.full_like(state.assignment, UNASSIGNED)
-        state = FLUXState(models, unknown, state.accuracies, extractor, ranges, profiles, np.array(True))
+        state = FLUXState(
+            models, unknown, state.accuracies, extractor, ranges, profiles, np.array(True)
+        )
         return policies.assign(world, state, clients, labels)
 
     def _eps(self, points: Float[np.ndarray, "n d"]) -> float:

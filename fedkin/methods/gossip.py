@@ -1,4 +1,5 @@
-"""The two baselines of peer-to-peer learning: gossip averages with random peers, local training with none.
+"""The two baselines of peer-to-peer learning: gossip averages with random peers, local training
+with none.
 
 Source: PANM, section 2; PENS calls gossip "random".
 
@@ -40,7 +41,10 @@ class Gossip(PeerMethod):
         check_positive_integer("neighbours", self.neighbours)
 
     def select_partners(
-        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+        self,
+        neighbourhood: Neighbourhood,
+        reachable: Bool[np.ndarray, "n N"],
+        noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
         return lowest(noise, reachable, self.neighbours)
 
@@ -56,6 +60,9 @@ class Local(PeerMethod):
     )
 
     def select_partners(
-        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+        self,
+        neighbourhood: Neighbourhood,
+        reachable: Bool[np.ndarray, "n N"],
+        noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
         return np.zeros_like(reachable)

@@ -1,15 +1,20 @@
-"""Hierarchical client clustering: clusters from one short training, and from then on each is a federation of its own.
+"""Hierarchical client clustering: clusters from one short training, and from then on each is a
+federation of its own.
 
-L. A. C. de Souza et al.: Aprendizado Federado com Agrupamento Hierarquico de Clientes para Aumento da Acuracia. SBRC
-2022. How clients are clustered, and newcomers and suspicious clients treated: see ``last_layer_clustering``.
+L. A. C. de Souza et al.: Aprendizado Federado com Agrupamento Hierarquico de Clientes para Aumento
+da Acuracia. SBRC
+2022. How clients are clustered, and newcomers and suspicious clients treated: see
+      ``last_layer_clustering``.
 
-After the clustering round every cluster starts from w_0 again, since only last layers have travelled, and runs FedAvg
-among its members: a random ``fraction`` of them, where the cohort is all clients (the authors train half of a cluster).
-A cluster may have hyper-parameters of its own, by its number: ``own={1: {"lr": 0.01, "epochs": 2}}``; clusters are
-numbered by their lowest client. ``narrow`` leaves the last layer of a cluster only the classes that its members report
-they have: the bias of every other class is set so low that its probability is exactly zero, and so are its gradients.
-A class that a member brings later, a newcomer or one whose data shifted, is added before it trains. (The text narrows
-heads; the committed scripts do not. The vector keeps its length, and the ledger counts all of it.)
+After the clustering round every cluster starts from w_0 again, since only last layers have
+travelled, and runs FedAvg among its members: a random ``fraction`` of them, where the cohort is all
+clients (the authors train half of a cluster). A cluster may have hyper-parameters of its own, by
+its number: ``own={1: {"lr": 0.01, "epochs": 2}}``; clusters are numbered by their lowest client.
+``narrow`` leaves the last layer of a cluster only the classes that its members report they have:
+the bias of every other class is set so low that its probability is exactly zero, and so are its
+gradients. A class that a member brings later, a newcomer or one whose data shifted, is added before
+it trains. (The text narrows heads; the committed scripts do not. The vector keeps its length, and
+the ledger counts all of it.)
 
 No client is clustered again, and clusters share nothing.
 """
@@ -38,7 +43,9 @@ from fedkin.methods.last_layer_clustering import MEANINGS, LastLayerClustering, 
 from fedkin.methods.last_layer_training import count_classes, sample_members
 
 OWN_SETTINGS = {"epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "steps"}
-EXCLUDED_BIAS = -1e4  # a bias after which a class has probability zero in float32, and a gradient of zero
+EXCLUDED_BIAS = (
+    -1e4
+)  # a bias after which a class has probability zero in float32, and a gradient of zero
 
 
 @plain_options
@@ -60,7 +67,9 @@ class Hierarchical(LastLayerClustering):
 
     fraction: float = 1.0  # of a cluster's members in the cohort, that train
     narrow: bool = False  # heads have the classes of their cluster only
-    own: Mapping[int, Mapping[str, float | int | str]] = field(default_factory=dict, hash=False)  # work, by cluster
+    own: Mapping[int, Mapping[str, float | int | str]] = field(
+        default_factory=dict, hash=False
+    )  # work, by cluster
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,7 +91,9 @@ class Hierarchical(LastLayerClustering):
 
     def init(self, world: World, stream: Stream) -> LastLayerState:
         if world.spec.detects:
-            raise MethodError("Hierarchical trains models with a score for every class, not detectors; see Athena")
+            raise MethodError(
+                "Hierarchical trains models with a score for every class, not detectors; see Athena"
+            )
         self.check_run(world.spec, world.total_clients, world.work)
         state = self.cluster_clients(world, stream)
         return replace(state, models=_narrow_heads(world, state)) if self.narrow else state
@@ -102,7 +113,11 @@ class Hierarchical(LastLayerClustering):
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
         unknown = sorted(k for k in self.own if k >= state.clusters)
-        remark = (f"own: there is no cluster {', '.join(map(str, unknown))} among {state.clusters}",) if unknown else ()
+        remark = (
+            (f"own: there is no cluster {', '.join(map(str, unknown))} among {state.clusters}",)
+            if unknown
+            else ()
+        )
         return super().remarks(state) + remark
 
     def _work(self, common: LocalTraining, cluster: int) -> LocalTraining:
@@ -113,7 +128,8 @@ class Hierarchical(LastLayerClustering):
         is_valid = is_valid and not {"epochs", "steps"} <= changes.keys()
         if not (is_number and is_valid):
             raise MethodError(
-                f"own: expected numbers of clusters with {', '.join(sorted(OWN_SETTINGS))} (epochs or steps), "
+                f"own: expected numbers of clusters with {', '.join(sorted(OWN_SETTINGS))} "
+                f"(epochs or steps), "
                 f"got {cluster!r}: {changes!r}"
             )
         if "epochs" in changes:  # where the run counts steps
@@ -135,8 +151,11 @@ def _narrow_heads(world: World, state: LastLayerState) -> Float[np.ndarray, "K P
     return models
 
 
-def _widen_heads(world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"]) -> Float[np.ndarray, "K P"]:
-    """The models, where a class that these clients have gets the bias of w_0 if their head excludes it."""
+def _widen_heads(
+    world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"]
+) -> Float[np.ndarray, "K P"]:
+    """The models, where a class that these clients have gets the bias of w_0 if their head excludes
+    it."""
     bias = world.spec.head_bias
     assert bias is not None
     counts = count_classes(world, cohort, state.assignment[cohort], state.clusters)

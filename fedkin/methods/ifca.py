@@ -1,9 +1,11 @@
-"""IFCA: every client joins the cluster whose model has the lowest loss on its data, anew in every round.
+"""IFCA: every client joins the cluster whose model has the lowest loss on its data, anew in every
+round.
 
-A. Ghosh, J. Chung, D. Yin, K. Ramchandran: An Efficient Framework for Clustered Federated Learning. NeurIPS 2020,
-arXiv 2006.04088 (Iterative Federated Clustering Algorithm, Alg. 1).
+A. Ghosh, J. Chung, D. Yin, K. Ramchandran: An Efficient Framework for Clustered Federated Learning.
+NeurIPS 2020, arXiv 2006.04088 (Iterative Federated Clustering Algorithm, Alg. 1).
 
-Notation: k clusters, theta_j the model of cluster j, S_j the clients of the round that chose j, M_t all of them.
+Notation: k clusters, theta_j the model of cluster j, S_j the clients of the round that chose j, M_t
+all of them.
 
     j_i = argmin_j F_i(theta_j)                      on the client's training data, the first of equals
     models:     theta_j <- mean of the local solutions of S_j
@@ -11,16 +13,18 @@ Notation: k clusters, theta_j the model of cluster j, S_j the clients of the rou
 
 All k models go to every client of the cohort, and one is returned: n (k + 1) messages a round.
 
-Differs from the authors' code: the loss that chooses is that of the models of this round, as Alg. 1 says, where the
-code takes the one measured when the last round ended. Differs from FlexCFL's IFCA: its "simple mean" counts the first
-client of a cluster, in the order in which the cohort was drawn (of ids, while clients take turns), and no other, a
-slip that is kept as ``weighting="first_client"``; before that slip it was by numbers of samples,
-``weighting="examples"``. docs/results.md compares the numbers that FlexCFL's authors published for IFCA with all three.
-Clusters have no common start, so newcomers cannot be placed by direction.
+Differs from the authors' code: the loss that chooses is that of the models of this round, as Alg. 1
+says, where the code takes the one measured when the last round ended. Differs from FlexCFL's IFCA:
+its "simple mean" counts the first client of a cluster, in the order in which the cohort was drawn
+(of ids, while clients take turns), and no other, a slip that is kept as
+``weighting="first_client"``; before that slip it was by numbers of samples,
+``weighting="examples"``. docs/results.md compares the numbers that FlexCFL's authors published for
+IFCA with all three. Clusters have no common start, so newcomers cannot be placed by direction.
 
-The random models decide the clusters: one of them may take two true clusters and keep them (docs/results.md counts
-how often). A cluster that no client chose keeps its model. IFCA-MIG (FlexCFL, section 5.3) also lets clients choose
-anew, selected or not, when they detect a shift of their data; that is k more messages for each of them.
+The random models decide the clusters: one of them may take two true clusters and keep them
+(docs/results.md counts how often). A cluster that no client chose keeps its model. IFCA-MIG
+(FlexCFL, section 5.3) also lets clients choose anew, selected or not, when they detect a shift of
+their data; that is k more messages for each of them.
 """
 
 from __future__ import annotations
@@ -75,9 +79,15 @@ class IFCA:
 
     clusters: int = 3  # k
     averaging: Literal["models", "gradients"] = "models"  # what clients send
-    weighting: Literal["simple", "examples", "first_client"] = "simple"  # "first_client": FlexCFL's slip, as coded
-    shared_base: bool = False  # all layers but the last are one for all clusters, trained by all clients
-    newcomers: Literal["round", "loss", "random"] = "round"  # "round": they choose when first selected
+    weighting: Literal["simple", "examples", "first_client"] = (
+        "simple"  # "first_client": FlexCFL's slip, as coded
+    )
+    shared_base: bool = (
+        False  # all layers but the last are one for all clusters, trained by all clients
+    )
+    newcomers: Literal["round", "loss", "random"] = (
+        "round"  # "round": they choose when first selected
+    )
     migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
     eta_g: float = 0.0  # inter-group learning rate
@@ -107,10 +117,13 @@ class IFCA:
     def init(self, world: World, stream: Stream) -> State:
         """k different random models; no client has a cluster.
 
-        Raises MethodError: gradients are to be averaged, and the local training is not of single plain steps.
+        Raises MethodError: gradients are to be averaged, and the local training is not of single
+            plain steps.
         """
         if self.averaging == "gradients":
-            policies.check_plain_steps(world.work, "averaging = 'gradients'", "set averaging to 'models'")
+            policies.check_plain_steps(
+                world.work, "averaging = 'gradients'", "set averaging to 'models'"
+            )
         models = policies.random_models(world, self.clusters, stream)
         if self.shared_base:
             base = _base_mask(world.spec)
@@ -118,20 +131,28 @@ class IFCA:
         assignment = np.full(world.total_clients, UNASSIGNED, np.int64)
         return State(models, assignment)
 
-    def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
+    def round(
+        self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> State:
         state = policies.migrate(world, state, self, self._choose, stream)
         own = {"work": self._work(world), "reduce": self._reads_means}
         reply = train(world, state.models, cohort, stream=stream.child("train"), **own)
         weight = policies.aggregation_weights(self.weighting, reply, cohort, world, stream)
         state = replace(state, models=self._average(world, state.models, reply, weight))
-        state = policies.update_assignment(world, state, cohort[reply.arrived], reply.model_index[reply.arrived])
+        state = policies.update_assignment(
+            world, state, cohort[reply.arrived], reply.model_index[reply.arrived]
+        )
         return policies.aggregate_between_clusters(world, state, self.eta_g)
 
-    def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
+    def place(
+        self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> State:
         """Nothing to do where newcomers choose in their first round; else a cluster until then."""
         return state if self.newcomers == "round" else self._choose(world, state, newcomers, stream)
 
-    def _choose(self, world: World, state: State, clients: Int[np.ndarray, "n"], stream: Stream) -> State:
+    def _choose(
+        self, world: World, state: State, clients: Int[np.ndarray, "n"], stream: Stream
+    ) -> State:
         policy = "loss" if self.newcomers == "round" else self.newcomers
         return policies.place_by_policy(world, state, policy, clients, stream)
 
@@ -140,9 +161,14 @@ class IFCA:
         return self.averaging == "models" and self.weighting == "examples" and not self.shared_base
 
     def _average(
-        self, world: World, models: Float[np.ndarray, "K P"], reply: TrainingReply, weight: Float[np.ndarray, "n"]
+        self,
+        world: World,
+        models: Float[np.ndarray, "K P"],
+        reply: TrainingReply,
+        weight: Float[np.ndarray, "n"],
     ) -> Float[np.ndarray, "K P"]:
-        """The cluster models after a round; a base that is shared gets the mean update of all clients."""
+        """The cluster models after a round; a base that is shared gets the mean update of all
+        clients."""
         if self._reads_means:
             return models + reply.update
         step, mass = mean_by_model(reply.update, weight, reply.model_index, self.clusters)
@@ -151,16 +177,28 @@ class IFCA:
         after = models + step
         if self.shared_base:
             base = _base_mask(world.spec)
-            base_update, _ = mean_by_model(reply.update, weight, np.zeros_like(reply.model_index), 1)
+            base_update, _ = mean_by_model(
+                reply.update, weight, np.zeros_like(reply.model_index), 1
+            )
             after[:, base] = (models[0] + base_update[0])[base]
         return after
 
     def _work(self, world: World) -> LocalTraining:
         if self.averaging == "models":
             return world.work
-        # one step of plain SGD on all samples is -lr times their gradient, decay and clipping included
-        plain = LocalTraining(batch_size=_WHOLE, lr=world.work.lr, weight_decay=world.work.weight_decay)
-        common = ("partial", "schedule", "clip_norm", "label_smoothing", "class_weights", "precision")
+        # one step of plain SGD on all samples is -lr times their gradient, decay and clipping
+        # included
+        plain = LocalTraining(
+            batch_size=_WHOLE, lr=world.work.lr, weight_decay=world.work.weight_decay
+        )
+        common = (
+            "partial",
+            "schedule",
+            "clip_norm",
+            "label_smoothing",
+            "class_weights",
+            "precision",
+        )
         return replace(plain, **{name: getattr(world.work, name) for name in common})
 
 
@@ -176,13 +214,18 @@ class IFCAMig(IFCA):
         leaves="the cluster that it chose; a bit at a shift",
     )
 
-    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"  # of clients whose data shift
+    migration: Literal["none", "label_blind", "label_aware"] = (
+        "label_blind"  # of clients whose data shift
+    )
 
 
 def _base_mask(spec: ModelSpec) -> Bool[np.ndarray, "P"]:
     """All parameters but those of the last layer."""
     if spec.head is None:
-        raise MethodError("shared_base needs a model whose last layer is known, got one without; set shared_base=False")
+        raise MethodError(
+            "shared_base needs a model whose last layer is known, got one without; set "
+            "shared_base=False"
+        )
     base = np.ones(spec.parameters, bool)
     base[spec.head] = False
     return base

@@ -1,22 +1,29 @@
-"""Clustering of clients by the last layer of one short training, which Hierarchical and Athena begin with.
+"""Clustering of clients by the last layer of one short training, which Hierarchical and Athena
+begin with.
 
-L. A. C. de Souza, G. F. Camilo, M. Sammarco, M. E. M. Campista, L. H. M. K. Costa: Aprendizado Federado com Agrupamento
-Hierarquico de Clientes para Aumento da Acuracia. SBRC 2022; and L. A. C. de Souza's thesis, which names no formula.
+L. A. C. de Souza, G. F. Camilo, M. Sammarco, M. E. M. Campista, L. H. M. K. Costa: Aprendizado
+Federado com Agrupamento Hierarquico de Clientes para Aumento da Acuracia. SBRC 2022; and L. A. C.
+de Souza's thesis, which names no formula.
 
-    all clients train from one start w_0; v_i = what client i's last layer has become; clusters of the v_i, once
+    all clients train from one start w_0; v_i = what client i's last layer has become; clusters of
+    the v_i, once
 
-Only ``layer`` travels: the ``bias`` of the last layer, C numbers (what the authors' code clusters), or the whole
-``last_layer`` (as in the text). Where models are detectors, v_i joins those of one detector for each class that
-client i has; zero for the others. Distances are Euclidean, on raw numbers.
+Only ``layer`` travels: the ``bias`` of the last layer, C numbers (what the authors' code clusters),
+or the whole ``last_layer`` (as in the text). Where models are detectors, v_i joins those of one
+detector for each class that client i has; zero for the others. Distances are Euclidean, on raw
+numbers.
 
-``dbscan`` links clients at most ``eps`` apart, if they have ``min_samples`` clients that near, themselves included; eps
-depends on model, data and local work: see ``fedkin eps``. ``optics`` needs no eps, ``kmeans`` the number of clusters.
-Noise, of which the paper says nothing, becomes a cluster of its ``own`` (default), or joins the ``nearest``.
+``dbscan`` links clients at most ``eps`` apart, if they have ``min_samples`` clients that near,
+themselves included; eps depends on model, data and local work: see ``fedkin eps``. ``optics`` needs
+no eps, ``kmeans`` the number of clusters. Noise, of which the paper says nothing, becomes a cluster
+of its ``own`` (default), or joins the ``nearest``.
 
-A newcomer trains from w_0 likewise and joins the cluster of the nearest client; clusters are never made anew. A client
-farther than ``suspicious`` from all others (in the unit of eps; the paper gives no number) is excluded for good.
+A newcomer trains from w_0 likewise and joins the cluster of the nearest client; clusters are never
+made anew. A client farther than ``suspicious`` from all others (in the unit of eps; the paper gives
+no number) is excluded for good.
 
-Differs from the code: v_i is the layer's update, which for the bias is the same, because biases start at zero.
+Differs from the code: v_i is the layer's update, which for the bias is the same, because biases
+start at zero.
 """
 
 from __future__ import annotations
@@ -41,7 +48,12 @@ from fedkin.core.requirements import (
     ModelParts,
     Requirements,
 )
-from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
+from fedkin.core.validation import (
+    check_choice,
+    check_not_negative,
+    check_positive,
+    check_positive_integer,
+)
 from fedkin.core.world import World
 from fedkin.methods import policies
 from fedkin.methods.about import LAST_LAYER_CLUSTERING, NUMBER_OF_MODELS
@@ -84,9 +96,15 @@ class LastLayerClustering:
     eps: float = 0.0279  # of dbscan: the authors', for MobileNetV2 on CIFAR-10 after ten epochs
     min_samples: int = 2  # of dbscan and optics
     clusters: int | None = None  # of kmeans
-    layer: Literal["bias", "last_layer"] = "bias"  # what of the last layer is clustered: its bias, or all
-    noise: Literal["own", "nearest"] = "own"  # clients that are left out: clusters of their own, or the nearest cluster
-    suspicious: float | None = None  # who is farther than this from all others is excluded; None: nobody
+    layer: Literal["bias", "last_layer"] = (
+        "bias"  # what of the last layer is clustered: its bias, or all
+    )
+    noise: Literal["own", "nearest"] = (
+        "own"  # clients that are left out: clusters of their own, or the nearest cluster
+    )
+    suspicious: float | None = (
+        None  # who is farther than this from all others is excluded; None: nobody
+    )
     pretraining: int = 10  # local epochs of the clustering round
 
     def __post_init__(self) -> None:
@@ -101,7 +119,9 @@ class LastLayerClustering:
         if self.suspicious is not None:
             check_not_negative("suspicious", self.suspicious)
         if (self.clusters is not None) != (self.algorithm == "kmeans"):
-            raise MethodError(f"clusters is for algorithm 'kmeans', which needs it; got {self.clusters!r}")
+            raise MethodError(
+                f"clusters is for algorithm 'kmeans', which needs it; got {self.clusters!r}"
+            )
         check_positive_integer("clusters", 1 if self.clusters is None else self.clusters)
 
     def requirements(self) -> Requirements:
@@ -121,22 +141,38 @@ class LastLayerClustering:
         newcomers, known = newcomers[~state.suspects[newcomers]], state.assignment != UNASSIGNED
         if not len(newcomers):
             return state
-        clients, updates = last_layer_updates(world, state.start, newcomers, self.layer, self.pretraining, stream)
-        cluster, distance = density.nearest_label(updates, state.layers[known], state.assignment[known])
+        clients, updates = last_layer_updates(
+            world, state.start, newcomers, self.layer, self.pretraining, stream
+        )
+        cluster, distance = density.nearest_label(
+            updates, state.layers[known], state.assignment[known]
+        )
         return self._assign_or_exclude(world, state, clients, updates, cluster, distance)
 
     def cluster_clients(self, world: World, stream: Stream) -> LastLayerState:
-        """The clustering round: all reachable clients train from w_0. The models of the clusters are w_0 still."""
+        """The clustering round: all reachable clients train from w_0. The models of the clusters
+        are w_0 still."""
         start, reachable = world.initial(stream.child("model")), world.clients(stream.round)
-        clients, updates = last_layer_updates(world, start, reachable, self.layer, self.pretraining, stream)
-        distance = np.zeros(len(updates)) if self.suspicious is None else density.nearest_neighbour_distance(updates)
+        clients, updates = last_layer_updates(
+            world, start, reachable, self.layer, self.pretraining, stream
+        )
+        distance = (
+            np.zeros(len(updates))
+            if self.suspicious is None
+            else density.nearest_neighbour_distance(updates)
+        )
         near = distance <= self._distance_limit()
         if not near.any():
             raise MethodError(
-                f"clustering round: {len(clients)} of {len(reachable)} clients replied, and none is near another "
-                f"(suspicious = {self.suspicious}; the nearest two are {distance.min(initial=np.inf):.3g} apart)"
+                f"clustering round: {len(clients)} of {len(reachable)} clients replied, and none "
+                f"is near another "
+                f"(suspicious = {self.suspicious}; the nearest two are "
+                f"{distance.min(initial=np.inf):.3g} apart)"
             )
-        labels, assignment = np.full(len(clients), UNASSIGNED), np.full(world.total_clients, UNASSIGNED)
+        labels, assignment = (
+            np.full(len(clients), UNASSIGNED),
+            np.full(world.total_clients, UNASSIGNED),
+        )
         labels[near] = self._partition(updates[near], stream)
         layers = np.full((len(assignment), updates.shape[1]), np.nan, np.float32)
         models = np.repeat(start[None], int(labels.max()) + 1, axis=0)
@@ -162,8 +198,13 @@ class LastLayerClustering:
         cluster: Int[np.ndarray, "n"],
         distance: Float[np.ndarray, "n"],
     ) -> S:
-        """The state with clients in their clusters, or excluded; last layers are kept for newcomers to compare with."""
-        layers, suspects, excluded = state.layers.copy(), state.suspects.copy(), distance > self._distance_limit()
+        """The state with clients in their clusters, or excluded; last layers are kept for newcomers
+        to compare with."""
+        layers, suspects, excluded = (
+            state.layers.copy(),
+            state.suspects.copy(),
+            distance > self._distance_limit(),
+        )
         layers[clients], suspects[clients] = updates, excluded
         state = replace(state, layers=layers, suspects=suspects)
         return policies.assign(world, state, clients, np.where(excluded, UNASSIGNED, cluster))
@@ -174,5 +215,7 @@ class LastLayerClustering:
         updates = state.layers[state.assignment != UNASSIGNED]
         words = "clients {} are suspicious: excluded from training and scores"
         remarks = (ClientRemark(words, excluded),) if len(excluded) else ()
-        advice = eps_advice(updates, self.eps, self.min_samples) if self.algorithm == "dbscan" else None
+        advice = (
+            eps_advice(updates, self.eps, self.min_samples) if self.algorithm == "dbscan" else None
+        )
         return remarks if advice is None else (*remarks, advice)

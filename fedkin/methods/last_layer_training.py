@@ -1,4 +1,5 @@
-"""Client operations of Hierarchical and Athena besides training: last layers, classes, and a sample of each cluster."""
+"""Client operations of Hierarchical and Athena besides training: last layers, classes, and a sample
+of each cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +19,12 @@ NO_DETECTOR = -1
 
 
 def last_layer_updates(
-    world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], layer: str, epochs: int, stream: Stream
+    world: World,
+    start: Float[np.ndarray, "P"],
+    clients: Int[np.ndarray, "c"],
+    layer: str,
+    epochs: int,
+    stream: Stream,
 ) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
     """Updates of the last layer after some epochs of training; no more than that is uploaded.
 
@@ -30,8 +36,8 @@ def last_layer_updates(
         epochs: of the training.
 
     Returns:
-        The clients that reply, and one row for each. Where models are detectors, a row has the last layers of one
-        detector for each class that the client has, end to end, zero for the others.
+        The clients that reply, and one row for each. Where models are detectors, a row has the last
+        layers of one detector for each class that the client has, end to end, zero for the others.
 
     Raises:
         MethodError: the model's last layer is not known.
@@ -39,7 +45,8 @@ def last_layer_updates(
     part = world.spec.head_bias if layer == "bias" else world.spec.head
     if part is None:
         raise MethodError(
-            "clients are clustered by a model's last layer, and this model does not end in a weight [C, d] and a bias "
+            "clients are clustered by a model's last layer, and this model does not end in a "
+            "weight [C, d] and a bias "
             "[C]: make them its last two leaves"
         )
     work, stream = replace(world.work, epochs=epochs, steps=None), stream.child("last_layer")
@@ -50,7 +57,15 @@ def last_layer_updates(
     has_class = world.run(Classes(), clients).classes
     row, positive = np.nonzero(has_class)
     work = replace(work, positive=positive)
-    reply = train(world, start[None], clients[row], np.zeros(len(row), np.int64), work=work, part=part, stream=stream)
+    reply = train(
+        world,
+        start[None],
+        clients[row],
+        np.zeros(len(row), np.int64),
+        work=work,
+        part=part,
+        stream=stream,
+    )
     updates = np.zeros((*has_class.shape, reply.update.shape[1]), np.float32)
     updates[row, positive] = reply.update
     complete = np.bincount(row, ~reply.arrived, len(clients)) == 0
@@ -87,14 +102,18 @@ def sample_members(
     """
     order = stream.child("fraction").rng().permutation(cohort[assignment[cohort] != UNASSIGNED])
     members = [order[assignment[order] == cluster] for cluster in np.unique(assignment[order])]
-    return np.sort(np.concatenate([cohort[:0], *(m[: max(1, round(fraction * len(m)))] for m in members)]))
+    return np.sort(
+        np.concatenate([cohort[:0], *(m[: max(1, round(fraction * len(m)))] for m in members)])
+    )
 
 
 def detector_table(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
-    """The detector of each class that a cluster's clients use, given how many of them have the class.
+    """The detector of each class that a cluster's clients use, given how many of them have the
+    class.
 
-    Detectors are numbered by cluster and class. Clients use their cluster's own, or that of the cluster where most
-    clients have the class (the first of equals); NO_DETECTOR where no client has it.
+    Detectors are numbered by cluster and class. Clients use their cluster's own, or that of the
+    cluster where most clients have the class (the first of equals); NO_DETECTOR where no client has
+    it.
     """
     own = np.where(counts > 0, np.cumsum(counts > 0).reshape(counts.shape) - 1, NO_DETECTOR)
     return np.where(own == NO_DETECTOR, own[counts.argmax(axis=0), np.arange(counts.shape[1])], own)

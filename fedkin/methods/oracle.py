@@ -1,7 +1,9 @@
-"""Oracle: peers that know the true clusters from the start, and average with random peers of their own.
+"""Oracle: peers that know the true clusters from the start, and average with random peers of their
+own.
 
-An upper bound for peer-to-peer methods, which have to find them (PANM, section 2; the code of PENS' authors). It runs
-only where the true clusters are known, as in a planted federation; where they change, it follows them.
+An upper bound for peer-to-peer methods, which have to find them (PANM, section 2; the code of PENS'
+authors). It runs only where the true clusters are known, as in a planted federation; where they
+change, it follows them.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class Oracle(PeerMethod):
     def init(self, world: World, stream: Stream) -> PeerState:
         return _trust_true_clusters(world, super().init(world, stream))
 
-    def round(self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> PeerState:
+    def round(
+        self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> PeerState:
         return super().round(world, _trust_true_clusters(world, state), cohort, stream)
 
 
@@ -58,6 +62,11 @@ def _trust_true_clusters(world: World, state: PeerState) -> PeerState:
     """Every peer trusts its true cluster."""
     true_clusters = world.true_clusters
     if true_clusters is None:
-        raise MethodError("the oracle needs clients whose true clusters are known, such as planted ones; got others")
-    trust: Bool[np.ndarray, "N N"] = (true_clusters[:, None] == true_clusters) & ~np.eye(len(true_clusters), dtype=bool)
+        raise MethodError(
+            "the oracle needs clients whose true clusters are known, such as planted ones; got "
+            "others"
+        )
+    trust: Bool[np.ndarray, "N N"] = (true_clusters[:, None] == true_clusters) & ~np.eye(
+        len(true_clusters), dtype=bool
+    )
     return replace(state, trust=trust, assignment=communities(trust))

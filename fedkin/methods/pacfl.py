@@ -1,33 +1,39 @@
 """PACFL: clusters before any training, from the angles between the subspaces of clients' data.
 
-S. Vahidian, M. Morafah, W. Wang, V. Kungurtsev, C. Chen, M. Shah, B. Lin: Efficient Distribution Similarity
-Identification in Clustered Federated Learning via Principal Angles Between Client Data Subspaces. AAAI 2023,
-arXiv 2209.10526.
+S. Vahidian, M. Morafah, W. Wang, V. Kungurtsev, C. Chen, M. Shah, B. Lin: Efficient Distribution
+Similarity Identification in Clustered Federated Learning via Principal Angles Between Client Data
+Subspaces. AAAI 2023, arXiv 2209.10526.
 
     U_i     the first p left singular vectors of client i's samples of each label, labels side by side
     A_ij    ``smallest``: the smallest principal angle of span U_i and span U_j, in degrees (eq. 2)
             ``same_rank``: tr arccos(U_i^T U_j), the sum over vectors of the same rank (eq. 3)
             ``sum``: the sum of all principal angles
             ``as_coded``: the smallest angle between any u_a of i and any u_b of j
-    clusters: the nearest two merge while they are at most beta = ``threshold`` apart; FedAvg in each cluster
+    clusters: the nearest two merge while they are at most beta = ``threshold`` apart; FedAvg in
+    each cluster
 
-U_i is sent once, and nothing is trained for it. Newcomers send theirs, A gets their rows, and all are clustered again
-by the same beta. Clusters keep their numbers by the clients that they have in common. A cluster of newcomers only gets
-a number of its own and starts from the initial model; one that is cut off another, from that one's model.
+U_i is sent once, and nothing is trained for it. Newcomers send theirs, A gets their rows, and all
+are clustered again by the same beta. Clusters keep their numbers by the clients that they have in
+common. A cluster of newcomers only gets a number of its own and starts from the initial model; one
+that is cut off another, from that one's model.
 
-Differs from the authors' code: (1) it takes the smallest *entry* of U_i^T U_j for the principal angle, which is larger:
-that is ``as_coded``. Principal angles need orthonormal columns, and those of several labels are not: they are made so
-first. (2) It takes no absolute value, so that its angles depend on the signs of singular vectors; here the largest
-entry of each is positive. (3) Its "average" linkage is ``weighted`` here. (4) Under Dirichlet shares of labels the text
-has fewer vectors for rarer labels; the code's look-up never matches and keeps p for each label, as is done here.
+Differs from the authors' code: (1) it takes the smallest *entry* of U_i^T U_j for the principal
+angle, which is larger: that is ``as_coded``. Principal angles need orthonormal columns, and those
+of several labels are not: they are made so first. (2) It takes no absolute value, so that its
+angles depend on the signs of singular vectors; here the largest entry of each is positive. (3) Its
+"average" linkage is ``weighted`` here. (4) Under Dirichlet shares of labels the text has fewer
+vectors for rarer labels; the code's look-up never matches and keeps p for each label, as is done
+here.
 
-Samples are taken as they are, not centred, so the first vector of a label is near its mean. beta depends on how
-features are scaled and on ``angle``: 3.5 and 4.9 degrees are flags of the code, whose rule is ``as_coded``, on data
-scaled otherwise. (MNIST, pixels 0 .. 1, four rotations, p = 3: principal angles are 1.5 to 2.6 degrees within a
-rotation and 8 to 13 across; ``as_coded`` needs a beta of about 20. benchmarks/field/pacfl.py prints both.)
-Where C p is not far below d, spans meet and principal angles are 0: take p = 1. ``fk.subspace_angles`` shows the angles
-of whole clients before a run. The vectors look like mean samples of each label and are sent as they are, d p numbers of
-each label; the state keeps them, N d C p numbers, and A. Newcomers are placed by labelled samples only.
+Samples are taken as they are, not centred, so the first vector of a label is near its mean. beta
+depends on how features are scaled and on ``angle``: 3.5 and 4.9 degrees are flags of the code,
+whose rule is ``as_coded``, on data scaled otherwise. (MNIST, pixels 0 .. 1, four rotations, p = 3:
+principal angles are 1.5 to 2.6 degrees within a rotation and 8 to 13 across; ``as_coded`` needs a
+beta of about 20. benchmarks/field/pacfl.py prints both.) Where C p is not far below d, spans meet
+and principal angles are 0: take p = 1. ``fk.subspace_angles`` shows the angles of whole clients
+before a run. The vectors look like mean samples of each label and are sent as they are, d p numbers
+of each label; the state keeps them, N d C p numbers, and A. Newcomers are placed by labelled
+samples only.
 """
 
 from __future__ import annotations
@@ -66,7 +72,8 @@ class PACFLState(State):
 @plain_options
 @dataclass(frozen=True)
 class PACFL:
-    """One clustering before training, by angles between the subspaces of clients' samples; then FedAvg in each."""
+    """One clustering before training, by angles between the subspaces of clients' samples; then
+    FedAvg in each."""
 
     about: ClassVar[About] = About(
         name="pacfl",
@@ -82,7 +89,9 @@ class PACFL:
     p: int = 3  # vectors of each label
     threshold: float = 3.5  # beta, degrees
     angle: Literal["smallest", "same_rank", "sum", "as_coded"] = "smallest"  # A_ij, as above
-    linkage: Literal["weighted", "average", "complete", "single"] = "weighted"  # of clusters that merge
+    linkage: Literal["weighted", "average", "complete", "single"] = (
+        "weighted"  # of clusters that merge
+    )
 
     def __post_init__(self) -> None:
         check_positive_integer("p", self.p)
@@ -97,21 +106,33 @@ class PACFL:
         )
 
     def init(self, world: World, stream: Stream) -> PACFLState:
-        """Clusters of all reachable clients. Raises MethodError where none of them sent a direction."""
-        clients, total, start = world.clients(stream.round), world.total_clients, world.initial(stream.child("model"))
+        """Clusters of all reachable clients. Raises MethodError where none of them sent a
+        direction."""
+        clients, total, start = (
+            world.clients(stream.round),
+            world.total_clients,
+            world.initial(stream.child("model")),
+        )
         bases = self._bases(world, clients)
         unknown = np.full((total, *bases.shape[1:]), np.nan, np.float32)
         assignment, angles = np.full(total, UNASSIGNED), np.full((total, total), np.nan)
         state = PACFLState(start[None][:0], assignment, start, unknown, angles)
         state = self._cluster(world, state, clients, bases)
         if not len(state.models):
-            raise MethodError(f"0 of {len(clients)} clients sent a direction of its samples, and none can be clustered")
+            raise MethodError(
+                f"0 of {len(clients)} clients sent a direction of its samples, and none can be "
+                f"clustered"
+            )
         return state
 
-    def round(self, world: World, state: PACFLState, cohort: Int[np.ndarray, "n"], stream: Stream) -> PACFLState:
+    def round(
+        self, world: World, state: PACFLState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> PACFLState:
         return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
 
-    def place(self, world: World, state: PACFLState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> PACFLState:
+    def place(
+        self, world: World, state: PACFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> PACFLState:
         """All known clients clustered again, with the newcomers."""
         return self._cluster(world, state, newcomers, self._bases(world, newcomers))
 
@@ -122,9 +143,14 @@ class PACFL:
         return (orthonormal(columns) if principal else columns).astype(np.float32)
 
     def _cluster(
-        self, world: World, state: PACFLState, clients: Int[np.ndarray, "n"], bases: Float[np.ndarray, "n d q"]
+        self,
+        world: World,
+        state: PACFLState,
+        clients: Int[np.ndarray, "n"],
+        bases: Float[np.ndarray, "n d q"],
     ) -> PACFLState:
-        """The state with the angles of some clients, and new clusters of all whose angles are known."""
+        """The state with the angles of some clients, and new clusters of all whose angles are
+        known."""
         came = bases.any(axis=(1, 2))
         clients, kept, angles = clients[came], state.bases.copy(), state.angles.copy()
         kept[clients] = bases[came]
@@ -143,10 +169,13 @@ class PACFL:
 def _with_new_models(
     state: PACFLState, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "K P"]:
-    """The cluster models, and one for each new number: that of most of its clients, or the initial one."""
+    """The cluster models, and one for each new number: that of most of its clients, or the initial
+    one."""
     models = [state.models]
     for k in range(len(state.models), int(cluster.max(initial=-1)) + 1):
         members = state.assignment[clients[cluster == k]]
         members = members[members != UNASSIGNED]
-        models.append((state.models[np.bincount(members).argmax()] if len(members) else state.start)[None])
+        models.append(
+            (state.models[np.bincount(members).argmax()] if len(members) else state.start)[None]
+        )
     return np.concatenate(models)

@@ -1,30 +1,33 @@
-"""PANM: every peer finds the peers whose models are similar to its own, and averages with them; there is no server.
+"""PANM: every peer finds the peers whose models are similar to its own, and averages with them;
+there is no server.
 
-Z. Li, C. Wu: Towards Effective Clustered Federated Learning: A Peer-to-peer Framework with Adaptive Neighbor Matching.
-Poster, MLSys 2022, arXiv 2203.12285 (eqs. 1-10).
+Z. Li, C. Wu: Towards Effective Clustered Federated Learning: A Peer-to-peer Framework with Adaptive
+Neighbor Matching. Poster, MLSys 2022, arXiv 2203.12285 (eqs. 1-10).
 
-Notation: w_i^{t-1/2} the model of peer i after local training, g_i what that changed, h_i = w_i^{t-1/2} - w_0, l the
-size of a candidate list, k of a list of neighbours, B_i the bag, T1 the rounds of stage one, tau the period of HNM.
+Notation: w_i^{t-1/2} the model of peer i after local training, g_i what that changed, h_i =
+w_i^{t-1/2} - w_0, l the size of a candidate list, k of a list of neighbours, B_i the bag, T1 the
+rounds of stage one, tau the period of HNM.
 
     PANMGrad:  s_ij = alpha cos(g_i, g_j) + (1 - alpha) cos(h_i, h_j)        PANMLoss:  s_ij = 1 / F_i(w_j)
     CNI, t <= T1:  N_i^t = the k with the highest s_ij of C_i and N_i^{t-1}, C_i = l random peers that are no neighbours
     then B_i = N_i^{T1}, and N_i^t = k random of B_i;  HNM, in every tau-th round:
-        C_i = l random peers outside the bag, S_i = l random of it (all, where there are fewer), M_i = C_i and S_i
-        the s_ij of M_i are split in two Gaussians, C_i and S_i at first;  H_i = the one of the higher mean
-        B_i <- (B_i - S_i) and H_i
+        C_i = l random peers outside the bag, S_i = l random of it (all, where there are fewer), M_i
+        = C_i and S_i the s_ij of M_i are split in two Gaussians, C_i and S_i at first;  H_i = the
+        one of the higher mean B_i <- (B_i - S_i) and H_i
     w_i^t = mean of w_j^{t-1/2} over N_i^t and i itself, weighted by training samples
 
-Differs from the poster: there the mixture starts with S_i in the component said *not* to be of the same cluster,
-which selects the wrong peers; here S_i starts in the other one. It calls the bag N_i too, and does not define which
-peers stage two averages: here, as in the arXiv paper, over k peers of the bag. ``clustering.gaussian_mixture``
-settles what becomes of degenerate mixtures. A bag of all peers has no peer outside to be compared with, and stays: so k
-is to be small.
+Differs from the poster: there the mixture starts with S_i in the component said *not* to be of the
+same cluster, which selects the wrong peers; here S_i starts in the other one. It calls the bag N_i
+too, and does not define which peers stage two averages: here, as in the arXiv paper, over k peers
+of the bag. ``clustering.gaussian_mixture`` settles what becomes of degenerate mixtures. A bag of
+all peers has no peer outside to be compared with, and stays: so k is to be small.
 
-Left open, and settled here: t is a peer's own round, so that one that comes late has a stage one of its own. Candidates
-that do not reply are not chosen. A neighbour that does not reply keeps its place, one that has left loses it; a peer
-that has no neighbours left in stage two chooses anew, as in stage one, in that round.
-No code of the authors is public; T1, k, l, tau and alpha have the values of the re-implementations we know of. With
-alpha = 0.25 it found clusters that it lost with their 0.5 (60 images a peer, T1 = 20: docs/results.md).
+Left open, and settled here: t is a peer's own round, so that one that comes late has a stage one of
+its own. Candidates that do not reply are not chosen. A neighbour that does not reply keeps its
+place, one that has left loses it; a peer that has no neighbours left in stage two chooses anew, as
+in stage one, in that round. No code of the authors is public; T1, k, l, tau and alpha have the
+values of the re-implementations we know of. With alpha = 0.25 it found clusters that it lost with
+their 0.5 (60 images a peer, T1 = 20: docs/results.md).
 """
 
 from __future__ import annotations
@@ -54,7 +57,8 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Matching(PeerMethod):
-    """What PANM and PANMLoss share: neighbours are chosen in stage one, and the bag is matched in stage two."""
+    """What PANM and PANMLoss share: neighbours are chosen in stage one, and the bag is matched in
+    stage two."""
 
     neighbours: int = 3  # k
     candidates: int = 6  # l
@@ -70,7 +74,10 @@ class Matching(PeerMethod):
         return replace(needs, rounds=replace(needs.rounds, stage_one=self.stage_one))
 
     def select_queries(
-        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+        self,
+        neighbourhood: Neighbourhood,
+        reachable: Bool[np.ndarray, "n N"],
+        noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
         """C_i and N_i in stage one, C_i and S_i where the bag is matched, else none."""
         candidates = lowest(noise, reachable & ~neighbourhood.trust, self.candidates)
@@ -80,7 +87,10 @@ class Matching(PeerMethod):
         return np.where(stage_one, candidates | neighbours, matching & (candidates | sample))
 
     def match_neighbours(
-        self, neighbourhood: Neighbourhood, replied: Bool[np.ndarray, "n N"], similarity: Float[np.ndarray, "n N"]
+        self,
+        neighbourhood: Neighbourhood,
+        replied: Bool[np.ndarray, "n N"],
+        similarity: Float[np.ndarray, "n N"],
     ) -> Neighbourhood:
         stage_one, matching = self._stages(neighbourhood)
         before = neighbourhood.trust
@@ -88,11 +98,15 @@ class Matching(PeerMethod):
         places = self.neighbours - silent.sum(axis=1, keepdims=True)
         nearest = silent | (ranks(-similarity, replied) < places)  # eq. 5
         same = np.zeros_like(known)
-        same[matching] = split_two_gaussians(similarity[matching], known[matching], replied[matching])  # eqs. 6-9
+        same[matching] = split_two_gaussians(
+            similarity[matching], known[matching], replied[matching]
+        )  # eqs. 6-9
         bag = np.where(matching[:, None], silent | same, before)  # eq. 10
         return replace(neighbourhood, trust=np.where(stage_one[:, None], nearest, bag))
 
-    def _stages(self, neighbourhood: Neighbourhood) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+    def _stages(
+        self, neighbourhood: Neighbourhood
+    ) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         """Which peers choose their neighbours in this round, and which match their bags."""
         stage_one = (neighbourhood.age <= self.stage_one) | ~neighbourhood.trust.any(axis=1)
         return stage_one, ~stage_one & (neighbourhood.age % self.period == 0)
@@ -115,7 +129,9 @@ class PANM(Matching):
         meanings={**MEANINGS, "alpha": UNLIKE_OTHERS},
     )
 
-    alpha: float | int = 0.5  # weight of the last updates; 1 - alpha is that of all updates since w_0
+    alpha: float | int = (
+        0.5  # weight of the last updates; 1 - alpha is that of all updates since w_0
+    )
 
     similarity_of: ClassVar[str] = "gradient"
 

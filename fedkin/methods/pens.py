@@ -1,22 +1,25 @@
-"""PENS: peers evaluate the models of others on their own data, and trust those whose models were often among the best.
+"""PENS: peers evaluate the models of others on their own data, and trust those whose models were
+often among the best.
 
-N. Onoszko, G. Karlsson, O. Mogren, E. Listo Zec: Decentralized Federated Learning of Deep Neural Networks on Non-IID
-Data. FL-ICML workshop 2021, arXiv 2107.08517 (Performance-based neighbour selection).
+N. Onoszko, G. Karlsson, O. Mogren, E. Listo Zec: Decentralized Federated Learning of Deep Neural
+Networks on Non-IID Data. FL-ICML workshop 2021, arXiv 2107.08517 (Performance-based neighbour
+selection).
 
-    stage one:  n_s random peers are queried; the n_t with the lowest loss on i's training data get a vote each, and i
-                averages with them
+    stage one:  n_s random peers are queried; the n_t with the lowest loss on i's training data get
+                a vote each, and i averages with them
     then        N_i = the peers with more votes than n_t / N times the rounds of stage one, the expectation under chance
     stage two:  i averages with n_s random of N_i (all, where there are fewer)
 
 Means are weighted by training samples, the peer's own model included.
 
-In stage one the neighbours are those of the round, in stage two those with enough votes. After few rounds of stage one
-a single vote is enough, so that neighbours are random.
+In stage one the neighbours are those of the round, in stage two those with enough votes. After few
+rounds of stage one a single vote is enough, so that neighbours are random.
 
-Differs from the authors' later code: there peers act one after another and read models of the same round; here all act
-at once. There a round is averaging and then training, after one training of all peers, and models are tested after the
-training; here it is training and then averaging, and models are tested after that. A peer that comes late has a stage
-one of its own, and one that has no neighbours left trains alone.
+Differs from the authors' later code: there peers act one after another and read models of the same
+round; here all act at once. There a round is averaging and then training, after one training of all
+peers, and models are tested after the training; here it is training and then averaging, and models
+are tested after that. A peer that comes late has a stage one of its own, and one that has no
+neighbours left trains alone.
 """
 
 from __future__ import annotations
@@ -71,12 +74,18 @@ class PENS(PeerMethod):
         return replace(needs, rounds=replace(needs.rounds, stage_one=self.stage_one))
 
     def select_queries(
-        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+        self,
+        neighbourhood: Neighbourhood,
+        reachable: Bool[np.ndarray, "n N"],
+        noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
         return lowest(noise, reachable, self.sampled) & self._in_stage_one(neighbourhood)
 
     def match_neighbours(
-        self, neighbourhood: Neighbourhood, replied: Bool[np.ndarray, "n N"], similarity: Float[np.ndarray, "n N"]
+        self,
+        neighbourhood: Neighbourhood,
+        replied: Bool[np.ndarray, "n N"],
+        similarity: Float[np.ndarray, "n N"],
     ) -> Neighbourhood:
         stage_one = self._in_stage_one(neighbourhood)
         best = lowest(-similarity, replied, self.top) & stage_one
@@ -85,7 +94,10 @@ class PENS(PeerMethod):
         return replace(neighbourhood, votes=votes, trust=np.where(stage_one, best, enough))
 
     def select_partners(
-        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+        self,
+        neighbourhood: Neighbourhood,
+        reachable: Bool[np.ndarray, "n N"],
+        noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
         return lowest(noise, neighbourhood.trust & reachable, self.sampled)
 

@@ -1,21 +1,23 @@
-"""pFedMe: the global model minimises the Moreau envelopes of the clients' losses; clients are served the minimisers.
+"""pFedMe: the global model minimises the Moreau envelopes of the clients' losses; clients are
+served the minimisers.
 
-C. T. Dinh, N. H. Tran, T. D. Nguyen: Personalized Federated Learning with Moreau Envelopes. NeurIPS 2020,
-arXiv 2006.08848 (Algorithm 1).
+C. T. Dinh, N. H. Tran, T. D. Nguyen: Personalized Federated Learning with Moreau Envelopes. NeurIPS
+2020, arXiv 2006.08848 (Algorithm 1).
 
     client i, on each batch:  theta_i = argmin_theta f_i(theta) + lambda/2 |theta - w_i|^2,  by ``own_steps`` of SGD
                               w_i    <- w_i - eta lambda (w_i - theta_i)
     server:                   w      <- (1 - beta) w + beta mean_i w_i
 
-eta is the run's learning rate, and the R local rounds are the run's local steps. The authors take lambda = 15 and
-eta = 0.005. Of a convex f_i the envelope's gradient is lambda-Lipschitz, so that its steps converge where eta lambda
-is below 2 (summaries say 1: above that w_i only leaps over theta_i); those towards theta_i are along a gradient that
-grows by lambda or more, and diverge where ``own_lr`` lambda is above 2. Both products are refused from 2 on.
+eta is the run's learning rate, and the R local rounds are the run's local steps. The authors take
+lambda = 15 and eta = 0.005. Of a convex f_i the envelope's gradient is lambda-Lipschitz, so that
+its steps converge where eta lambda is below 2 (summaries say 1: above that w_i only leaps over
+theta_i); those towards theta_i are along a gradient that grows by lambda or more, and diverge where
+``own_lr`` lambda is above 2. Both products are refused from 2 on.
 
-Clients are tested with theta_i, that of the last batch, as in public code (PFLlib, FedEM's): a noisy model where
-batches are small. Differs: the mean is weighted by numbers of samples, as FedAvg's is (the text: the plain mean);
-theta_i starts at w_i. A client that never trained, such as a newcomer, is tested with w. Records of the training loss
-are of f_i(w_i).
+Clients are tested with theta_i, that of the last batch, as in public code (PFLlib, FedEM's): a
+noisy model where batches are small. Differs: the mean is weighted by numbers of samples, as
+FedAvg's is (the text: the plain mean); theta_i starts at w_i. A client that never trained, such as
+a newcomer, is tested with w. Records of the training loss are of f_i(w_i).
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ class PFedMe:
             check_positive(name, getattr(self, name))
         if self.own_lr * self.strength >= 2:
             raise MethodError(
-                f"own_lr {self.own_lr:g} with strength {self.strength:g}: the inner steps diverge where the product is "
+                f"own_lr {self.own_lr:g} with strength {self.strength:g}: the inner steps diverge "
+                f"where the product is "
                 f"2 or more; set own_lr below {2 / self.strength:.2g}, or a lower strength"
             )
 
@@ -91,7 +94,9 @@ class PFedMe:
         first = single_model_state(world, stream)
         return PFedMeState(first.models, first.assignment)
 
-    def round(self, world: World, state: PFedMeState, cohort: Int[np.ndarray, "n"], stream: Stream) -> PFedMeState:
+    def round(
+        self, world: World, state: PFedMeState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> PFedMeState:
         task = TrainEnvelope(
             state.models,
             world.work,
@@ -104,14 +109,18 @@ class PFedMe:
         reply = world.run(task, cohort, stream.child("train"))
         return replace(state, models=state.models + np.float32(self.beta) * reply.update)
 
-    def place(self, world: World, state: PFedMeState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> PFedMeState:
+    def place(
+        self, world: World, state: PFedMeState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> PFedMeState:
         return state  # there is one cluster, and all clients are in it from the start
 
     def _check_rate(self, work: LocalTraining) -> None:
         rate = work.highest_rate()
         if work.optimizer == "sgd" and rate * self.strength >= 2:
             raise MethodError(
-                f"PFedMe with strength {self.strength:g} diverges at a learning rate of {rate:g}, as their product is "
-                f"2 or more; keep local.lr and its schedules below {2 / self.strength:.2g} (the authors: 0.005), or "
+                f"PFedMe with strength {self.strength:g} diverges at a learning rate of {rate:g}, "
+                f"as their product is "
+                f"2 or more; keep local.lr and its schedules below {2 / self.strength:.2g} (the "
+                f"authors: 0.005), or "
                 "set a lower strength"
             )

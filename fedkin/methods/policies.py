@@ -1,7 +1,8 @@
 """Steps that clustered methods share: assignment of newcomers, migration after a shift, initial
 models and weights of the mean, inter-cluster aggregation.
 
-Source: FlexCFL (Duan et al. 2022), sections 3.2 and 3.4. Shapes: K clusters, P parameters, n clients of a call.
+Source: FlexCFL (Duan et al. 2022), sections 3.2 and 3.4. Shapes: K clusters, P parameters, n
+clients of a call.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ S = TypeVar("S", bound=State)
 
 
 def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
-    """Refuse impossible policies among a method's fields (MethodError); ``newcomers`` are those it knows."""
+    """Refuse impossible policies among a method's fields (MethodError); ``newcomers`` are those it
+    knows."""
     check_choice("newcomers", method.newcomers, newcomers)
     check_choice("migration", method.migration, MIGRATION)
     check_not_negative("threshold", method.threshold)
@@ -43,12 +45,14 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
 
 
 def standing_tasks(method: Any) -> tuple[Task, ...]:
-    """The test by which clients find shifts of their labels, in every reply; nothing where none migrates."""
+    """The test by which clients find shifts of their labels, in every reply; nothing where none
+    migrates."""
     return () if method.migration == "none" else (Shifted(method.migration, method.threshold),)
 
 
 def shared_head(method: Any) -> str:
-    """What a placement policy compares that needs last layers that clients share, for ``Requirements``; empty: nothing.
+    """What a placement policy compares that needs last layers that clients share, for
+    ``Requirements``; empty: nothing.
 
     Args:
         method: with a field ``newcomers``.
@@ -85,8 +89,11 @@ def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream
     return state
 
 
-def assign(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
-    """The state with clients placed in clusters; each stores its present label counts, to detect a shift later.
+def assign(
+    world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
+) -> S:
+    """The state with clients placed in clusters; each stores its present label counts, to detect a
+    shift later.
 
     Args:
         world, state: of the round.
@@ -98,11 +105,13 @@ def assign(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[n
     return state
 
 
-def update_assignment(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
+def update_assignment(
+    world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
+) -> S:
     """The state with the clusters that clients chose, or were given, in this round.
 
-    Unlike with ``assign``, only clients that had no cluster store their label counts: the others go on comparing
-    with those they stored before.
+    Unlike with ``assign``, only clients that had no cluster store their label counts: the others go
+    on comparing with those they stored before.
 
     Args:
         world, state: of the round.
@@ -115,8 +124,11 @@ def update_assignment(world: World, state: S, clients: Int[np.ndarray, "n"], clu
     return state
 
 
-def _with_clusters(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
-    """The state with new clusters; clients whose cluster changes forget what they kept for the old one."""
+def _with_clusters(
+    world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
+) -> S:
+    """The state with new clusters; clients whose cluster changes forget what they kept for the old
+    one."""
     known = cluster != UNASSIGNED
     placed = clients[known]
     assignment = state.assignment.copy()
@@ -125,8 +137,11 @@ def _with_clusters(world: World, state: S, clients: Int[np.ndarray, "n"], cluste
     return replace(state, assignment=assignment)
 
 
-def cluster_by_loss(world: World, state: State, clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-    """The cluster whose model has the lowest training loss on each client's data; all K models are sent for it.
+def cluster_by_loss(
+    world: World, state: State, clients: Int[np.ndarray, "n"]
+) -> Int[np.ndarray, "n"]:
+    """The cluster whose model has the lowest training loss on each client's data; all K models are
+    sent for it.
 
     Args:
         world, state: of the round.
@@ -134,7 +149,9 @@ def cluster_by_loss(world: World, state: State, clients: Int[np.ndarray, "n"]) -
     """
     losses = world.run(Losses(state.models), clients).losses
     finite = np.isfinite(losses)
-    return np.where(finite.any(axis=1), np.argmin(np.where(finite, losses, np.inf), axis=1), UNASSIGNED)
+    return np.where(
+        finite.any(axis=1), np.argmin(np.where(finite, losses, np.inf), axis=1), UNASSIGNED
+    )
 
 
 class Nearest(NamedTuple):
@@ -152,14 +169,15 @@ def cluster_by_direction(
     stream: Stream,
     steps: int = PRETRAINING_STEPS,
 ) -> Nearest:
-    """The cluster whose direction is nearest to a client's own first update: argmin_k (1 - cos)/2, the first of equals
-    (FlexCFL, eq. 8).
+    """The cluster whose direction is nearest to a client's own first update: argmin_k (1 - cos)/2,
+    the first of equals (FlexCFL, eq. 8).
 
     Args:
         world, stream: of the round.
         start: the model from which clients train.
         directions: of the clusters; the clients have them already.
-        clients: those that compare; UNASSIGNED is the result of one that does not reply or whose update is zero.
+        clients: those that compare; UNASSIGNED is the result of one that does not reply or whose
+            update is zero.
         steps: mini-batches of the training.
     """
     work = replace(world.work, steps=steps)
@@ -181,18 +199,24 @@ def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarr
     """
     reachable = len(world.clients(stream.round))
     if clusters > reachable:
-        raise MethodError(f"{clusters} clusters need as many clients, got {reachable}; lower method.clusters")
+        raise MethodError(
+            f"{clusters} clusters need as many clients, got {reachable}; lower method.clusters"
+        )
     return np.stack([world.initial(stream.child(f"model{k}")) for k in range(clusters)])
 
 
 def aggregation_weights(
-    weighting: str, reply: TrainingReply, clients: Int[np.ndarray, "n"], world: World, stream: Stream
+    weighting: str,
+    reply: TrainingReply,
+    clients: Int[np.ndarray, "n"],
+    world: World,
+    stream: Stream,
 ) -> Float[np.ndarray, "n"]:
     """Weight of each reply in its model's mean; 0 for one that did not arrive.
 
     Args:
-        weighting: ``simple`` (1), ``examples`` (of the client), or ``first_client``: 1 for the first of each cluster
-            in the order in which the cohort was drawn, and 0 for all others.
+        weighting: ``simple`` (1), ``examples`` (of the client), or ``first_client``: 1 for the
+            first of each cluster in the order in which the cohort was drawn, and 0 for all others.
         reply: of the training.
         clients: its rows.
         world, stream: of the round.
@@ -207,11 +231,14 @@ def aggregation_weights(
     return weight
 
 
-def _drawn_order(clients: Int[np.ndarray, "n"], total_clients: int, stream: Stream) -> Int[np.ndarray, "n"]:
+def _drawn_order(
+    clients: Int[np.ndarray, "n"], total_clients: int, stream: Stream
+) -> Int[np.ndarray, "n"]:
     """The rows of a cohort in the order in which it was drawn.
 
-    Cohorts come in the order of ids. One whose turn it is in a round robin was drawn in that order, from the first id
-    of the turn on; any other was drawn uniformly, so that a random order is its own.
+    Cohorts come in the order of ids. One whose turn it is in a round robin was drawn in that order,
+    from the first id of the turn on; any other was drawn uniformly, so that a random order is its
+    own.
     """
     rows = np.argsort(clients)
     begin = (stream.round - 1) * len(clients)
@@ -221,7 +248,9 @@ def _drawn_order(clients: Int[np.ndarray, "n"], total_clients: int, stream: Stre
     return rows[stream.child("drawn_order").rng().permutation(len(clients))]
 
 
-def _random_cluster(clusters: int, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
+def _random_cluster(
+    clusters: int, clients: Int[np.ndarray, "n"], stream: Stream
+) -> Int[np.ndarray, "n"]:
     """A random cluster for each client (FlexCFL's RAC ablation)."""
     return stream.child("random").rng().integers(clusters, size=len(clients))
 
@@ -240,8 +269,8 @@ def place_by_policy(
         world, state, stream: of the round.
         policy: ``loss``, ``direction`` or ``random``.
         clients: those to place.
-        start: the model that all clusters began with, needed for ``direction``: a cluster's direction is the way its
-            model has come from there.
+        start: the model that all clusters began with, needed for ``direction``: a cluster's
+            direction is the way its model has come from there.
 
     Raises:
         MethodError: ``direction`` without a common start.
@@ -252,17 +281,24 @@ def place_by_policy(
         return assign(world, state, clients, _random_cluster(len(state.models), clients, stream))
     if start is None:
         raise MethodError(
-            "clusters without a common start have no directions to place clients by; use newcomers='loss'"
+            "clusters without a common start have no directions to place clients by; use "
+            "newcomers='loss'"
         )
     directions = state.models - start
     world.run(Directions(directions), clients)
-    return assign(world, state, clients, cluster_by_direction(world, start, directions, clients, stream).cluster)
+    return assign(
+        world,
+        state,
+        clients,
+        cluster_by_direction(world, start, directions, clients, stream).cluster,
+    )
 
 
 def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: bool = True) -> S:
     """Inter-cluster aggregation among the clusters that have clients (FlexCFL, Alg. 2, l. 18-21).
 
-    Where every cluster has a server of its own, each sends its model once: that is counted between servers.
+    Where every cluster has a server of its own, each sends its model once: that is counted between
+    servers.
 
     Args:
         world, state: of the round.
@@ -288,9 +324,14 @@ def check_plain_steps(work: LocalTraining, option: str, cure: str) -> None:
         option: of the method that takes such steps, for the message.
         cure: what else to change.
     """
-    given = {"optimizer": work.optimizer != "sgd", "momentum": work.momentum, "step_schedule": work.step_schedule}
+    given = {
+        "optimizer": work.optimizer != "sgd",
+        "momentum": work.momentum,
+        "step_schedule": work.step_schedule,
+    }
     for name in (name for name, is_used in given.items() if is_used):
         raise MethodError(
-            f"{option} takes one step of plain SGD, without local.{name} = {getattr(work, name)!r}; leave that out, or "
+            f"{option} takes one step of plain SGD, without local.{name} = "
+            f"{getattr(work, name)!r}; leave that out, or "
             f"{cure}"
         )

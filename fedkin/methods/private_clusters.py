@@ -1,26 +1,28 @@
-"""Clusters that are found from noisy sums alone, so that client-level differential privacy covers them.
+"""Clusters that are found from noisy sums alone, so that client-level differential privacy covers
+them.
 
-In no paper as a whole. The parts: K-means by noisy sums of points (Blum, Dwork, McSherry, Nissim: Practical Privacy:
-The SuLQ Framework, PODS 2005), here with directions in place of points, as in spherical K-means; before that leading
-eigenvectors of a noisy second moment (Dwork, Talwar, Thakurta, Zhang: Analyze Gauss, STOC 2014), which span the K
-directions of the clusters. x_i is the first update of client i from the common start, as a count sketch of s numbers,
-of length 1.
+In no paper as a whole. The parts: K-means by noisy sums of points (Blum, Dwork, McSherry, Nissim:
+Practical Privacy: The SuLQ Framework, PODS 2005), here with directions in place of points, as in
+spherical K-means; before that leading eigenvectors of a noisy second moment (Dwork, Talwar,
+Thakurta, Zhang: Analyze Gauss, STOC 2014), which span the K directions of the clusters. x_i is the
+first update of client i from the common start, as a count sketch of s numbers, of length 1.
 
     M = sum_i x_i x_i^T + noise, its first K eigenvalues L and eigenvectors V; W = V L^(-1/2)   one noisy sum
     S_c = sum of the x_i whose x_i W c is highest + noise, for 4 K random directions c          another
     K-means of the directions of W^T S_c, each with the weight |W^T S_c|                        no client is asked
     the same sums for the K directions that come of it, ``refinements`` times                   a noisy sum each
 
-W whitens: clusters whose first updates differ become orthogonal directions, however much they have in common and
-whatever their sizes, as in decompositions of moments (Anandkumar et al.: Tensor Decompositions for Learning Latent
-Variable Models, JMLR 2014). Without it candidates that differ in little but what all clients share take two for one.
+W whitens: clusters whose first updates differ become orthogonal directions, however much they have
+in common and whatever their sizes, as in decompositions of moments (Anandkumar et al.: Tensor
+Decompositions for Learning Latent Variable Models, JMLR 2014). Without it candidates that differ in
+little but what all clients share take two for one.
 
-Then each client chooses among the K directions that were released: by its own data, so that nothing is paid for it. All
-sums are of all clients, before the first round; after that FedAvg in each cluster. Without privacy there is no noise,
-and clients weigh as many as they have examples.
+Then each client chooses among the K directions that were released: by its own data, so that nothing
+is paid for it. All sums are of all clients, before the first round; after that FedAvg in each
+cluster. Without privacy there is no noise, and clients weigh as many as they have examples.
 
-A direction has the noise of one number for each of K dimensions, not for each of P parameters: that is what the
-projection is for. Clusters of fewer clients than the noise (4 z sqrt(K)) are not found.
+A direction has the noise of one number for each of K dimensions, not for each of P parameters: that
+is what the projection is for. Clusters of fewer clients than the noise (4 z sqrt(K)) are not found.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ class PrivateClusters:
         for name in ("clusters", "sketch", "candidates", "refinements"):
             check_positive_integer(name, getattr(self, name))
         if self.sketch < self.clusters:
-            raise MethodError(f"sketch must be at least clusters = {self.clusters}, got {self.sketch}")
+            raise MethodError(
+                f"sketch must be at least clusters = {self.clusters}, got {self.sketch}"
+            )
 
     def requirements(self) -> Requirements:
         return Requirements(
@@ -103,17 +107,27 @@ class PrivateClusters:
         return self.place(world, state, clients, stream)
 
     def round(
-        self, world: World, state: PrivateClustersState, cohort: Int[np.ndarray, "n"], stream: Stream
+        self,
+        world: World,
+        state: PrivateClustersState,
+        cohort: Int[np.ndarray, "n"],
+        stream: Stream,
     ) -> PrivateClustersState:
         return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
 
     def place(
-        self, world: World, state: PrivateClustersState, newcomers: Int[np.ndarray, "c"], stream: Stream
+        self,
+        world: World,
+        state: PrivateClustersState,
+        newcomers: Int[np.ndarray, "c"],
+        stream: Stream,
     ) -> PrivateClustersState:
         """The nearest of the released directions, by the client's own choice."""
         asked = self._asked(world, state.start, int(state.sketch_seed))
         task = NearestSketch(**asked, directions=state.directions)
-        return policies.assign(world, state, newcomers, world.run(task, newcomers, stream.child("pretrain")).nearest)
+        return policies.assign(
+            world, state, newcomers, world.run(task, newcomers, stream.child("pretrain")).nearest
+        )
 
     def _directions(
         self, world: World, clients: Int[np.ndarray, "c"], asked: dict[str, Any], stream: Stream
@@ -122,7 +136,10 @@ class PrivateClusters:
         pretrain = stream.child("pretrain")
         moments = world.run(SketchMoments(**asked), clients, pretrain).moments[0]
         if not moments.any():  # never where there is noise
-            raise MethodError(f"cold start of {self.clusters} clusters: 0 of {len(clients)} clients gave an update")
+            raise MethodError(
+                f"cold start of {self.clusters} clusters: 0 of {len(clients)} clients gave an "
+                f"update"
+            )
         whitening = _whitening(moment_matrix(moments, self.sketch), self.clusters)
 
         def sums(directions: Float64[np.ndarray, "M K"]) -> Float64[np.ndarray, "M K"]:
@@ -130,7 +147,11 @@ class PrivateClusters:
             reply = world.run(task, clients, pretrain)
             return (reply.sketch * np.asarray(reply.weight)[:, None]) @ whitening
 
-        candidates = stream.child("candidates").rng().standard_normal((self.candidates * self.clusters, self.clusters))
+        candidates = (
+            stream.child("candidates")
+            .rng()
+            .standard_normal((self.candidates * self.clusters, self.clusters))
+        )
         points = sums(candidates)
         seed = int(stream.child("kmeans").words()[0])
         labels = kmeans(_units(points), self.clusters, seed, weights=np.linalg.norm(points, axis=1))
@@ -146,8 +167,8 @@ class PrivateClusters:
 def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np.ndarray, "s K"]:
     """The first eigenvectors, each longer as its eigenvalue is smaller; zeros where there is none."""
     values, vectors = leading_eigenpairs(moments, clusters)
-    # An eigenvector is known up to its sign, and the candidates are drawn in this basis. So that the
-    # last bits of the moments decide nothing, the largest entry of each is made positive.
+    # An eigenvector is known up to its sign, and the candidates are drawn in this basis. So that
+    # the last bits of the moments decide nothing, the largest entry of each is made positive.
     largest = np.abs(vectors).argmax(axis=0)
     signs = np.where(vectors[largest, np.arange(clusters)] < 0, -1.0, 1.0)
     return vectors * signs * np.sqrt(values.max() / np.where(values > 0, values, 1))

@@ -1,4 +1,5 @@
-"""A model whose last layer is a projection: its scores describe what comes before that layer (FLUX, FEROMA).
+"""A model whose last layer is a projection: its scores describe what comes before that layer (FLUX,
+FEROMA).
 
 Shapes: P parameters, C classes, H numbers in front of the last layer.
 """
@@ -17,7 +18,8 @@ def class_count(spec: ModelSpec) -> int:
     """C, from the bias of the last layer. Raises MethodError where that is not known."""
     if spec.head is None or spec.head_bias is None:
         raise MethodError(
-            "descriptors are of what comes before a model's last layer, and this model does not end in a weight [C, H] "
+            "descriptors are of what comes before a model's last layer, and this model does not "
+            "end in a weight [C, H] "
             "and a bias [C]: take one that does, such as model.name=mlp"
         )
     return spec.head_bias.stop - spec.head_bias.start

@@ -1,27 +1,32 @@
-"""Sattler's CFL: one model for all, cut in two wherever the updates of a cluster's clients disagree.
+"""Sattler's CFL: one model for all, cut in two wherever the updates of a cluster's clients
+disagree.
 
-F. Sattler, K.-R. Mueller, W. Samek: Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization
-Under Privacy Constraints. IEEE TNNLS 2020, arXiv 1910.01991.
+F. Sattler, K.-R. Mueller, W. Samek: Clustered Federated Learning: Model-Agnostic Distributed
+Multitask Optimization Under Privacy Constraints. IEEE TNNLS 2020, arXiv 1910.01991.
 
-Notation: dW_i the update of client i in this round, c the clients of a cluster that replied, S_ij = cos(dW_i, dW_j).
-A cluster has come to rest for all of its clients together, and not for each of them, when
+Notation: dW_i the update of client i in this round, c the clients of a cluster that replied, S_ij =
+cos(dW_i, dW_j). A cluster has come to rest for all of its clients together, and not for each of
+them, when
 
     |mean_i dW_i| < eps1   and   max_i |dW_i| > eps2        (norms over all parameters; the mean is a simple one)
 
-and then it is cut in two: in the paper where the largest similarity across the cut is smallest, in the code (and here)
-where complete linkage does. ``eps1`` and ``eps2`` are lengths of updates, so they depend on model, learning rate and
-local epochs: measure the norms in a run before you choose them.
+and then it is cut in two: in the paper where the largest similarity across the cut is smallest, in
+the code (and here) where complete linkage does. ``eps1`` and ``eps2`` are lengths of updates, so
+they depend on model, learning rate and local epochs: measure the norms in a run before you choose
+them.
 
-As in the authors' code: no cut in the first rounds (``first_split``) nor of small clusters (``min_size``); simple
-means; the cut comes first, and then every cluster, a new one too, gets the mean update of its own clients. The paper
-cuts only where gamma_max < sqrt((1 - a) / 2), a the largest similarity across the cut: that is a < 1 - 2 gamma_max^2.
-gamma_max, in [0, 1], bounds how far a client's gradient is from its true cluster's, in shares of that one's length; the
-code does not check it (``gamma_max=None``).
+As in the authors' code: no cut in the first rounds (``first_split``) nor of small clusters
+(``min_size``); simple means; the cut comes first, and then every cluster, a new one too, gets the
+mean update of its own clients. The paper cuts only where gamma_max < sqrt((1 - a) / 2), a the
+largest similarity across the cut: that is a < 1 - 2 gamma_max^2. gamma_max, in [0, 1], bounds how
+far a client's gradient is from its true cluster's, in shares of that one's length; the code does
+not check it (``gamma_max=None``).
 
-Differs from both, where all clients take part in every round: a client of a cluster that is cut while it is absent or
-silent has shown no update, so it becomes UNASSIGNED and is placed when it is selected next (``newcomers``). A zero
-update has no direction: its client stays with the part that keeps the cluster's number, that of the lowest client id
-among the others. Updates are compared with each other, so a round holds n x P numbers.
+Differs from both, where all clients take part in every round: a client of a cluster that is cut
+while it is absent or silent has shown no update, so it becomes UNASSIGNED and is placed when it is
+selected next (``newcomers``). A zero update has no direction: its client stays with the part that
+keeps the cluster's number, that of the lowest client id among the others. Updates are compared with
+each other, so a round holds n x P numbers.
 """
 
 from __future__ import annotations
@@ -92,7 +97,9 @@ class SattlerCFL:
         if self.gamma_max is not None:
             check_not_negative("gamma_max", self.gamma_max)
             if self.gamma_max > 1:
-                raise MethodError(f"gamma_max must be a number from 0 to 1, or None, got {self.gamma_max!r}")
+                raise MethodError(
+                    f"gamma_max must be a number from 0 to 1, or None, got {self.gamma_max!r}"
+                )
         check_choice("weighting", self.weighting, ("simple", "examples"))
         policies.check_policies(self, ("loss", "direction", "random"))
 
@@ -108,35 +115,59 @@ class SattlerCFL:
         state = single_model_state(world, stream)
         return SattlerState(state.models, state.assignment, state.models[0])
 
-    def round(self, world: World, state: SattlerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> SattlerState:
+    def round(
+        self, world: World, state: SattlerState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> SattlerState:
         if len(state.models) > 1:
             state = policies.migrate(world, state, self, self.place, stream)
         members = np.sort(cohort[state.assignment[cohort] != UNASSIGNED])
         reply = train(
-            world, state.models, members, state.assignment[members], work=world.work, stream=stream.child("train")
+            world,
+            state.models,
+            members,
+            state.assignment[members],
+            work=world.work,
+            stream=stream.child("train"),
         )
         clients, updates = members[reply.arrived], reply.update[reply.arrived]
         if stream.round > self.first_split:
             state = self._split(world, state, clients, updates)
-        weight = reply.examples[reply.arrived] if self.weighting == "examples" else np.ones(len(clients), np.int64)
+        weight = (
+            reply.examples[reply.arrived]
+            if self.weighting == "examples"
+            else np.ones(len(clients), np.int64)
+        )
         mean, _ = mean_by_model(updates, weight, state.assignment[clients], len(state.models))
-        return policies.aggregate_between_clusters(world, replace(state, models=state.models + mean), self.eta_g)
+        return policies.aggregate_between_clusters(
+            world, replace(state, models=state.models + mean), self.eta_g
+        )
 
-    def place(self, world: World, state: SattlerState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> SattlerState:
+    def place(
+        self, world: World, state: SattlerState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> SattlerState:
         """A client that was absent when its cluster was cut gets one of today's clusters."""
-        return policies.place_by_policy(world, state, self.newcomers, newcomers, stream, state.start)
+        return policies.place_by_policy(
+            world, state, self.newcomers, newcomers, stream, state.start
+        )
 
     def _split(
-        self, world: World, state: SattlerState, clients: Int[np.ndarray, "n"], updates: Float[np.ndarray, "n P"]
+        self,
+        world: World,
+        state: SattlerState,
+        clients: Int[np.ndarray, "n"],
+        updates: Float[np.ndarray, "n P"],
     ) -> SattlerState:
-        """Cut every cluster that is due, once; a new one takes the next number and starts from the old one's model."""
+        """Cut every cluster that is due, once; a new one takes the next number and starts from the
+        old one's model."""
         for k in range(len(state.models)):
             rows = np.flatnonzero(state.assignment[clients] == k)
             leaving = self._leaving(updates[rows])
             if leaving.any():
                 new = len(state.models)
                 models = np.concatenate([state.models, state.models[k : k + 1]])
-                assignment = np.where(state.assignment == k, UNASSIGNED, state.assignment)  # whoever is absent stays so
+                assignment = np.where(
+                    state.assignment == k, UNASSIGNED, state.assignment
+                )  # whoever is absent stays so
                 state = replace(state, models=models, assignment=assignment)
                 state = policies.assign(world, state, clients[rows], np.where(leaving, new, k))
         return state
@@ -147,13 +178,16 @@ class SattlerCFL:
         if not self._incongruent(updates) or len(nonzero) < 2:
             return leaving
         similarity = cosine(updates[nonzero], updates[nonzero])
-        away = agglomerative(-similarity, clusters=2, linkage="complete") == 1  # the first row's part is number 0
+        away = (
+            agglomerative(-similarity, clusters=2, linkage="complete") == 1
+        )  # the first row's part is number 0
         bound = np.inf if self.gamma_max is None else 1 - 2 * self.gamma_max**2
         leaving[nonzero] = away & (similarity[np.ix_(away, ~away)].max() < bound)
         return leaving
 
     def _incongruent(self, updates: Float[np.ndarray, "c P"]) -> bool:
-        """Whether the clients stand still together and not each: the norm of the mean, not the mean of norms."""
+        """Whether the clients stand still together and not each: the norm of the mean, not the mean
+        of norms."""
         if len(updates) <= self.min_size:
             return False
         mean = np.linalg.norm(np.mean(updates, axis=0, dtype=np.float64))

@@ -1,7 +1,7 @@
 """SCAFFOLD: local steps corrected by control variates, so that clients do not drift apart.
 
-S. P. Karimireddy, S. Kale, M. Mohri, S. Reddi, S. Stich, A. T. Suresh: SCAFFOLD: Stochastic Controlled Averaging for
-Federated Learning. ICML 2020, arXiv 1910.06378.
+S. P. Karimireddy, S. Kale, M. Mohri, S. Reddi, S. Stich, A. T. Suresh: SCAFFOLD: Stochastic
+Controlled Averaging for Federated Learning. ICML 2020, arXiv 1910.06378.
 
     client i:  y <- y - lr (g_i(y) - c_i + c),  K_i steps from x
                c_i+ = g_i(x), of all its samples                   option I
@@ -9,11 +9,12 @@ Federated Learning. ICML 2020, arXiv 1910.06378.
     server:    x <- x + eta mean_S (y_i - x)
                c <- c + |S| / N mean_S (c_i+ - c_i)                S: the clients that replied, N: all
 
-c_i and c begin at 0; means are plain, not weighted by samples. c_i stays on its client. Differs: K_i is the client's
-own number of steps (epochs times batches), where the paper has one K for all; with a schedule of local steps K_i lr is
-the sum of their rates. Many published implementations differ by mistake: K without the epochs, c by |S| and not by N,
-the server adding c_i and not its change. A client that never trained has c_i = 0. Where a real client's reply is lost
-behind it, its c_i has moved and c has not.
+c_i and c begin at 0; means are plain, not weighted by samples. c_i stays on its client. Differs:
+K_i is the client's own number of steps (epochs times batches), where the paper has one K for all;
+with a schedule of local steps K_i lr is the sum of their rates. Many published implementations
+differ by mistake: K without the epochs, c by |S| and not by N, the server adding c_i and not its
+change. A client that never trained has c_i = 0. Where a real client's reply is lost behind it, its
+c_i has moved and c has not.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class SCAFFOLD:
         leaves="the change of its control variate, in a sum",
     )
 
-    option: Literal["I", "II"] = "II"  # how c_i is renewed: one more gradient, or from the steps that were taken
+    option: Literal["I", "II"] = (
+        "II"  # how c_i is renewed: one more gradient, or from the steps that were taken
+    )
     server_lr: float = 1.0  # eta
 
     def __post_init__(self) -> None:
@@ -73,11 +76,17 @@ class SCAFFOLD:
         """Raises MethodError: local steps from which option II cannot tell the mean gradient."""
         self._check_steps(world.work)
         first = single_model_state(world, stream)
-        return ScaffoldState(first.models, first.assignment, np.zeros(world.spec.parameters, np.float32))
+        return ScaffoldState(
+            first.models, first.assignment, np.zeros(world.spec.parameters, np.float32)
+        )
 
-    def round(self, world: World, state: ScaffoldState, cohort: Int[np.ndarray, "n"], stream: Stream) -> ScaffoldState:
+    def round(
+        self, world: World, state: ScaffoldState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> ScaffoldState:
         rate = world.work.rate(stream.round)
-        task = Controlled(state.models, state.control, world.work, state.assignment[cohort], rate, self.option)
+        task = Controlled(
+            state.models, state.control, world.work, state.assignment[cohort], rate, self.option
+        )
         reply = world.run(task, cohort, stream.child("train"))
         share = reply.arrived.sum() / world.total_clients
         models = state.models + np.float32(self.server_lr) * reply.update
@@ -95,6 +104,7 @@ class SCAFFOLD:
         cause = adaptive or next((f"{name} = {value}" for name, value in used.items() if value), "")
         if cause and self.option == "II":
             raise MethodError(
-                f"SCAFFOLD with option 'II' reads a client's mean gradient from its plain SGD steps, and local {cause} "
+                f"SCAFFOLD with option 'II' reads a client's mean gradient from its plain SGD "
+                f"steps, and local {cause} "
                 "changes them; leave that out, or set method.option='I'"
             )

@@ -1,4 +1,5 @@
-"""Models in JAX, and adapters for others. ``MODELS`` has the named ones, by their names in configurations.
+"""Models in JAX, and adapters for others. ``MODELS`` has the named ones, by their names in
+configurations.
 
 The second block of imports is their list. A new model is its function and its line there.
 """

@@ -31,28 +31,35 @@ class ImageShape(NamedTuple):
 @plain_arguments
 def cnn(
     data: Samples,
-    variant: Literal["mnist", "femnist", "fashion_mnist", "fedsim", "fedsim_as_coded", "athena"] = "mnist",
+    variant: Literal[
+        "mnist", "femnist", "fashion_mnist", "fedsim", "fedsim_as_coded", "athena"
+    ] = "mnist",
     dropout: bool = True,
     l2: float = 0.0,
 ) -> Model:
-    """A convolutional network (28 x 28 x 1, 10 classes: 50,186, 325,578 and 3,274,634 parameters; FedSim's two:
-    6,482,634 and 6,497,162).
+    """A convolutional network (28 x 28 x 1, 10 classes: 50,186, 325,578 and 3,274,634 parameters;
+    FedSim's two: 6,482,634 and 6,497,162).
 
-    fedsim is the network of FedSim's Table 5; its code, and so its curves, has larger windows and fewer channels
-    (fedsim_as_coded). athena is what ATHENA-FL's authors train within hierarchical clusters. Its last layer is declared
-    sigmoid with a cross entropy over classes, for which Keras takes the softmax of the inputs of the sigmoid, and so
-    does this. (Sigmoids divided by their sum saturate: clients of two classes stay at a loss of ln 2.)
+    fedsim is the network of FedSim's Table 5; its code, and so its curves, has larger windows and
+    fewer channels (fedsim_as_coded). athena is what ATHENA-FL's authors train within hierarchical
+    clusters. Its last layer is declared sigmoid with a cross entropy over classes, for which Keras
+    takes the softmax of the inputs of the sigmoid, and so does this. (Sigmoids divided by their sum
+    saturate: clients of two classes stay at a loss of ln 2.)
 
     Args:
         data: images; flat square samples are grey images.
         variant: the network.
-        dropout: whether mnist (0.5) and femnist (0.4) have dropout, as in the authors' code. FedSim's has no effect.
-        l2: weight of the squared dense kernels of femnist in the loss (0.001 there); refused elsewhere.
+        dropout: whether mnist (0.5) and femnist (0.4) have dropout, as in the authors' code.
+            FedSim's has no effect.
+        l2: weight of the squared dense kernels of femnist in the loss (0.001 there); refused
+            elsewhere.
     """
     if variant not in _NETWORKS:
         raise ModelError(f"cnn: variant must be one of {', '.join(_NETWORKS)}, got {variant!r}")
     if l2 and variant != "femnist":
-        raise ModelError(f"cnn: l2 acts on the femnist variant only, got l2={l2} with variant={variant!r}")
+        raise ModelError(
+            f"cnn: l2 acts on the femnist variant only, got l2={l2} with variant={variant!r}"
+        )
     image = at_least(28 if variant == "athena" else 16, image_of(data), data.name)
     return _cnn(image, data.classes, variant, dropout, l2)
 
@@ -88,7 +95,13 @@ class DenseCNN(eqx.Module):
     image: ImageShape = eqx.field(static=True)
 
     def __init__(
-        self, image: ImageShape, classes: int, window: int, outputs: tuple[int, int], hidden: int, key: Array
+        self,
+        image: ImageShape,
+        classes: int,
+        window: int,
+        outputs: tuple[int, int],
+        hidden: int,
+        key: Array,
     ) -> None:
         self.image, (height, width, channels) = image, image
         k1, k2, k3, k4 = jax.random.split(key, 4)
@@ -104,7 +117,8 @@ class DenseCNN(eqx.Module):
 
 
 class FemnistCNN(eqx.Module):
-    """Twice (conv 3x3, conv 3x3, conv 5x5 stride 2, dropout) with 32 and 64 channels, dense 128, dropout, dense."""
+    """Twice (conv 3x3, conv 3x3, conv 5x5 stride 2, dropout) with 32 and 64 channels, dense 128,
+    dropout, dense."""
 
     convs: list[Conv]
     hidden: Dense
@@ -139,7 +153,8 @@ class FemnistCNN(eqx.Module):
 
 
 class AthenaCNN(eqx.Module):
-    """conv 3x3x32, pool, conv 3x3x64 valid, pool, conv 3x3x128 valid, pool, conv 3x3x128, pool, dense 512, dense."""
+    """conv 3x3x32, pool, conv 3x3x64 valid, pool, conv 3x3x128 valid, pool, conv 3x3x128, pool,
+    dense 512, dense."""
 
     convs: list[Conv]
     hidden: Dense
@@ -152,7 +167,11 @@ class AthenaCNN(eqx.Module):
         self.convs = []
         for outputs, same in ((32, True), (64, False), (128, False), (128, True)):
             self.convs.append(Conv(channels, outputs, 3, next(keys), same=same))
-            height, width, channels = (height - 2 * (not same)) // 2, (width - 2 * (not same)) // 2, outputs
+            height, width, channels = (
+                (height - 2 * (not same)) // 2,
+                (width - 2 * (not same)) // 2,
+                outputs,
+            )
         self.hidden = Dense(height * width * channels, 512, next(keys))
         self.head = Dense(512, classes, next(keys))
 
@@ -165,10 +184,16 @@ class AthenaCNN(eqx.Module):
 
 _NETWORKS = {
     "mnist": lambda image, classes, drop, key: MnistCNN(image, classes, 0.5 if drop else 0.0, key),
-    "femnist": lambda image, classes, drop, key: FemnistCNN(image, classes, 0.4 if drop else 0.0, key),
-    "fashion_mnist": lambda image, classes, drop, key: DenseCNN(image, classes, 5, (32, 64), 1024, key),
+    "femnist": lambda image, classes, drop, key: FemnistCNN(
+        image, classes, 0.4 if drop else 0.0, key
+    ),
+    "fashion_mnist": lambda image, classes, drop, key: DenseCNN(
+        image, classes, 5, (32, 64), 1024, key
+    ),
     "fedsim": lambda image, classes, drop, key: DenseCNN(image, classes, 3, (64, 64), 2048, key),
-    "fedsim_as_coded": lambda image, classes, drop, key: DenseCNN(image, classes, 5, (32, 64), 2048, key),
+    "fedsim_as_coded": lambda image, classes, drop, key: DenseCNN(
+        image, classes, 5, (32, 64), 2048, key
+    ),
     "athena": lambda image, classes, drop, key: AthenaCNN(image, classes, key),
 }
 
@@ -177,7 +202,10 @@ _NETWORKS = {
 def _cnn(image: ImageShape, classes: int, variant: str, drop: bool, l2: float) -> Model:
     make = _NETWORKS[variant]
     return as_model(
-        lambda key: make(image, classes, drop, key), name=f"cnn-{variant}", batched=True, penalty=kernel_penalty(l2)
+        lambda key: make(image, classes, drop, key),
+        name=f"cnn-{variant}",
+        batched=True,
+        penalty=kernel_penalty(l2),
     )
 
 
@@ -189,7 +217,11 @@ def image_of(data: Samples) -> ImageShape:
         image = ImageShape(*(int(n) for n in shape))
     else:
         side = int(np.sqrt(features(data)))
-        image = ImageShape(int(shape[0]), int(shape[1]), 1) if len(shape) == 2 else ImageShape(side, side, 1)
+        image = (
+            ImageShape(int(shape[0]), int(shape[1]), 1)
+            if len(shape) == 2
+            else ImageShape(side, side, 1)
+        )
     if int(np.prod(image)) != features(data):
         raise ModelError(f"{data.name}: a CNN needs images, got samples of shape {shape}")
     return image
@@ -205,7 +237,8 @@ def at_least(side: int, image: ImageShape, name: str) -> ImageShape:
     """
     if min(image[:2]) < side:
         raise ModelError(
-            f"{name}: this network needs images of at least {side} x {side}, got {image[0]} x {image[1]}; take mclr or "
+            f"{name}: this network needs images of at least {side} x {side}, got {image[0]} x "
+            f"{image[1]}; take mclr or "
             f"mlp for such small ones, or larger images{_larger_images(name, side)}"
         )
     return image
@@ -214,5 +247,7 @@ def at_least(side: int, image: ImageShape, name: str) -> ImageShape:
 def _larger_images(name: str, side: int) -> str:
     """Where larger images come from, as the end of a message."""
     if name == "digits":
-        return ": the data set mnist has 28 x 28" + (", and 32 x 32 with its option size=32" if side > 28 else "")
+        return ": the data set mnist has 28 x 28" + (
+            ", and 32 x 32 with its option size=32" if side > 28 else ""
+        )
     return ": data option size=32 resizes mnist and fashion_mnist" if side == 32 else ""

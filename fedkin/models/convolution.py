@@ -31,7 +31,9 @@ def convolve(
     size = len(kernel)
     if jax.default_backend() != "cpu":
         padding = "SAME" if same else "VALID"
-        return jax.lax.conv_general_dilated(x, kernel, (stride, stride), padding, dimension_numbers=_LAYOUT)
+        return jax.lax.conv_general_dilated(
+            x, kernel, (stride, stride), padding, dimension_numbers=_LAYOUT
+        )
     if size == stride == 1:
         return x @ kernel[0, 0]
     if stride == 1 and min(x.shape[1:3]) >= _SMALL and (size % 2 or not same):
@@ -40,9 +42,12 @@ def convolve(
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _by_xla(x: Float[Array, "B H W i"], kernel: Float[Array, "k k i o"], padding: int) -> Float[Array, "B h w o"]:
-    """XLA's convolution, which is fast on a CPU as long as the axes lie in this order: both gradients are written as
-    one more of these. Its own gradients permute the axes instead, and were 15 times slower."""
+def _by_xla(
+    x: Float[Array, "B H W i"], kernel: Float[Array, "k k i o"], padding: int
+) -> Float[Array, "B h w o"]:
+    """XLA's convolution, which is fast on a CPU as long as the axes lie in this order: both
+    gradients are written as one more of these. Its own gradients permute the axes instead, and were
+    15 times slower."""
     return _plain(x, kernel, padding)
 
 
@@ -58,23 +63,31 @@ def _by_xla_backward(padding: int, saved: tuple[Array, Array], g: Array) -> tupl
 _by_xla.defvjp(_by_xla_forward, _by_xla_backward)
 
 
-def _by_image(g: Float[Array, "B h w o"], kernel: Float[Array, "k k i o"], padding: int) -> Float[Array, "B H W i"]:
+def _by_image(
+    g: Float[Array, "B h w o"], kernel: Float[Array, "k k i o"], padding: int
+) -> Float[Array, "B H W i"]:
     return _plain(g, kernel[::-1, ::-1].transpose(0, 1, 3, 2), len(kernel) - 1 - padding)
 
 
-def _by_kernel(x: Float[Array, "B H W i"], g: Float[Array, "B h w o"], padding: int) -> Float[Array, "k k i o"]:
-    """Channels are the batch here, the images of the batch the channels, and the output gradients the window."""
+def _by_kernel(
+    x: Float[Array, "B H W i"], g: Float[Array, "B h w o"], padding: int
+) -> Float[Array, "k k i o"]:
+    """Channels are the batch here, the images of the batch the channels, and the output gradients
+    the window."""
     return _plain(x.transpose(3, 1, 2, 0), g.transpose(1, 2, 0, 3), padding).transpose(1, 2, 0, 3)
 
 
-def _plain(x: Float[Array, "B H W i"], kernel: Float[Array, "p q i o"], padding: int) -> Float[Array, "B h w o"]:
+def _plain(
+    x: Float[Array, "B H W i"], kernel: Float[Array, "p q i o"], padding: int
+) -> Float[Array, "B h w o"]:
     return _plain_of(padding)(x, kernel)
 
 
 @lru_cache(maxsize=64)
 def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
-    """XLA's convolution with this padding. Several models on the same images are one convolution with more channels;
-    several on images of their own run one after another, because XLA's grouped convolution is slow on a CPU."""
+    """XLA's convolution with this padding. Several models on the same images are one convolution
+    with more channels; several on images of their own run one after another, because XLA's grouped
+    convolution is slow on a CPU."""
 
     def one(x: Array, kernel: Array) -> Array:
         around = [(padding, padding)] * 2
@@ -93,8 +106,9 @@ def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
 def pooled(
     x: Float[Array, "B H W i"], kernel: Float[Array, "k k i o"], bias: Float[Array, "o"], same: bool
 ) -> Float[Array, "B h w o"]:
-    """relu(max_pool(convolution + bias)). Several models on the same images are computed as one with more channels, in
-    both passes; several on images of their own one after another, each in the cache.
+    """relu(max_pool(convolution + bias)). Several models on the same images are computed as one
+    with more channels, in both passes; several on images of their own one after another, each in
+    the cache.
 
     Args:
         x, kernel, bias: images, square kernel, and bias of each output channel.
@@ -116,11 +130,15 @@ def _pooled(x: Array, kernel: Array, bias: Array, padding: int) -> Array:
     return _pooled_of(padding)[0](x, kernel, bias)
 
 
-def _pooled_forward(x: Array, kernel: Array, bias: Array, padding: int) -> tuple[Array, tuple[Array, Array, Array]]:
+def _pooled_forward(
+    x: Array, kernel: Array, bias: Array, padding: int
+) -> tuple[Array, tuple[Array, Array, Array]]:
     return _pooled(x, kernel, bias, padding), (x, kernel, bias)
 
 
-def _pooled_backward(padding: int, saved: tuple[Array, Array, Array], g: Array) -> tuple[Array, Array, Array]:
+def _pooled_backward(
+    padding: int, saved: tuple[Array, Array, Array], g: Array
+) -> tuple[Array, Array, Array]:
     return _pooled_of(padding)[1](*saved, g)
 
 
@@ -128,9 +146,11 @@ _pooled.defvjp(_pooled_forward, _pooled_backward)
 
 
 @lru_cache(maxsize=64)
-def _pooled_of(padding: int) -> tuple[Callable[..., Array], Callable[..., tuple[Array, Array, Array]]]:
-    """Forward and backward pass. The convolution that the latter repeats is computed once, where both passes are in
-    one program: the compiler sees that they are the same."""
+def _pooled_of(
+    padding: int,
+) -> tuple[Callable[..., Array], Callable[..., tuple[Array, Array, Array]]]:
+    """Forward and backward pass. The convolution that the latter repeats is computed once, where
+    both passes are in one program: the compiler sees that they are the same."""
 
     def forward(x: Array, kernel: Array, bias: Array) -> Array:
         return _finish(_plain(x, kernel, padding), bias)
@@ -145,17 +165,22 @@ def _pooled_of(padding: int) -> tuple[Callable[..., Array], Callable[..., tuple[
     def forward_on_the_same(x: Array, kernels: Array, biases: Array) -> Array:
         return _apart(forward(x, _joined(kernels), biases.ravel()), len(kernels))
 
-    def backward_on_the_same(x: Array, kernels: Array, biases: Array, g: Array) -> tuple[Array, Array, Array]:
+    def backward_on_the_same(
+        x: Array, kernels: Array, biases: Array, g: Array
+    ) -> tuple[Array, Array, Array]:
         count = len(kernels)
         gradient, by_bias = output_gradients(x, _joined(kernels), biases.ravel(), _joined(g))
-        by_image = jax.lax.map(lambda own: _by_image(own[0], own[1], padding), (_apart(gradient, count), kernels))
+        by_image = jax.lax.map(
+            lambda own: _by_image(own[0], own[1], padding), (_apart(gradient, count), kernels)
+        )
         return by_image, _apart(_by_kernel(x, gradient, padding), count), by_bias.reshape(count, -1)
 
     return _for_several(forward, forward_on_the_same), _for_several(backward, backward_on_the_same)
 
 
 def _for_several(one: Callable, on_the_same: Callable) -> Callable:
-    """``one`` for a single model; of several, ``on_the_same`` where only the first argument, the images, is shared."""
+    """``one`` for a single model; of several, ``on_the_same`` where only the first argument, the
+    images, is shared."""
 
     def several(count: int, batched: list[bool], *arguments: Array) -> tuple:
         if not batched[0] and all(batched[1:]):
@@ -183,14 +208,18 @@ def _apart(array: Float[Array, "p q r Gc"], count: int) -> Float[Array, "G p q r
 def _by_patches(
     x: Float[Array, "B H W i"], kernel: Float[Array, "d o"], size: int, stride: int, same: bool
 ) -> Float[Array, "B h w o"]:
-    """Patches times kernel, a few images at a time: the patches of a whole batch do not fit into a core's cache, and
-    the backward pass makes them again sooner than it would fetch them."""
+    """Patches times kernel, a few images at a time: the patches of a whole batch do not fit into a
+    core's cache, and the backward pass makes them again sooner than it would fetch them."""
 
     def some(part: Array) -> Array:
         return _patches(part, size, stride, same) @ kernel
 
     parts = _few_images(x, x.shape[3] * size**2)
-    return some(x) if len(parts) == 1 else jax.lax.map(some, parts).reshape(len(x), *some(x[:1]).shape[1:])
+    return (
+        some(x)
+        if len(parts) == 1
+        else jax.lax.map(some, parts).reshape(len(x), *some(x[:1]).shape[1:])
+    )
 
 
 def _by_patches_forward(
@@ -222,8 +251,8 @@ _by_patches.defvjp(_by_patches_forward, _by_patches_backward)
 
 
 def _few_images(x: Float[Array, "B H W i"], depth: int) -> Float[Array, "parts b H W i"]:
-    """The batch in equal parts whose patches (``depth`` numbers a pixel) fill at most half a megabyte; whole on an
-    accelerator."""
+    """The batch in equal parts whose patches (``depth`` numbers a pixel) fill at most half a
+    megabyte; whole on an accelerator."""
     room = max(1, _CACHE // (4 * depth * x.shape[1] * x.shape[2]))
     each = max(n for n in range(1, len(x) + 1) if len(x) % n == 0 and n <= room)
     if jax.default_backend() != "cpu":
@@ -231,8 +260,11 @@ def _few_images(x: Float[Array, "B H W i"], depth: int) -> Float[Array, "parts b
     return x.reshape(-1, each, *x.shape[1:])
 
 
-def _patches(x: Float[Array, "B H W i"], size: int, stride: int, same: bool) -> Float[Array, "B h w d"]:
-    """Every window of the images as one row, ordered (height, width, channel); ``same`` pads as TensorFlow does."""
+def _patches(
+    x: Float[Array, "B H W i"], size: int, stride: int, same: bool
+) -> Float[Array, "B h w d"]:
+    """Every window of the images as one row, ordered (height, width, channel); ``same`` pads as
+    TensorFlow does."""
     if same:
         x = jnp.pad(x, [(0, 0), *(same_padding(n, size, stride) for n in x.shape[1:3]), (0, 0)])
     return jnp.concatenate(windows(x, size, stride), axis=-1)
@@ -264,7 +296,8 @@ def same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
 
 @jax.custom_vjp
 def max_pool(x: Float[Array, "B H W c"]) -> Float[Array, "B h w c"]:
-    """Maximum of each 2 x 2 window; an odd last row or column is dropped. Equal pairs share the gradient."""
+    """Maximum of each 2 x 2 window; an odd last row or column is dropped. Equal pairs share the
+    gradient."""
     height, width = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
     x = x[:, :height, :width]
     columns = jnp.maximum(x[:, :, 0::2], x[:, :, 1::2])
@@ -272,7 +305,8 @@ def max_pool(x: Float[Array, "B H W c"]) -> Float[Array, "B h w c"]:
 
 
 def _max_pool_backward(x: Array, g: Array) -> tuple[Array]:
-    """Compare every pixel with its neighbours in the window, without searching: one loop writes the result."""
+    """Compare every pixel with its neighbours in the window, without searching: one loop writes the
+    result."""
     batch, height, width, channels = g.shape
     windows = x[:, : 2 * height, : 2 * width].reshape(batch, height, 2, width, 2, channels)
     beside = windows[:, :, :, :, ::-1]

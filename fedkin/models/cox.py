@@ -18,15 +18,17 @@ ABSENT = -1e9  # the score of a place without a patient: never the highest, and 
 
 @plain_arguments
 def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
-    """Cox model: the risk of each patient of a risk set; linear, or a perceptron as in DeepSurv (Katzman et al. 2018).
+    """Cox model: the risk of each patient of a risk set; linear, or a perceptron as in DeepSurv
+    (Katzman et al. 2018).
 
-    The softmax over a sample's patients is a factor of the partial likelihood, so that the usual cross entropy is the
-    Cox loss, and accuracy on pairs is the C-index. Of deaths at the same time by Efron, the loss is Efron's but for a
-    constant of the data, log(1 - k / d) of the k-th of d deaths; gradients are the same.
+    The softmax over a sample's patients is a factor of the partial likelihood, so that the usual
+    cross entropy is the Cox loss, and accuracy on pairs is the C-index. Of deaths at the same time
+    by Efron, the loss is Efron's but for a constant of the data, log(1 - k / d) of the k-th of d
+    deaths; gradients are the same.
 
     Args:
-        data: risk sets, such as ``fedkin.data.tcga_brca()``: x [M, m, d + 1], the last feature a patient's weight: 1,
-            less for deaths at the same time by Efron, 0 for an absent patient.
+        data: risk sets, such as ``fedkin.data.tcga_brca()``: x [M, m, d + 1], the last feature a
+            patient's weight: 1, less for deaths at the same time by Efron, 0 for an absent patient.
         hidden: widths of hidden layers.
 
     Raises:
@@ -35,7 +37,8 @@ def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
     features(data)
     if data.x.ndim != 3 or data.x.shape[1] != data.classes or data.x.shape[2] < 2:
         raise ModelError(
-            f"{data.name}: cox needs risk sets [M, m, d + 1] with m classes, such as tcga_brca, got samples "
+            f"{data.name}: cox needs risk sets [M, m, d + 1] with m classes, such as tcga_brca, "
+            f"got samples "
             f"{list(data.x.shape[1:])} of {data.classes} classes; for other data use mclr or mlp"
         )
     widths = hidden_widths("cox", hidden)
@@ -58,5 +61,7 @@ class RiskSet(eqx.Module):
 @lru_cache(maxsize=16)
 def _cox(widths: tuple[int, ...]) -> Model:
     return as_model(
-        lambda key: RiskSet(Perceptron(widths, key)), name=f"cox-{'-'.join(map(str, widths))}", batched=True
+        lambda key: RiskSet(Perceptron(widths, key)),
+        name=f"cox-{'-'.join(map(str, widths))}",
+        batched=True,
     )

@@ -16,13 +16,15 @@ _CHANNELS = (16, 32, 64, 64, 64)
 
 
 def detector(data: Samples) -> Model:
-    """Five convolutions with pooling, a dense layer of 512, one logit (32 x 32 x 3: 131,233 parameters).
+    """Five convolutions with pooling, a dense layer of 512, one logit (32 x 32 x 3: 131,233
+    parameters).
 
-    The score is positive where the network sees its class (a sigmoid makes it a probability): de Souza et al.,
-    ATHENA-FL, CoUrb 2023. One is trained for each class.
+    The score is positive where the network sees its class (a sigmoid makes it a probability): de
+    Souza et al., ATHENA-FL, CoUrb 2023. One is trained for each class.
 
     Raises:
-        ModelError: samples that are no images, or images of less than 32 x 32, of which five poolings leave nothing.
+        ModelError: samples that are no images, or images of less than 32 x 32, of which five
+            poolings leave nothing.
     """
     return _detector(at_least(32, image_of(data), data.name))
 

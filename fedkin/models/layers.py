@@ -1,4 +1,5 @@
-"""Layers on a batch, fast on a CPU, with weights laid out as PyTorch's: ``[out, in]`` and ``[out, in, height, width]``.
+"""Layers on a batch, fast on a CPU, with weights laid out as PyTorch's: ``[out, in]`` and ``[out,
+in, height, width]``.
 
 Images are ``[B, H, W, channels]``. Kernels start Glorot uniform, biases at zero.
 """
@@ -22,9 +23,10 @@ _LARGE = 2**18  # weights of a layer whose input is copied for it
 def product(x: Float[Array, "B i"], w: Float[Array, "o i"]) -> Float[Array, "B o"]:
     """x w^T, with a weight gradient that a CPU compiler can fuse into the optimiser's step.
 
-    For a small batch and a wide layer the gradient g^T x is a sum of a few outer products. Written out, it never
-    exists in memory: the step reads w once and writes it once. The compiler fuses what gives x into it too, such as
-    pooling, and computes that anew for every output: the x of a large layer is copied first, which ends the fusion.
+    For a small batch and a wide layer the gradient g^T x is a sum of a few outer products. Written
+    out, it never exists in memory: the step reads w once and writes it once. The compiler fuses
+    what gives x into it too, such as pooling, and computes that anew for every output: the x of a
+    large layer is copied first, which ends the fusion.
     """
     return x @ w.T
 
@@ -35,11 +37,15 @@ def _product_forward(x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
 
 def _product_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
     x, w = saved
-    small = len(x) <= _UNROLLED_BATCH and len(w) >= _UNROLLED_WIDTH and jax.default_backend() == "cpu"
+    small = (
+        len(x) <= _UNROLLED_BATCH and len(w) >= _UNROLLED_WIDTH and jax.default_backend() == "cpu"
+    )
     if not small:
         return g @ w, g.T @ x
     if w.size >= _LARGE:
-        x = jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), jnp.arange(len(x)))
+        x = jax.lax.map(
+            lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), jnp.arange(len(x))
+        )
     gradient = g[0][:, None] * x[0][None]
     for sample in range(1, len(x)):
         gradient = gradient + g[sample][:, None] * x[sample][None]
@@ -105,8 +111,9 @@ class Conv(eqx.Module):
 
 
 class Depthwise(eqx.Module):
-    """A 3x3 window for each channel, without bias. Strided, ``same`` pads as TensorFlow does, and otherwise only
-    after the last row and column (Keras' MobileNet: the same for sides of even length)."""
+    """A 3x3 window for each channel, without bias. Strided, ``same`` pads as TensorFlow does, and
+    otherwise only after the last row and column (Keras' MobileNet: the same for sides of even
+    length)."""
 
     weight: Float[Array, "c 1 3 3"]
     stride: int = eqx.field(static=True)
@@ -135,5 +142,7 @@ def dropout(x: Array, rate: float, key: Array | None) -> Array:
         return x
     with jax.threefry_partitionable(False):  # half the work; this stream is on one device
         words = jax.random.bits(key, (-(-x.size // 2),), jnp.uint32)
-    draws = jnp.concatenate([words & 0xFFFF, words >> 16])[: x.size].reshape(x.shape)  # two from each word
+    draws = jnp.concatenate([words & 0xFFFF, words >> 16])[: x.size].reshape(
+        x.shape
+    )  # two from each word
     return jnp.where(draws < round((1 - rate) * 2**16), x / (1 - rate), 0)

@@ -1,4 +1,5 @@
-"""MobileNet and MobileNetV2 of keras.applications (alpha 1, no weights), the networks ATHENA-FL is measured against.
+"""MobileNet and MobileNetV2 of keras.applications (alpha 1, no weights), the networks ATHENA-FL is
+measured against.
 
 Equal shapes and options give the same ``Model`` object, so that a second run compiles nothing.
 """
@@ -25,33 +26,56 @@ from fedkin.models.norm import BatchNorm, GroupNorm
 NormName = Literal["batch", "group"]
 Norm = BatchNorm | GroupNorm
 
-# Channels and stride of each block; of V2 expansion, channels, how many of them, stride of the first.
-_BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
-_BLOCKS_V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+# Channels and stride of each block; of V2 expansion, channels, how many of them, stride of the
+# first.
+_BLOCKS = (
+    (64, 1),
+    (128, 2),
+    (128, 1),
+    (256, 2),
+    (256, 1),
+    (512, 2),
+    *[(512, 1)] * 5,
+    (1024, 2),
+    (1024, 1),
+)
+_BLOCKS_V2 = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
 
 
 @plain_arguments
 def mobilenet(data: Samples, norm: NormName = "batch", dropout: float = 0.001) -> Model:
-    """MobileNet (Howard et al. 2017, arXiv 1704.04861): 3,239,114 parameters for 32 x 32 x 3 images and 10 classes.
+    """MobileNet (Howard et al. 2017, arXiv 1704.04861): 3,239,114 parameters for 32 x 32 x 3 images
+    and 10 classes.
 
     Args:
         data: images.
-        norm: ``batch``, whose running means and variances (21,888 of the parameters) are sent and averaged like any
-            weight, or ``group``, which has none: groups of 8 channels.
-        dropout: share of the 1,024 features that is left out before the head while training (0.001 in Keras; ATHENA-FL
-            took 0.3 and 0.01 for CIFAR-10 and 0.1 for MNIST).
+        norm: ``batch``, whose running means and variances (21,888 of the parameters) are sent and
+            averaged like any weight, or ``group``, which has none: groups of 8 channels.
+        dropout: share of the 1,024 features that is left out before the head while training (0.001
+            in Keras; ATHENA-FL took 0.3 and 0.01 for CIFAR-10 and 0.1 for MNIST).
 
     Raises:
-        ModelError: samples that are no images of at least 32 x 32, an unknown norm, or a dropout outside [0, 1).
+        ModelError: samples that are no images of at least 32 x 32, an unknown norm, or a dropout
+            outside [0, 1).
     """
     return _named("mobilenet", data, norm, dropout)
 
 
 @plain_arguments
 def mobilenet_v2(data: Samples, norm: NormName = "batch", dropout: float = 0.0) -> Model:
-    """MobileNetV2 (Sandler et al. 2018, arXiv 1801.04381): 2,270,794 parameters, 2,236,682 of them trained.
+    """MobileNetV2 (Sandler et al. 2018, arXiv 1801.04381): 2,270,794 parameters, 2,236,682 of them
+    trained.
 
-    Keras has no dropout here, and updates running statistics by a thousandth in a step (MobileNet by a hundredth).
+    Keras has no dropout here, and updates running statistics by a thousandth in a step (MobileNet
+    by a hundredth).
 
     Args:
         data, norm, dropout: as for ``mobilenet``.
@@ -69,7 +93,9 @@ class Unit(eqx.Module):
     norm: Norm
     linear: bool = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, "B H W i"], mask: Float[Array, "B"] | None) -> tuple[Array, Unit]:
+    def __call__(
+        self, x: Float[Array, "B H W i"], mask: Float[Array, "B"] | None
+    ) -> tuple[Array, Unit]:
         y, norm = self.norm(self.conv(x), mask)
         return y if self.linear else jnp.clip(y, 0, 6), replace(self, norm=norm)
 
@@ -80,7 +106,9 @@ class Chain(eqx.Module):
     units: list[Unit]
     residual: bool = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, "B H W i"], mask: Float[Array, "B"] | None) -> tuple[Array, Chain]:
+    def __call__(
+        self, x: Float[Array, "B H W i"], mask: Float[Array, "B"] | None
+    ) -> tuple[Array, Chain]:
         y, units = x, []
         for unit in self.units:
             y, updated = unit(y, mask)
@@ -102,8 +130,8 @@ class MobileNet(eqx.Module):
     def run(
         self, x: Float[Array, "B ..."], mask: Float[Array, "B"] | None, key: Array | None
     ) -> tuple[Float[Array, "B C"], MobileNet]:
-        """Scores, and this network with updated running statistics. ``mask`` (None: inference) says which samples
-        count."""
+        """Scores, and this network with updated running statistics. ``mask`` (None: inference) says
+        which samples count."""
         y, chains = x.reshape(len(x), *self.image), []
         for chain in self.chains:
             y, updated = chain(y, mask)
@@ -112,38 +140,69 @@ class MobileNet(eqx.Module):
         return scores, replace(self, chains=chains)
 
 
-def _v1(image: ImageShape, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array) -> MobileNet:
+def _v1(
+    image: ImageShape, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array
+) -> MobileNet:
     keys = iter(jax.random.split(key, 2 * len(_BLOCKS) + 2))
     channels = 32
-    units = [_unit(Conv(image[2], channels, 3, next(keys), stride=2, bias=False), make_norm(channels))]
+    units = [
+        _unit(Conv(image[2], channels, 3, next(keys), stride=2, bias=False), make_norm(channels))
+    ]
     for outputs, stride in _BLOCKS:
-        units.append(_unit(Depthwise(channels, next(keys), stride, same=stride == 1), make_norm(channels)))
+        units.append(
+            _unit(Depthwise(channels, next(keys), stride, same=stride == 1), make_norm(channels))
+        )
         units.append(_unit(Conv(channels, outputs, 1, next(keys), bias=False), make_norm(outputs)))
         channels = outputs
     return MobileNet([Chain(units, False)], Dense(channels, classes, next(keys)), image, rate)
 
 
-def _v2(image: ImageShape, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array) -> MobileNet:
+def _v2(
+    image: ImageShape, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array
+) -> MobileNet:
     keys = iter(jax.random.split(key, 64))
     channels = 32
-    chains = [Chain([_unit(Conv(image[2], channels, 3, next(keys), stride=2, bias=False), make_norm(channels))], False)]
+    chains = [
+        Chain(
+            [
+                _unit(
+                    Conv(image[2], channels, 3, next(keys), stride=2, bias=False),
+                    make_norm(channels),
+                )
+            ],
+            False,
+        )
+    ]
     for expansion, outputs, count, stride in _BLOCKS_V2:
         for block in range(count):
             own = stride if block == 0 else 1
             chains.append(_inverted(channels, outputs, expansion, own, make_norm, keys))
             channels = outputs
-    chains.append(Chain([_unit(Conv(channels, 1280, 1, next(keys), bias=False), make_norm(1280))], False))
+    chains.append(
+        Chain([_unit(Conv(channels, 1280, 1, next(keys), bias=False), make_norm(1280))], False)
+    )
     return MobileNet(chains, Dense(1280, classes, next(keys)), image, rate)
 
 
 def _inverted(
-    inputs: int, outputs: int, expansion: int, stride: int, make_norm: Callable[[int], Norm], keys: Iterator[Array]
+    inputs: int,
+    outputs: int,
+    expansion: int,
+    stride: int,
+    make_norm: Callable[[int], Norm],
+    keys: Iterator[Array],
 ) -> Chain:
     """An inverted residual: expand, filter each channel, project without rectifying."""
     wide = inputs * expansion
-    units = [] if expansion == 1 else [_unit(Conv(inputs, wide, 1, next(keys), bias=False), make_norm(wide))]
+    units = (
+        []
+        if expansion == 1
+        else [_unit(Conv(inputs, wide, 1, next(keys), bias=False), make_norm(wide))]
+    )
     units.append(_unit(Depthwise(wide, next(keys), stride), make_norm(wide)))
-    units.append(_unit(Conv(wide, outputs, 1, next(keys), bias=False), make_norm(outputs), linear=True))
+    units.append(
+        _unit(Conv(wide, outputs, 1, next(keys), bias=False), make_norm(outputs), linear=True)
+    )
     return Chain(units, stride == 1 and inputs == outputs)
 
 
@@ -162,14 +221,18 @@ def _named(name: str, data: Samples, norm: str, rate: float | int) -> Model:
         raise ModelError(f"{name}: norm must be batch or group, got {norm!r}")
     if not 0 <= rate < 1:
         raise ModelError(f"{name}: dropout must be at least 0 and below 1, got {rate}")
-    return _mobilenet(name, at_least(32, image_of(data), data.name), data.classes, norm, float(rate))
+    return _mobilenet(
+        name, at_least(32, image_of(data), data.name), data.classes, norm, float(rate)
+    )
 
 
 @lru_cache(maxsize=64)
 def _mobilenet(name: str, image: ImageShape, classes: int, norm: str, rate: float | int) -> Model:
     network, momentum = _NETWORKS[name]
     make_norm = partial(BatchNorm, momentum=momentum) if norm == "batch" else GroupNorm
-    model = as_model(partial(network, image, classes, make_norm, rate), name=f"{name}-{norm}", batched=True)
+    model = as_model(
+        partial(network, image, classes, make_norm, rate), name=f"{name}-{norm}", batched=True
+    )
     return _with_statistics(model) if norm == "batch" else model
 
 

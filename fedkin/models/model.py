@@ -1,4 +1,5 @@
-"""A model on the client side: a tree of parameters, and the flat vector that servers and methods have."""
+"""A model on the client side: a tree of parameters, and the flat vector that servers and methods
+have."""
 
 from __future__ import annotations
 
@@ -67,21 +68,27 @@ def _itself(tree: Tree) -> Tree:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """Parameters and the two functions on them. Compared by identity, so that one model compiles once."""
+    """Parameters and the two functions on them. Compared by identity, so that one model compiles
+    once."""
 
     name: str
     spec: ModelSpec
     init: Callable[[Array], Tree]  # key -> parameters
-    apply: Callable[[Tree, Array, Array | None], Array]  # parameters, x [B ...], key (None: inference) -> scores [B C]
+    apply: Callable[
+        [Tree, Array, Array | None], Array
+    ]  # parameters, x [B ...], key (None: inference) -> scores [B C]
     unflatten: Callable[[Array], Tree]  # [P] -> parameters
     penalty: Callable[[Tree], Array] | None = None  # added to the training loss
     random: bool = False  # training draws random numbers (dropout)
-    # Of a model with running statistics (batch normalisation): the training pass over the samples that count,
-    # parameters, x [B ...], mask [B], key -> scores [B C] and the parameters with updated statistics; and which leaves
-    # those are. They are part of the flat vector and averaged with it; gradient steps do not change them.
+    # Of a model with running statistics (batch normalisation): the training pass over the samples
+    # that count, parameters, x [B ...], mask [B], key -> scores [B C] and the parameters with
+    # updated statistics; and which leaves those are. They are part of the flat vector and averaged
+    # with it; gradient steps do not change them.
     fit: Callable[[Tree, Array, Array, Array | None], tuple[Array, Tree]] | None = None
     statistics: tuple[bool, ...] = ()
-    whole: Callable[[Tree], Any] = _itself  # parameters -> the module as it was given, for inference
+    whole: Callable[[Tree], Any] = (
+        _itself  # parameters -> the module as it was given, for inference
+    )
 
     def __repr__(self) -> str:
         return model_text("Model", self.name, self.spec.facts())
@@ -105,7 +112,9 @@ class Model:
         """``tree`` with the running statistics of another tree."""
         leaves, structure = jax.tree.flatten(tree)
         pairs = zip(self.statistics, jax.tree.leaves(statistics), leaves, strict=True)
-        return jax.tree.unflatten(structure, [new if is_statistic else old for is_statistic, new, old in pairs])
+        return jax.tree.unflatten(
+            structure, [new if is_statistic else old for is_statistic, new, old in pairs]
+        )
 
 
 def flatten(tree: Tree) -> Float[Array, "P"]:
@@ -121,18 +130,20 @@ def as_model(
     penalty: Callable[[Tree], Array] | None = None,
     detects: bool = False,
 ) -> Model:
-    """Make a model of an Equinox module, of a function that makes one, or of an ``(init, apply)`` pair.
+    """Make a model of an Equinox module, of a function that makes one, or of an ``(init, apply)``
+    pair.
 
     Args:
-        source: an Equinox module, from whose weights every run starts; or ``key -> module``, for weights drawn from the
-            run's seed. It is called on one sample (on a batch, with ``batched``) and returns scores [C]; if its call
-            takes ``key``, it gets one while training and None otherwise. Or a pair ``init(key) -> parameters``,
-            ``apply(parameters, x [B ...], key or None) -> scores [B C]``.
+        source: an Equinox module, from whose weights every run starts; or ``key -> module``, for
+            weights drawn from the run's seed. It is called on one sample (on a batch, with
+            ``batched``) and returns scores [C]; if its call takes ``key``, it gets one while
+            training and None otherwise. Or a pair ``init(key) -> parameters``, ``apply(parameters,
+            x [B ...], key or None) -> scores [B C]``.
         name: of the model, for messages and descriptions.
         batched: a module takes a batch, instead of one sample.
         penalty: parameters -> scalar that is added to the training loss, such as an L2 term.
-        detects: the model is a detector, which separates one class from all others: one score per sample, [B 1],
-            positive for its class. ATHENA-FL trains those.
+        detects: the model is a detector, which separates one class from all others: one score per
+            sample, [B 1], positive for its class. ATHENA-FL trains those.
 
     Raises:
         ModelError: no floating-point parameters, or none of these forms.
@@ -146,12 +157,25 @@ def as_model(
     elif callable(source):
         init, apply, random, whole = _of_module(source(jax.random.key(0)), source, batched)
     else:
-        raise ModelError(f"a model is an Equinox module or an (init, apply) pair, got {type(source).__name__}")
+        raise ModelError(
+            f"a model is an Equinox module or an (init, apply) pair, got {type(source).__name__}"
+        )
     example = init(jax.random.key(0))
     leaves = jax.tree_util.tree_leaves_with_path(example)
-    if not leaves or not all(hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating) for _, leaf in leaves):
+    if not leaves or not all(
+        hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating) for _, leaf in leaves
+    ):
         raise ModelError(f"model {name!r}: parameters must be floating-point arrays, at least one")
-    return Model(name, _spec(leaves, detects), init, apply, _unflattener(example), penalty, random, whole=whole)
+    return Model(
+        name,
+        _spec(leaves, detects),
+        init,
+        apply,
+        _unflattener(example),
+        penalty,
+        random,
+        whole=whole,
+    )
 
 
 def _refuse_pytorch(source: Any) -> None:
@@ -159,7 +183,8 @@ def _refuse_pytorch(source: Any) -> None:
     kind = source if isinstance(source, type) else type(source)
     if torch is not None and issubclass(kind, torch.nn.Module):
         raise ModelError(
-            f"{kind.__name__} is a PyTorch module: fk.torch_model(..., engine='jax') compiles it by JAX, "
+            f"{kind.__name__} is a PyTorch module: fk.torch_model(..., engine='jax') compiles it "
+            f"by JAX, "
             "fk.torch_model(...) trains it by PyTorch"
         )
 
@@ -174,7 +199,9 @@ def _of_module(
 ) -> tuple[Callable, Callable, bool, Callable]:
     """``init``, ``apply``, whether training takes keys, and ``whole``."""
     if not isinstance(example, eqx.Module):
-        raise ModelError(f"a model function must return an Equinox module, got {type(example).__name__}")
+        raise ModelError(
+            f"a model function must return an Equinox module, got {type(example).__name__}"
+        )
     training = eqx.partition(example, eqx.is_inexact_array)[1]
     inference = eqx.partition(eqx.nn.inference_mode(example), eqx.is_inexact_array)[1]
     random = "key" in inspect.signature(type(example).__call__).parameters
@@ -196,24 +223,31 @@ def _of_module(
 
 def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
-    return spec_from_shapes(dict(zip(names, (leaf.shape for _, leaf in leaves), strict=True)), detects)
+    return spec_from_shapes(
+        dict(zip(names, (leaf.shape for _, leaf in leaves), strict=True)), detects
+    )
 
 
 def prepare_jax() -> None:
-    """Configure JAX before its first computation, keeping the settings of the user, but for too small a NPROC.
+    """Configure JAX before its first computation, keeping the settings of the user, but for too
+    small a NPROC.
 
-    Compiled programs are cached on disk, so that a second run starts at once (FEDKIN_CACHE sets the folder). Every core
-    of the CPU is a device: clients are independent, so one core each is faster than parallel matrix products.
+    Compiled programs are cached on disk, so that a second run starts at once (FEDKIN_CACHE sets the
+    folder). Every core of the CPU is a device: clients are independent, so one core each is faster
+    than parallel matrix products.
 
-    XLA gets one thread more than there are devices (NPROC). With as many, the padded convolutions of jaxlib 0.10.2 come
-    out wrong, without a word, once the programs of all devices have run for a while: it seems that tasks for which no
-    thread is free fill a queue, and that a task which finds it full is run in the middle of another (docs/design.md).
+    XLA gets one thread more than there are devices (NPROC). With as many, the padded convolutions
+    of jaxlib 0.10.2 come out wrong, without a word, once the programs of all devices have run for a
+    while: it seems that tasks for which no thread is free fill a queue, and that a task which finds
+    it full is run in the middle of another (docs/design.md).
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = Path(os.environ.get("FEDKIN_CACHE") or platformdirs.user_cache_dir("fedkin"))
         jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    configured = re.findall(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    configured = re.findall(
+        r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", "")
+    )
     if not configured and getattr(jax.config, "jax_num_cpu_devices", 0) < 1:
         with contextlib.suppress(RuntimeError):  # JAX has started: devices are fixed
             jax.config.update("jax_num_cpu_devices", _cores())

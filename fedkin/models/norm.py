@@ -12,10 +12,12 @@ CHANNELS = 8  # of a group
 
 
 class BatchNorm(eqx.Module):
-    """Batch normalisation (Ioffe and Szegedy 2015) over images and pixels; 1e-3 is added to the variance, as in Keras.
+    """Batch normalisation (Ioffe and Szegedy 2015) over images and pixels; 1e-3 is added to the
+    variance, as in Keras.
 
-    Inference takes the running statistics. In training they become ``momentum`` times themselves and the rest of the
-    batch's, its variance with n - 1 below, as in TensorFlow's fused kernel and in PyTorch.
+    Inference takes the running statistics. In training they become ``momentum`` times themselves
+    and the rest of the batch's, its variance with n - 1 below, as in TensorFlow's fused kernel and
+    in PyTorch.
     """
 
     scale: Float[Array, "c"]
@@ -29,8 +31,11 @@ class BatchNorm(eqx.Module):
         self.mean, self.variance = jnp.zeros(channels, jnp.float32), jnp.ones(channels, jnp.float32)
         self.momentum = momentum
 
-    def __call__(self, x: Float[Array, "B h w c"], mask: Float[Array, "B"] | None) -> tuple[Array, BatchNorm]:
-        """Normalised images, and this layer with updated statistics. ``mask`` is 0 for padding (None: inference)."""
+    def __call__(
+        self, x: Float[Array, "B h w c"], mask: Float[Array, "B"] | None
+    ) -> tuple[Array, BatchNorm]:
+        """Normalised images, and this layer with updated statistics. ``mask`` is 0 for padding
+        (None: inference)."""
         if mask is None:
             factor = self.scale * jax.lax.rsqrt(self.variance + EPSILON)
             return (x - self.mean) * factor + self.bias, self
@@ -39,16 +44,22 @@ class BatchNorm(eqx.Module):
         mean = jnp.sum(x * weight, axis=(0, 1, 2))
         variance = jnp.sum((x - mean) ** 2 * weight, axis=(0, 1, 2))
         factor = self.scale * jax.lax.rsqrt(variance + EPSILON)
-        return (x - mean) * factor + self.bias, self._updated(mean, variance * count / jnp.maximum(count - 1, 1))
+        return (x - mean) * factor + self.bias, self._updated(
+            mean, variance * count / jnp.maximum(count - 1, 1)
+        )
 
     def _updated(self, mean: Float[Array, "c"], variance: Float[Array, "c"]) -> BatchNorm:
         weight = 1 - self.momentum
-        updated = (self.momentum * self.mean + weight * mean, self.momentum * self.variance + weight * variance)
+        updated = (
+            self.momentum * self.mean + weight * mean,
+            self.momentum * self.variance + weight * variance,
+        )
         return eqx.tree_at(lambda layer: (layer.mean, layer.variance), self, updated)
 
 
 class GroupNorm(eqx.Module):
-    """Group normalisation (Wu and He 2018), groups of 8 channels: each image by itself, without running statistics."""
+    """Group normalisation (Wu and He 2018), groups of 8 channels: each image by itself, without
+    running statistics."""
 
     scale: Float[Array, "c"]
     bias: Float[Array, "c"]
@@ -56,7 +67,9 @@ class GroupNorm(eqx.Module):
     def __init__(self, channels: int) -> None:
         self.scale, self.bias = jnp.ones(channels, jnp.float32), jnp.zeros(channels, jnp.float32)
 
-    def __call__(self, x: Float[Array, "B h w c"], mask: Float[Array, "B"] | None) -> tuple[Array, GroupNorm]:
+    def __call__(
+        self, x: Float[Array, "B h w c"], mask: Float[Array, "B"] | None
+    ) -> tuple[Array, GroupNorm]:
         grouped = x.reshape(len(x), -1, x.shape[3] // CHANNELS, CHANNELS)
         mean = jnp.mean(grouped, axis=(1, 3), keepdims=True)
         variance = jnp.mean((grouped - mean) ** 2, axis=(1, 3), keepdims=True)

@@ -1,4 +1,5 @@
-"""Logistic regression and the multi-layer perceptron, with the parameter counts that the papers print.
+"""Logistic regression and the multi-layer perceptron, with the parameter counts that the papers
+print.
 
 Equal shapes and options give the same ``Model`` object, so that a second run compiles nothing.
 """
@@ -25,15 +26,16 @@ from fedkin.models.model import Model, Samples, Tree, as_model, check_samples
 def mclr(data: Samples, l2: float = 0.0) -> Model:
     """Multinomial logistic regression: features -> classes (784-10: 7,850 parameters).
 
-    ``l2`` weighs the sum of squared kernel entries in the training loss: 0.001 in FlexCFL; declared and without effect
-    in FedGroup's and FedSim's code.
+    ``l2`` weighs the sum of squared kernel entries in the training loss: 0.001 in FlexCFL; declared
+    and without effect in FedGroup's and FedSim's code.
     """
     return _perceptron((features(data), data.classes), l2)
 
 
 @plain_arguments
 def mlp(data: Samples, hidden: int | tuple[int, ...] = 128, l2: float = 0.0) -> Model:
-    """Multi-layer perceptron with rectified units (784-128-10: 101,770 parameters; 784-512-10: 407,050).
+    """Multi-layer perceptron with rectified units (784-128-10: 101,770 parameters; 784-512-10:
+    407,050).
 
     FedSim's network for MEx (Table 5; 1,280 features, 7 classes) is ``hidden=(1280, 640, 120)``.
 
@@ -44,7 +46,9 @@ def mlp(data: Samples, hidden: int | tuple[int, ...] = 128, l2: float = 0.0) -> 
     """
     widths = hidden_widths("mlp", hidden)
     if not widths:
-        raise ModelError("mlp: hidden names no width; give one or more, such as 128 or (128, 64), or take mclr")
+        raise ModelError(
+            "mlp: hidden names no width; give one or more, such as 128 or (128, 64), or take mclr"
+        )
     return _perceptron((features(data), *widths, data.classes), l2)
 
 
@@ -62,7 +66,8 @@ def hidden_widths(model: str, hidden: Any) -> tuple[int, ...]:
     for width in widths:
         if isinstance(width, bool) or not isinstance(width, int) or width < 1:
             raise ModelError(
-                f"{model}: hidden must be whole numbers of at least 1, such as 128 or (128, 64); got {width!r}"
+                f"{model}: hidden must be whole numbers of at least 1, such as 128 or (128, 64); "
+                f"got {width!r}"
             )
     return widths
 
@@ -84,7 +89,8 @@ class Perceptron(eqx.Module):
 
 
 def features(data: Samples) -> int:
-    """Number of features of a sample. Raises ModelError for text, and for what are no federated data."""
+    """Number of features of a sample. Raises ModelError for text, and for what are no federated
+    data."""
     check_samples(data)
     if not np.issubdtype(data.x.dtype, np.floating):
         text = getattr(data, "vocabulary", None) is not None
@@ -99,7 +105,9 @@ def kernel_penalty(l2: float) -> Callable[[Tree], Array] | None:
         raise ModelError(f"l2 must be zero or a positive number, got {l2}")
 
     def penalty(tree: Tree) -> Array:
-        return jnp.float32(l2) * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree) if leaf.ndim == 2)
+        return jnp.float32(l2) * sum(
+            jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree) if leaf.ndim == 2
+        )
 
     return penalty if l2 else None
 
@@ -107,4 +115,6 @@ def kernel_penalty(l2: float) -> Callable[[Tree], Array] | None:
 @lru_cache(maxsize=64)
 def _perceptron(widths: tuple[int, ...], l2: float) -> Model:
     name = f"{'mlp' if len(widths) > 2 else 'mclr'}-{'-'.join(map(str, widths))}"
-    return as_model(lambda key: Perceptron(widths, key), name=name, batched=True, penalty=kernel_penalty(l2))
+    return as_model(
+        lambda key: Perceptron(widths, key), name=name, batched=True, penalty=kernel_penalty(l2)
+    )

@@ -1,9 +1,10 @@
 """Recurrent networks on text: samples are word numbers [B L]; padding counts as words.
 
-A word becomes a vector: that of the data, where the data bring vectors (a constant of the compiled program, not among
-the P parameters: each program holds a copy, so a vocabulary is best kept to the words that occur), else a row of an
-embedding that is trained. Equal shapes and options, and the very same array of vectors, give the same ``Model`` object,
-so that a second run compiles nothing; the array is kept for it.
+A word becomes a vector: that of the data, where the data bring vectors (a constant of the compiled
+program, not among the P parameters: each program holds a copy, so a vocabulary is best kept to the
+words that occur), else a row of an embedding that is trained. Equal shapes and options, and the
+very same array of vectors, give the same ``Model`` object, so that a second run compiles nothing;
+the array is kept for it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _EMBEDDING = 8  # McMahan et al. 2017
 
 @plain_arguments
 def rnn(data: Text, hidden: int = 128, embedding: int | None = None) -> Model:
-    """A recurrent layer of tanh units, its last state to the scores: FedSim's network for Goodreads (Table 5).
+    """A recurrent layer of tanh units, its last state to the scores: FedSim's network for Goodreads
+    (Table 5).
 
     Args:
         data: text.
@@ -34,17 +36,21 @@ def rnn(data: Text, hidden: int = 128, embedding: int | None = None) -> Model:
         embedding: width of the trained embedding (8); only for data without vectors.
 
     Raises:
-        ModelError: data that are not text, ``embedding`` together with the data's own vectors, or a width below 1.
+        ModelError: data that are not text, ``embedding`` together with the data's own vectors, or a
+            width below 1.
     """
     return _of("rnn", data, (hidden,), 0, embedding)
 
 
 @plain_arguments
-def lstm(data: Text, hidden: int = 100, layers: int = 2, dense: int = 30, embedding: int | None = None) -> Model:
+def lstm(
+    data: Text, hidden: int = 100, layers: int = 2, dense: int = 30, embedding: int | None = None
+) -> Model:
     """Stacked LSTM layers, their last output through a linear layer to the scores.
 
-    As it stands it is FedGroup's network for Sent140 (300-wide vectors, 2 classes: 243,861 parameters). With
-    ``hidden=256, dense=0, embedding=8`` it is the next-character network for Shakespeare of McMahan et al. (AISTATS
+    As it stands it is FedGroup's network for Sent140 (300-wide vectors, 2 classes: 243,861
+    parameters). With ``hidden=256, dense=0, embedding=8`` it is the next-character network for
+    Shakespeare of McMahan et al. (AISTATS
     2017) and LEAF (80 characters: 817,872).
 
     Args:
@@ -55,10 +61,13 @@ def lstm(data: Text, hidden: int = 100, layers: int = 2, dense: int = 30, embedd
         embedding: width of the trained embedding (8); only for data without vectors.
 
     Raises:
-        ModelError: data that are not text, ``embedding`` together with the data's own vectors, or a width below 1.
+        ModelError: data that are not text, ``embedding`` together with the data's own vectors, or a
+            width below 1.
     """
     if layers < 1 or dense < 0:
-        raise ModelError(f"lstm: layers must be at least 1 and dense at least 0, got {layers} and {dense}")
+        raise ModelError(
+            f"lstm: layers must be at least 1 and dense at least 0, got {layers} and {dense}"
+        )
     return _of("lstm", data, (hidden,) * layers, dense, embedding)
 
 
@@ -82,7 +91,8 @@ class Vectors:
 
 
 class RNNLayer(eqx.Module):
-    """h' = tanh(W x + U h + b) from h = 0; the weight is W and U side by side (TensorFlow's BasicRNNCell)."""
+    """h' = tanh(W x + U h + b) from h = 0; the weight is W and U side by side (TensorFlow's
+    BasicRNNCell)."""
 
     weight: Float[Array, "h i_plus_h"]
     bias: Float[Array, "h"]
@@ -104,8 +114,8 @@ class RNNLayer(eqx.Module):
 class LSTMLayer(eqx.Module):
     """Long short-term memory without peepholes (TensorFlow's BasicLSTMCell).
 
-    The weight is [4h, i + h]: of input gate, candidate, forget gate and output gate, in this order. 1 is added to the
-    forget gate, which leaves it open at first (Gers et al. 2000).
+    The weight is [4h, i + h]: of input gate, candidate, forget gate and output gate, in this order.
+    1 is added to the forget gate, which leaves it open at first (Gers et al. 2000).
     """
 
     weight: Float[Array, "four_h i_plus_h"]
@@ -132,8 +142,8 @@ class LSTMLayer(eqx.Module):
 def _gates(
     weight: Float[Array, "g i_plus_h"], bias: Float[Array, "g"], x: Float[Array, "L B i"]
 ) -> tuple[Float[Array, "L B g"], Float[Array, "h g"]]:
-    """W x + b at all times in one product, which is many times faster than one by one; and what the state is
-    multiplied with."""
+    """W x + b at all times in one product, which is many times faster than one by one; and what the
+    state is multiplied with."""
     inputs = x.shape[2]
     return x @ weight[:, :inputs].T + bias, weight[:, inputs:].T
 
@@ -158,7 +168,9 @@ class RecurrentNetwork(eqx.Module):
         keys = iter(jax.random.split(key, len(widths) + 3))
         self.words = words if isinstance(words, Vectors) else glorot(next(keys), words)
         inputs = words.array.shape[1] if isinstance(words, Vectors) else words[1]
-        self.layers = [kind(i, o, next(keys)) for i, o in zip((inputs, *widths), widths, strict=False)]  # type: ignore[assignment]
+        self.layers = [
+            kind(i, o, next(keys)) for i, o in zip((inputs, *widths), widths, strict=False)
+        ]  # type: ignore[assignment]
         self.dense = Dense(widths[-1], dense, next(keys)) if dense else None
         self.head = Dense(dense or widths[-1], 1 if classes == 2 else classes, next(keys))
 
@@ -177,7 +189,9 @@ _LAYERS = {"rnn": RNNLayer, "lstm": LSTMLayer}
 
 def _of(name: str, data: Text, widths: tuple[int, ...], dense: int, embedding: int | None) -> Model:
     if min(widths) < 1 or (embedding is not None and embedding < 1):
-        raise ModelError(f"{name}: hidden and embedding must be at least 1, got {widths[0]} and {embedding}")
+        raise ModelError(
+            f"{name}: hidden and embedding must be at least 1, got {widths[0]} and {embedding}"
+        )
     return _recurrent(name, _words(name, data, embedding), widths, dense, data.classes)
 
 
@@ -185,18 +199,31 @@ def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Ve
     """The vectors of the data, or the shape of an embedding."""
     check_samples(data)
     x, vocabulary = data.x, data.vocabulary
-    if vocabulary is None or not np.issubdtype(x.dtype, np.integer) or x.ndim != 2 or not x.shape[1]:
-        actual = f"{x.dtype} of shape {x.shape}" + (", and no vocabulary" if vocabulary is None else "")
-        raise ModelError(f"{data.name}: {name} needs text, word numbers [M, L] with a vocabulary; got {actual}")
+    if (
+        vocabulary is None
+        or not np.issubdtype(x.dtype, np.integer)
+        or x.ndim != 2
+        or not x.shape[1]
+    ):
+        actual = f"{x.dtype} of shape {x.shape}" + (
+            ", and no vocabulary" if vocabulary is None else ""
+        )
+        raise ModelError(
+            f"{data.name}: {name} needs text, word numbers [M, L] with a vocabulary; got {actual}"
+        )
     if data.vectors is None:
         return len(vocabulary), embedding or _EMBEDDING
     if embedding is not None:
-        raise ModelError(f"{name}: {data.name} has vectors of its words; leave embedding out, got {embedding}")
+        raise ModelError(
+            f"{name}: {data.name} has vectors of its words; leave embedding out, got {embedding}"
+        )
     return Vectors(data.vectors)
 
 
 @lru_cache(maxsize=64)
-def _recurrent(name: str, words: tuple[int, int] | Vectors, widths: tuple[int, ...], dense: int, classes: int) -> Model:
+def _recurrent(
+    name: str, words: tuple[int, int] | Vectors, widths: tuple[int, ...], dense: int, classes: int
+) -> Model:
     make = partial(RecurrentNetwork, _LAYERS[name], words, widths, dense, classes)
     title = "-".join(map(str, (name, *widths, *([dense] if dense else []), classes)))
     return as_model(make, name=title, batched=True)

@@ -17,7 +17,8 @@ class OptionSection(NamedTuple):
 
     Attributes:
         words: the option in messages.
-        kinds: what it can be: the name in a configuration, and where the class is (``module:Class``).
+        kinds: what it can be: the name in a configuration, and where the class is
+            (``module:Class``).
         titles: what tables add to the name of a method, by name; empty: nothing.
         only_simulated: whether the option makes no sense with real clients.
         files: what the option writes into the folder of a run.
@@ -50,7 +51,12 @@ SECTIONS = {
             "fedyogi": f"{_OPTIMIZERS}:FedYogi",
             "fedadagrad": f"{_OPTIMIZERS}:FedAdagrad",
         },
-        titles={"fedavgm": "FedAvgM", "fedadam": "FedAdam", "fedyogi": "FedYogi", "fedadagrad": "FedAdagrad"},
+        titles={
+            "fedavgm": "FedAvgM",
+            "fedadam": "FedAdam",
+            "fedyogi": "FedYogi",
+            "fedadagrad": "FedAdagrad",
+        },
     ),
     "personal": OptionSection(
         "personal part",
@@ -62,9 +68,15 @@ SECTIONS = {
         {"client_dp": "fedkin.options.privacy.client_dp:ClientDP"},
         files=("privacy.jsonl", "privacy.json", "release"),
     ),
-    "robust": OptionSection("robust rule", {"aggregation": "fedkin.options.robust.robust:RobustAggregation"}),
-    "attack": OptionSection("attack", {"byzantine": "fedkin.options.attack.byzantine:Byzantine"}, only_simulated=True),
-    "late": OptionSection("way to use late replies", {"replies": "fedkin.options.late.late_replies:LateReplies"}),
+    "robust": OptionSection(
+        "robust rule", {"aggregation": "fedkin.options.robust.robust:RobustAggregation"}
+    ),
+    "attack": OptionSection(
+        "attack", {"byzantine": "fedkin.options.attack.byzantine:Byzantine"}, only_simulated=True
+    ),
+    "late": OptionSection(
+        "way to use late replies", {"replies": "fedkin.options.late.late_replies:LateReplies"}
+    ),
     "secret": OptionSection(
         "secret sums",
         {"sums": "fedkin.options.secret.secret_sums:SecretSums"},

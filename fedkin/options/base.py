@@ -5,8 +5,9 @@
     Around          what it does with one call of the method: the world that the method sees,
                     and what becomes of the state that the method returns
 
-An option of your own is a frozen dataclass that derives from ``Option``. Pass it to ``simulate(options=[...])``, or
-name it in ``fedkin/options/__init__.py`` to give it a section in a configuration.
+An option of your own is a frozen dataclass that derives from ``Option``. Pass it to
+``simulate(options=[...])``, or name it in ``fedkin/options/__init__.py`` to give it a section in a
+configuration.
 """
 
 from __future__ import annotations
@@ -101,14 +102,18 @@ def unchanged(state: State) -> State:
 
 
 class Around(NamedTuple):
-    """What an option does with one call: both parts come from one scope, since an option may remember what it saw."""
+    """What an option does with one call: both parts come from one scope, since an option may
+    remember what it saw."""
 
     world: World  # what the method sees in this call
-    finish: Callable[[State], State] = unchanged  # what becomes of the state that the method returns
+    finish: Callable[[State], State] = (
+        unchanged  # what becomes of the state that the method returns
+    )
 
 
 class Option:
-    """Settings that go with any method. Every field of a subclass has a default, or is checked when it is made.
+    """Settings that go with any method. Every field of a subclass has a default, or is checked when
+    it is made.
 
     Attributes:
         section: the option's section in a configuration. A run has at most one option of a section.
@@ -119,7 +124,8 @@ class Option:
     shares_part: ClassVar[bool] = False
 
     def refusal(self, run: RunFacts) -> str:
-        """Why the option does not go with the method, the model or another option; empty where it does."""
+        """Why the option does not go with the method, the model or another option; empty where it
+        does."""
         return ""
 
     def check(self, runs: Sequence[RunFacts]) -> None:
@@ -152,8 +158,11 @@ class Option:
         return ActiveOption(self.section)
 
     @classmethod
-    def evaluation(cls, state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
-        """The task by which clients are tested, where a part of their models stays with them; None: the method's.
+    def evaluation(
+        cls, state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]
+    ) -> Task | None:
+        """The task by which clients are tested, where a part of their models stays with them; None:
+        the method's.
 
         Args:
             state: with the option's arrays in its ``extras``.
@@ -185,8 +194,11 @@ class ActiveOption:
         """
         return Around(world)
 
-    def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"] | None:
-        """The cohort of a round, ascending, from the clients that can be drawn; None: the plan decides."""
+    def select_cohort(
+        self, reachable: Int[np.ndarray, "c"], round: int
+    ) -> Int[np.ndarray, "n"] | None:
+        """The cohort of a round, ascending, from the clients that can be drawn; None: the plan
+        decides."""
         return None
 
     def exhausted(self) -> str:

@@ -1,4 +1,5 @@
-"""What was released of a private run, written down before it is released, so that no restart forgets it."""
+"""What was released of a private run, written down before it is released, so that no restart
+forgets it."""
 
 from __future__ import annotations
 
@@ -16,14 +17,15 @@ RELEASE = "release"  # the folder, in that of the run, of what may be released
 
 @dataclass
 class Journal:
-    """The releases of a run, in a file where the run has a folder. A last line that a killed process did not finish is
-    cut off: its sums were not released.
+    """The releases of a run, in a file where the run has a folder. A last line that a killed
+    process did not finish is cut off: its sums were not released.
 
-    A round that is done again, because a process was killed before its checkpoint, is two releases: other noise was
-    drawn for the first.
+    A round that is done again, because a process was killed before its checkpoint, is two releases:
+    other noise was drawn for the first.
 
     Raises:
-        CheckpointError: a whole line that cannot be read: what it charged is unknown, and no epsilon can be said.
+        CheckpointError: a whole line that cannot be read: what it charged is unknown, and no
+            epsilon can be said.
     """
 
     path: Path | None = None
@@ -32,7 +34,9 @@ class Journal:
     def __post_init__(self) -> None:
         if self.path is not None:
             drop_torn_line(self.path)
-            self.entries = [_entry(self.path, *line) for line in enumerate(complete_lines(self.path), 1)]
+            self.entries = [
+                _entry(self.path, *line) for line in enumerate(complete_lines(self.path), 1)
+            ]
 
     def add(self, **entry: Any) -> None:
         """Write an entry down, and force it to the disk. Raises StorageError."""
@@ -59,14 +63,18 @@ class Journal:
     def mean_accuracy(self, round: int) -> float | None:
         """The noisy mean accuracy of clients after a round; None where none was released."""
         means = [
-            entry["mean_accuracy"] for entry in self.entries if entry["round"] == round and "mean_accuracy" in entry
+            entry["mean_accuracy"]
+            for entry in self.entries
+            if entry["round"] == round and "mean_accuracy" in entry
         ]
         return means[-1] if means else None
 
     @property
     def uncharged(self) -> list[str]:
         """The tasks whose replies no noise covered, in the order of their first one."""
-        return list(dict.fromkeys(entry["uncharged"] for entry in self.entries if "uncharged" in entry))
+        return list(
+            dict.fromkeys(entry["uncharged"] for entry in self.entries if "uncharged" in entry)
+        )
 
     def next_clip(self, before: int) -> float | None:
         """The clip of a round, by the last round before it; None where none was done.
@@ -74,7 +82,11 @@ class Journal:
         Args:
             before: the round.
         """
-        clips = [entry["next_clip"] for entry in self.entries if entry.get("next_clip") and entry["round"] < before]
+        clips = [
+            entry["next_clip"]
+            for entry in self.entries
+            if entry.get("next_clip") and entry["round"] < before
+        ]
         return clips[-1] if clips else None
 
 
@@ -90,7 +102,9 @@ def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
             raise ValueError("it has no noise_multiplier")
     except ValueError as error:
         raise CheckpointError(
-            f"{path}, line {number}: is damaged ({error}), and with it what the run has released: put the file "
-            "back from a copy, or begin a new run in another folder, beside which the releases of this one count, too"
+            f"{path}, line {number}: is damaged ({error}), and with it what the run has released: "
+            f"put the file "
+            "back from a copy, or begin a new run in another folder, beside which the releases of "
+            "this one count, too"
         ) from error
     return entry

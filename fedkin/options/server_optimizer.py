@@ -1,29 +1,33 @@
-"""Server optimisers: FedAvgM, FedAdam, FedYogi and FedAdagrad in front of any method that averages, cluster by cluster.
+"""Server optimisers: FedAvgM, FedAdam, FedYogi and FedAdagrad in front of any method that averages,
+cluster by cluster.
 
-S. Reddi, Z. Charles, M. Zaheer, Z. Garrett, K. Rush, J. Konecny, S. Kumar, H. B. McMahan: Adaptive Federated
-Optimization. ICLR 2021, arXiv 2003.00295 (Algorithm 2). FedAvgM: T.-M. H. Hsu, H. Qi, M. Brown: Measuring the Effects
-of Non-Identical Data Distribution for Federated Visual Classification. 2019, arXiv 1909.06335.
+S. Reddi, Z. Charles, M. Zaheer, Z. Garrett, K. Rush, J. Konecny, S. Kumar, H. B. McMahan: Adaptive
+Federated Optimization. ICLR 2021, arXiv 2003.00295 (Algorithm 2). FedAvgM: T.-M. H. Hsu, H. Qi, M.
+Brown: Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification.
+2019, arXiv 1909.06335.
 
-The pseudo-gradient D of a cluster is its model after the method's round minus the model before, so that all that the
-method does counts: weights of the mean, and what sharing between clusters (``eta_g``) adds. Then, with x the model
-before,
+The pseudo-gradient D of a cluster is its model after the method's round minus the model before, so
+that all that the method does counts: weights of the mean, and what sharing between clusters
+(``eta_g``) adds. Then, with x the model before,
 
     FedAvgM     m = beta m + D                                               x + lr m
     FedAdam     m = beta1 m + (1 - beta1) D    v = beta2 v + (1 - beta2) D^2     x + lr m / (sqrt v + tau)
     FedYogi     as FedAdam, but                v = v - (1 - beta2) D^2 sign(v - D^2)
     FedAdagrad  as FedAdam, but                v = v + D^2
 
-m starts at 0 and v at tau^2; there is no bias correction, as in the paper (Flower's FedAdam has one, and v from 0).
+m starts at 0 and v at tau^2; there is no bias correction, as in the paper (Flower's FedAdam has
+one, and v from 0).
 
-A cluster whose model did not change (no reply arrived) keeps its model and its moments. A client that migrates changes
-its cluster and no moment. Where the number of clusters changes (a split, a late clustering, a merge), a new cluster has
-the moments, and the former model as x, of its parent: the cluster that most of its clients were in before the round.
-One without a parent keeps the model that the method made, and begins with fresh moments. FedSim clusters a cohort to
-weigh its one model: there is one pair of moments. Running statistics (batch normalisation) have no gradient: they are
-averaged as without an optimiser.
+A cluster whose model did not change (no reply arrived) keeps its model and its moments. A client
+that migrates changes its cluster and no moment. Where the number of clusters changes (a split, a
+late clustering, a merge), a new cluster has the moments, and the former model as x, of its parent:
+the cluster that most of its clients were in before the round. One without a parent keeps the model
+that the method made, and begins with fresh moments. FedSim clusters a cohort to weigh its one
+model: there is one pair of moments. Running statistics (batch normalisation) have no gradient: they
+are averaged as without an optimiser.
 
-It does not apply to methods between peers, to detectors, and to options that change models besides averaging them
-(``Requirements.changes``).
+It does not apply to methods between peers, to detectors, and to options that change models besides
+averaging them (``Requirements.changes``).
 """
 
 from __future__ import annotations
@@ -46,7 +50,8 @@ Vectors = Float[np.ndarray, "k P"]  # of k clusters
 
 
 class Step(NamedTuple):
-    """What an optimiser makes of pseudo-gradients: what is added to the models, and the new moments."""
+    """What an optimiser makes of pseudo-gradients: what is added to the models, and the new
+    moments."""
 
     change: Vectors
     momentum: Vectors
@@ -188,7 +193,8 @@ class ActiveOptimizer(ActiveOption):
         }
 
     def _stepped(self, world: World, before: State, after: State, steps: bool) -> State:
-        """The method's next state with the optimiser's models, where it ``steps``, and with the next moments."""
+        """The method's next state with the optimiser's models, where it ``steps``, and with the
+        next moments."""
         models = after.models
         moments = self._first_moments(models.shape)
         momentum = moments["momentum"]
@@ -208,7 +214,9 @@ class ActiveOptimizer(ActiveOption):
 
         delta = models - former
         moved = delta.any(axis=1) & steps
-        step = self._optimizer.step(delta[moved], momentum[moved].astype(np.float64), square[moved].astype(np.float64))
+        step = self._optimizer.step(
+            delta[moved], momentum[moved].astype(np.float64), square[moved].astype(np.float64)
+        )
         momentum[moved] = step.momentum
         square[moved] = step.square
         models = models.copy()
@@ -229,9 +237,7 @@ def refusal(method: Method) -> str:
     if needs.peers:
         return f"{name} has no server: its peers average among themselves; leave the server optimizer out"
     if needs.model.detectors:
-        return (
-            f"{name} trains detectors of single classes, and a server optimizer is for models of clusters; leave it out"
-        )
+        return f"{name} trains detectors of single classes, and a server optimizer is for models of clusters; leave it out"
     takes = "which a server optimizer would take for updates; leave it out"
     if option := needs.changes.by_option:
         return f"{name} with {option} changes models besides averaging them, {takes}, or {option}"
@@ -240,12 +246,15 @@ def refusal(method: Method) -> str:
     return ""
 
 
-def parents(before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"], old: int, new: int) -> Int[np.ndarray, "new"]:
+def parents(
+    before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"], old: int, new: int
+) -> Int[np.ndarray, "new"]:
     """The former cluster that each of ``new`` clusters comes from, or UNASSIGNED.
 
     Args:
         before, after: the clusters of all clients.
-        old, new: how many clusters there were, and are. As long as none disappears, the first ``old`` ones stay.
+        old, new: how many clusters there were, and are. As long as none disappears, the first
+            ``old`` ones stay.
     """
     parent = np.arange(new)
     for k in range(old, new) if new >= old else range(new):

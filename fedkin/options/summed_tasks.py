@@ -1,5 +1,5 @@
-"""What a task sends to the server: a sum of one vector of each client, a choice, or something else; and what is said of
-a method that asks for no means."""
+"""What a task sends to the server: a sum of one vector of each client, a choice, or something else;
+and what is said of a method that asks for no means."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from fedkin.core.task import Task
 
 
 def wants_sums(task: Task) -> bool:
-    """Whether all that a task sends is one vector by model, which noise covers, besides numbers that nobody needs."""
+    """Whether all that a task sends is one vector by model, which noise covers, besides numbers
+    that nobody needs."""
     return task.charged == "sum" and _is_one_vector(task)
 
 
 def is_start(task: Task) -> bool:
-    """Whether all that a task sends is one vector no longer than 1 by model, as a cold start asks for."""
+    """Whether all that a task sends is one vector no longer than 1 by model, as a cold start asks
+    for."""
     return task.charged == "unit_sum" and _is_one_vector(task)
 
 
 def is_choice(task: Task) -> bool:
-    """Whether a client only chooses, by its own data, among what was released: the server keeps that to itself, and
-    what it does with it is charged as a noisy sum."""
+    """Whether a client only chooses, by its own data, among what was released: the server keeps
+    that to itself, and what it does with it is charged as a noisy sum."""
     arrays = task.up.arrays.values()
-    return task.charged == "choice" and all(array.over == "row" and not array.counted for array in arrays)
+    return task.charged == "choice" and all(
+        array.over == "row" and not array.counted for array in arrays
+    )
 
 
 def _is_one_vector(task: Task) -> bool:
@@ -44,11 +48,14 @@ def averages_itself(method: Method, so_that: str) -> str:
     why = f", because of its option {because}" if because else ""
     return (
         f"{type(method).__name__} averages single updates by itself{why}, so that {so_that}; a "
-        "method that asks for means has one (fedavg, fedgroup, flexcfl, ifca with weighting='examples')"
+        "method that asks for means has one (fedavg, fedgroup, flexcfl, ifca with "
+        "weighting='examples')"
     )
 
 
-def check_asks_for_means(section: str, method: Method, so_that: str, round: int, *, single: int, averages: int) -> None:
+def check_asks_for_means(
+    section: str, method: Method, so_that: str, round: int, *, single: int, averages: int
+) -> None:
     """Refuse (MethodError) a method that asked for single updates in a round, and for no means.
 
     Args:

@@ -22,8 +22,8 @@ from fedkin.options.base import ActiveOption, Call, Option, RunEnd, RunFacts
 
 OTHERS = "*"  # the place of options that ORDER does not name
 
-# From the method outwards to the clients: the method sees the world through the first, and the first is the first to
-# change the state that the method returns.
+# From the method outwards to the clients: the method sees the world through the first, and the
+# first is the first to change the state that the method returns.
 ORDER = (
     "personal",  # clients train their own parts too, whatever happens to the shared updates after that
     "server_optimizer",  # takes what the method made of all means for a gradient
@@ -40,14 +40,18 @@ def by_section(options: Iterable[Any]) -> dict[str, Option]:
     """The options of a run by section, in ``ORDER``.
 
     Raises:
-        ConfigError: a value that is no option, a class, an option without a section, or two of one section.
+        ConfigError: a value that is no option, a class, an option without a section, or two of one
+            section.
     """
     found: dict[str, Option] = {}
     for option in options:
         if isinstance(option, type) or not isinstance(option, Option):
             raise ConfigError(f"options: expected options such as fk.FedAdam(), got {option!r}")
         if not option.section:
-            raise ConfigError(f"options: {type(option).__name__} names no section; give its class one, section = ...")
+            raise ConfigError(
+                f"options: {type(option).__name__} names no section; give its class one, section "
+                f"= ..."
+            )
         if option.section in found:
             raise ConfigError(f"options: {option.section} is given twice; a run has one at most")
         found[option.section] = option
@@ -73,7 +77,8 @@ def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any
 def refusal(run: RunFacts) -> tuple[str, str] | None:
     """The section of the first option that does not go with a run, and why; None where all do.
 
-    Those next to the clients come first: they refuse other options, and the method's nearest refuse models.
+    Those next to the clients come first: they refuse other options, and the method's nearest refuse
+    models.
     """
     for section, option in reversed(list(run.options.items())):
         if why := option.refusal(run):
@@ -97,7 +102,9 @@ class ActiveOptions:
         """Whether replies of clients must not decide when the run ends."""
         return any(option.hides_replies for option in self.options)
 
-    def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"] | None:
+    def select_cohort(
+        self, reachable: Int[np.ndarray, "c"], round: int
+    ) -> Int[np.ndarray, "n"] | None:
         """The cohort of a round, by the option that draws it; None: the plan decides."""
         for option in self.options:
             cohort = option.select_cohort(reachable, round)
@@ -112,11 +119,15 @@ class ActiveOptions:
 
     def record(self, state: State) -> Record:
         """What the record of a round says of all options."""
-        return {name: value for option in self.options for name, value in option.record(state).items()}
+        return {
+            name: value for option in self.options for name, value in option.record(state).items()
+        }
 
     def closing(self, end: RunEnd) -> Record:
         """What the summary says of all options."""
-        return {name: value for option in self.options for name, value in option.closing(end).items()}
+        return {
+            name: value for option in self.options for name, value in option.closing(end).items()
+        }
 
 
 NO_OPTIONS = ActiveOptions()
@@ -138,11 +149,15 @@ class WithOptions:
         """The method's first state."""
         return self._called(world, None, Call("init", stream))
 
-    def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
+    def round(
+        self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> State:
         """A round of the method."""
         return self._called(world, state, Call("round", stream, cohort))
 
-    def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
+    def place(
+        self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> State:
         """The method's clusters for newcomers."""
         return self._called(world, state, Call("place", stream, newcomers))
 
@@ -151,7 +166,8 @@ class WithOptions:
         return self.method.remarks(state) if isinstance(self.method, Remarking) else ()
 
     def _called(self, world: World, before: State | None, call: Call) -> State:
-        # From the clients inwards, each option decides what the next one sees; the method sees what is left.
+        # From the clients inwards, each option decides what the next one sees; the method sees what
+        # is left.
         finishes = []
         for option in reversed(self.options.options):
             around = option.around(world, before, call)
@@ -180,7 +196,8 @@ def requirements_with(method: Method, options: Iterable[Option]) -> Requirements
 
 
 def evaluation_task(state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
-    """The task by which clients are tested, for models of which a part is on the client; None: the usual one.
+    """The task by which clients are tested, for models of which a part is on the client; None: the
+    usual one.
 
     An option whose arrays the state holds comes before the method.
 

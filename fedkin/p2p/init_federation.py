@@ -20,7 +20,13 @@ CA, CA_KEY, CERTIFICATE, KEY = "ca.pem", "ca-key.pem", "certificate.pem", "key.p
 
 # Handwritten digits; two clusters of peers, each of which permutes the labels in its own way.
 TRIAL: dict[str, Any] = {
-    "data": {"name": "planted", "base": "digits", "kind": "label_permutation", "clusters": 2, "samples": 60},
+    "data": {
+        "name": "planted",
+        "base": "digits",
+        "kind": "label_permutation",
+        "clusters": 2,
+        "samples": 60,
+    },
     "model": {"name": "mclr"},
     "method": {"name": "panm", "neighbours": 2, "candidates": 4, "stage_one": 10, "period": 2},
     "local": {"epochs": 1, "batch_size": 10, "lr": 0.1},
@@ -37,8 +43,8 @@ def init_federation(
     port: int = 7450,
     settings: Sequence[str] = (),
 ) -> list[Path]:
-    """Write ``folder/peer-0/peer.toml`` and so on. Peers that exist keep what they have but the access rules, which
-    name the new ones.
+    """Write ``folder/peer-0/peer.toml`` and so on. Peers that exist keep what they have but the
+    access rules, which name the new ones.
 
     Args:
         folder: of the peers' folders.
@@ -53,18 +59,26 @@ def init_federation(
         The peers' configuration files.
 
     Raises:
-        ConfigError: impossible numbers or settings, or peers of the other sort (with or without certificates).
+        ConfigError: impossible numbers or settings, or peers of the other sort (with or without
+            certificates).
         StorageError: a file cannot be written.
         MissingExtra: ``cryptography`` is not installed.
     """
     if peers < 1 or not 1 <= port <= 65_536 - peers:
-        raise ConfigError(f"expected at least one peer and ports up to 65535, got {peers} peers from port {port} on")
+        raise ConfigError(
+            f"expected at least one peer and ports up to 65535, got {peers} peers from port "
+            f"{port} on"
+        )
     names = [f"peer-{k}" for k in range(peers)]
     if any(folder.glob(f"peer-*/{CONFIG}")) and (folder / CA).exists() != tls:
         raise ConfigError(
-            f"{folder} holds peers {'with' if not tls else 'without'} certificates; choose another folder"
+            f"{folder} holds peers {'with' if not tls else 'without'} certificates; choose "
+            f"another folder"
         )
-    raws = {name: _raw_config(names, k, tls, federation, host, port, settings) for k, name in enumerate(names)}
+    raws = {
+        name: _raw_config(names, k, tls, federation, host, port, settings)
+        for k, name in enumerate(names)
+    }
     for raw in raws.values():
         peer.from_dict(raw)
     with storage_errors(folder):
@@ -78,19 +92,31 @@ def init_federation(
 
 
 def _raw_config(
-    names: list[str], k: int, tls: bool, federation: str, host: str, port: int, settings: Sequence[str]
+    names: list[str],
+    k: int,
+    tls: bool,
+    federation: str,
+    host: str,
+    port: int,
+    settings: Sequence[str],
 ) -> dict[str, Any]:
     """The configuration of peer k, which finds the others through the first two."""
     protocol = "tls" if tls else "tcp"
     addresses = [f"{protocol}/{host}:{port + i}" for i in range(len(names))]
     raw: dict[str, Any] = {
         "peer": {"name": names[k], "federation": federation, "client": k, "seed": 0, "folder": "."},
-        "network": {"listen": [addresses[k]], "connect": [a for a in addresses[:2] if a != addresses[k]]},
+        "network": {
+            "listen": [addresses[k]],
+            "connect": [a for a in addresses[:2] if a != addresses[k]],
+        },
         **{section: dict(values) for section, values in TRIAL.items()},
     }
     raw["data"]["clients"] = len(names)
     if tls:
-        raw["network"] |= {"zenoh": RULES, "tls": {"ca": CA, "certificate": CERTIFICATE, "key": KEY}}
+        raw["network"] |= {
+            "zenoh": RULES,
+            "tls": {"ca": CA, "certificate": CERTIFICATE, "key": KEY},
+        }
     for text in settings:
         section, key, value = parse_override(text)
         raw.setdefault(section, {})
@@ -120,7 +146,8 @@ def _write_certificates(folder: Path, federation: str, names: list[str]) -> None
 
 
 def _read_rules(path: Path) -> dict[str, Any]:
-    """Other options for Zenoh in a peer's file of rules; none where it is missing, or no plain JSON."""
+    """Other options for Zenoh in a peer's file of rules; none where it is missing, or no plain
+    JSON."""
     try:
         rules = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
@@ -129,25 +156,34 @@ def _read_rules(path: Path) -> dict[str, Any]:
 
 
 def access_rules(federation: str, names: Sequence[str]) -> dict[str, Any]:
-    """Zenoh's access control by certificate name: every peer may query every other, declare and reply only under its
-    own keys, and nothing else."""
+    """Zenoh's access control by certificate name: every peer may query every other, declare and
+    reply only under its own keys, and nothing else."""
     root = f"fedkin/{federation}"
     requesting = ["query", "liveliness_query", "declare_liveliness_subscriber"]
     replying = ["reply", "declare_queryable", "liveliness_token"]
     all_keys = [f"{root}/model/*", f"{root}/alive/**"]
     rules: list[dict[str, Any]] = [
         {"id": "in", "messages": requesting, "flows": ["ingress"], "key_exprs": all_keys},
-        {"id": "out", "messages": requesting + replying, "flows": ["egress"], "key_exprs": all_keys},
+        {
+            "id": "out",
+            "messages": requesting + replying,
+            "flows": ["egress"],
+            "key_exprs": all_keys,
+        },
     ]
     for name in names:
         own = [f"{root}/model/{name}", f"{root}/alive/{name}/*"]
-        rules.append({"id": f"own {name}", "messages": replying, "flows": ["ingress"], "key_exprs": own})
+        rules.append(
+            {"id": f"own {name}", "messages": replying, "flows": ["ingress"], "key_exprs": own}
+        )
     return {
         "access_control": {
             "enabled": True,
             "default_permission": "deny",
             "rules": [{**rule, "permission": "allow"} for rule in rules],
             "subjects": [{"id": name, "cert_common_names": [name]} for name in names],
-            "policies": [{"rules": ["in", "out", f"own {name}"], "subjects": [name]} for name in names],
+            "policies": [
+                {"rules": ["in", "out", f"own {name}"], "subjects": [name]} for name in names
+            ],
         }
     }

@@ -15,11 +15,14 @@ from fedkin.security.signatures import Signer
 from fedkin.simulation.engine import SimulatedWorld
 
 
-def build_peer(config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any] | None = None) -> Peer:
-    """The peer: its data, its model, its folder, and an open network, in this order. ``on_round`` is called with the
-    record of every round.
+def build_peer(
+    config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any] | None = None
+) -> Peer:
+    """The peer: its data, its model, its folder, and an open network, in this order. ``on_round``
+    is called with the record of every round.
 
-    Raises ConfigError, DataError, ModelError, StorageError, CheckpointError and MissingExtra, as these do.
+    Raises ConfigError, DataError, ModelError, StorageError, CheckpointError and MissingExtra, as
+    these do.
     """
     with error_context("data"):
         data = registry.make_site_data(config.data)
@@ -30,10 +33,17 @@ def build_peer(config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any
     check_peer(settings, world, config.lockstep)
     storage = PeerFolder(Path(settings.folder), settings)
     memory = storage.restore(world.spec.parameters)
-    signer = Signer(settings.name, Path(tls.ca), Path(tls.certificate), Path(tls.key)) if tls else None
+    signer = (
+        Signer(settings.name, Path(tls.ca), Path(tls.certificate), Path(tls.key)) if tls else None
+    )
     method = config.method.made
     transport = ZenohTransport(settings.federation, settings.name, network, world.spec.parameters)
-    options = {"lockstep": config.lockstep, "timeout": network.deadline, "signer": signer, "on_round": on_round}
+    options = {
+        "lockstep": config.lockstep,
+        "timeout": network.deadline,
+        "signer": signer,
+        "on_round": on_round,
+    }
     try:
         return Peer(settings, method, world, transport, storage, memory, **options)
     except BaseException:

@@ -1,13 +1,14 @@
-"""Messages between peers: a short prelude, a certificate and a signature where peers have them, an archive.
+"""Messages between peers: a short prelude, a certificate and a signature where peers have them, an
+archive.
 
     prelude      "FKN2" and the lengths of the certificate and of the signature (2 bytes each, high byte first)
     certificate  of the sender, DER; empty where peers do not sign
     signature    over "FKN2" and the archive; empty where peers do not sign
     archive      ``fedkin.core.codec``: a header (federation, sender, round, examples) and float32 arrays
 
-Nothing in a message is believed: sizes and the signature are checked before the archive is decoded, and what does not
-fit is refused with an ``InvalidMessageError``, whose reason is one word, so that it can be counted. Symbols: P
-parameters.
+Nothing in a message is believed: sizes and the signature are checked before the archive is decoded,
+and what does not fit is refused with an ``InvalidMessageError``, whose reason is one word, so that
+it can be counted. Symbols: P parameters.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def parse_request(text: str) -> RequestText:
 
 
 def size_limit(parameters: int) -> int:
-    """The most bytes that a message can have: two vectors of P float32 numbers and what stands around them."""
+    """The most bytes that a message can have: two vectors of P float32 numbers and what stands
+    around them."""
     return 8 * parameters + _OVERHEAD_LIMIT
 
 
@@ -111,11 +113,19 @@ def encode(message: Message, federation: str, signer: MessageSigner | None = Non
         "round": message.round,
         "examples": message.examples,
     }
-    archive = codec.encode(header, {name: np.asarray(array, np.float32) for name, array in message.arrays.items()})
-    certificate, signature = (b"", b"") if signer is None else (signer.certificate, signer.sign(_MAGIC + archive))
+    archive = codec.encode(
+        header, {name: np.asarray(array, np.float32) for name, array in message.arrays.items()}
+    )
+    certificate, signature = (
+        (b"", b"") if signer is None else (signer.certificate, signer.sign(_MAGIC + archive))
+    )
     if len(certificate) > HEADER_LIMIT:
-        raise InvalidMessageError("certificate", f"{len(certificate)} bytes, at most {HEADER_LIMIT}")
-    return b"".join([_PRELUDE.pack(_MAGIC, len(certificate), len(signature)), certificate, signature, archive])
+        raise InvalidMessageError(
+            "certificate", f"{len(certificate)} bytes, at most {HEADER_LIMIT}"
+        )
+    return b"".join(
+        [_PRELUDE.pack(_MAGIC, len(certificate), len(signature)), certificate, signature, archive]
+    )
 
 
 def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -> Message:
@@ -127,8 +137,9 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
         signer: checks certificate and signature; None ignores both.
 
     Raises:
-        InvalidMessageError: with one of the reasons length, version, header, signature, certificate, archive, fields,
-            federation, sender, arrays, dtype, shape, finite, stale, round.
+        InvalidMessageError: with one of the reasons length, version, header, signature,
+            certificate, archive, fields, federation, sender, arrays, dtype, shape, finite, stale,
+            round.
     """
     certificate, signature, content = _parts(data, size_limit(request.parameters))
     if signer is not None:
@@ -144,7 +155,12 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
         raise InvalidMessageError("archive", str(error)[:200]) from error
     _check_header(header, request)
     _check_arrays(arrays, request)
-    return Message(header["sender"], header["round"], header["examples"], {n: arrays[n] for n in request.arrays})
+    return Message(
+        header["sender"],
+        header["round"],
+        header["examples"],
+        {n: arrays[n] for n in request.arrays},
+    )
 
 
 class _Parts(NamedTuple):
@@ -173,12 +189,15 @@ def _parts(data: bytes, limit: int) -> _Parts:
         raise InvalidMessageError("length", f"{len(data)} bytes, more than {start} announced")
     (header,) = _HEADER_LENGTH.unpack_from(data, start)
     if header > HEADER_LIMIT or certificate > HEADER_LIMIT:
-        raise InvalidMessageError("header", f"{max(header, certificate)} bytes announced, at most {HEADER_LIMIT}")
+        raise InvalidMessageError(
+            "header", f"{max(header, certificate)} bytes announced, at most {HEADER_LIMIT}"
+        )
     return _Parts(data[_PRELUDE.size : middle], data[middle:start], data[start:])
 
 
 def _check_header(header: Mapping[str, Any], request: Request) -> None:
-    """Whether it has all entries, of the right types, and is of the peer and the round that were requested."""
+    """Whether it has all entries, of the right types, and is of the peer and the round that were
+    requested."""
     if not {"federation", "sender", "round", "examples"} <= header.keys():
         raise InvalidMessageError("fields", "some are missing")
     texts = all(isinstance(header[key], str) for key in ("federation", "sender"))
@@ -200,7 +219,8 @@ def _is_within(value: object, low: int, high: int) -> bool:
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], request: Request) -> None:
-    """Whether the arrays are those that were requested: no more and no fewer, finite float32 vectors of P numbers."""
+    """Whether the arrays are those that were requested: no more and no fewer, finite float32
+    vectors of P numbers."""
     if arrays.keys() != set(request.arrays):
         raise InvalidMessageError("arrays", f"not {' and '.join(request.arrays) or 'none'}")
     for array in arrays.values():

@@ -27,10 +27,11 @@ class _Mentions:
 class MissingPeers:
     """What others say of peers that are not online here.
 
-    A peer is *missing* where it is named for longer than a wait: ``PATIENCE`` seconds at first. Each time that peers
-    are missing doubles it, up to ``LONGEST_WAIT``, until nobody is named for twice its length. So connections that are
-    slow to come back and a firewall between two peers seldom disturb the others, and a stranger who invents names does
-    so about twice a minute at most: in 6 s of naming and 24 s of silence.
+    A peer is *missing* where it is named for longer than a wait: ``PATIENCE`` seconds at first.
+    Each time that peers are missing doubles it, up to ``LONGEST_WAIT``, until nobody is named for
+    twice its length. So connections that are slow to come back and a firewall between two peers
+    seldom disturb the others, and a stranger who invents names does so about twice a minute at
+    most: in 6 s of naming and 24 s of silence.
 
     Args:
         name: this peer's, which is never missing.
@@ -38,7 +39,9 @@ class MissingPeers:
         clock: seconds now.
     """
 
-    def __init__(self, name: str, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, name: str, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._name, self._patience, self._clock = name, patience, clock
         self._lock = threading.Lock()
         self._mentions: dict[str, _Mentions] = {}
@@ -60,14 +63,17 @@ class MissingPeers:
             self._mentions.pop(name, None)
 
     def check(self) -> list[str]:
-        """The peers that are missing. All waits begin again where there are some: the connections are made anew."""
+        """The peers that are missing. All waits begin again where there are some: the connections
+        are made anew."""
         now = self._clock()
         with self._lock:
             for name, mentions in list(self._mentions.items()):
                 mentions.silent += 1
                 if mentions.silent > _CHECKS and now - mentions.last > self._patience:
                     del self._mentions[name]
-            missing = sorted(name for name, each in self._mentions.items() if each.last - each.first > self._wait)
+            missing = sorted(
+                name for name, each in self._mentions.items() if each.last - each.first > self._wait
+            )
             if self._mentions:
                 self._calm_since = now
             elif now - self._calm_since > 2 * self._wait:
@@ -87,5 +93,6 @@ def names_to_bytes(names: Iterable[str]) -> bytes:
 
 
 def names_of_bytes(content: bytes) -> list[str]:
-    """The lines; none where they are longer than the limit. They need not be names: anyone may have sent them."""
+    """The lines; none where they are longer than the limit. They need not be names: anyone may have
+    sent them."""
     return content.decode(errors="replace").split("\n") if len(content) <= TEXT_LIMIT else []

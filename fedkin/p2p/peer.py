@@ -1,9 +1,10 @@
-"""A peer: trains on its own data, finds peers with similar data, averages with them, at its own pace.
+"""A peer: trains on its own data, finds peers with similar data, averages with them, at its own
+pace.
 
-A round is the method's (``fedkin.methods.decentralized``), with one row instead of all; replies come over the network
-instead of from the simulator, and are checked, counted, and left out where they are wrong, late or missing. Its
-randomness is the simulator's, so that peers in lockstep do what a simulation does. Symbols: N peers in its table, P
-parameters.
+A round is the method's (``fedkin.methods.decentralized``), with one row instead of all; replies
+come over the network instead of from the simulator, and are checked, counted, and left out where
+they are wrong, late or missing. Its randomness is the simulator's, so that peers in lockstep do
+what a simulation does. Symbols: N peers in its table, P parameters.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class PeerMemory:
 
 @runtime_checkable
 class PeerStorage(Protocol):
-    """Where a peer saves its memory and its records. Both methods raise StorageError where they cannot be written."""
+    """Where a peer saves its memory and its records. Both methods raise StorageError where they
+    cannot be written."""
 
     def save(self, memory: PeerMemory) -> None:
         """Put this in place of what was saved before."""
@@ -72,8 +74,8 @@ class Peer:
         on_round: called with the record of every round.
         clock: seconds now.
 
-    Raises ConfigError for a client that the data do not have, and in lockstep for one that is not the peer's place in
-    the list; ModelError for a detector.
+    Raises ConfigError for a client that the data do not have, and in lockstep for one that is not
+    the peer's place in the list; ModelError for a detector.
     """
 
     def __init__(
@@ -144,9 +146,13 @@ class Peer:
         """w_i^{t-1/2} and g_i; None where training ended in NaN or infinity, which is not sent."""
         work = replace(self.world.work, partial=True)
         model, first = self.memory.model, np.zeros(1, np.int64)
-        reply = train(self.world, model[None], self._row, first, work=work, stream=stream.child("train"))
+        reply = train(
+            self.world, model[None], self._row, first, work=work, stream=stream.child("train")
+        )
         if not reply.arrived[0]:
-            self._count_failure("training", "local training ended in NaN or infinity; the model stays as it was")
+            self._count_failure(
+                "training", "local training ended in NaN or infinity; the model stays as it was"
+            )
             return None
         update = reply.update[0]
         arrays = {"model": model + update, "update": update}
@@ -155,20 +161,33 @@ class Peer:
     def _average(self, own: Message, stream: Stream) -> list[str]:
         """Query, match and average; the names of the peers it averaged with."""
         reachable, table, method = self.client.reachable(), self.table, self.method
-        arrays, neighbourhood = MODEL_AND_UPDATE if method.needs_updates else MODEL, self._neighbourhood(reachable)
+        arrays, neighbourhood = (
+            MODEL_AND_UPDATE if method.needs_updates else MODEL,
+            self._neighbourhood(reachable),
+        )
         requested = method.select_queries(
-            neighbourhood, reachable, decentralized.draw_noise(stream.child("ask"), self._row, len(table))
+            neighbourhood,
+            reachable,
+            decentralized.draw_noise(stream.child("ask"), self._row, len(table)),
         )
         replies = self.client.request(table.names_of(requested), arrays, own.round)
-        neighbourhood = method.match_neighbours(neighbourhood, table.mask(replies), self._similarity(own, replies))
+        neighbourhood = method.match_neighbours(
+            neighbourhood, table.mask(replies), self._similarity(own, replies)
+        )
         neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
         selected = method.select_partners(
-            neighbourhood, reachable, decentralized.draw_noise(stream.child("partners"), self._row, len(table))
+            neighbourhood,
+            reachable,
+            decentralized.draw_noise(stream.child("partners"), self._row, len(table)),
         )
         replies |= self.client.request(table.names_of(selected & ~requested), MODEL, own.round)
         partners = [name for name in table.names_of(selected) if name in replies]
         model = self._weighted_mean([own, *(replies[name] for name in partners)])
-        votes = {name: int(count) for name, count in zip(table.names, neighbourhood.votes[0], strict=True) if count}
+        votes = {
+            name: int(count)
+            for name, count in zip(table.names, neighbourhood.votes[0], strict=True)
+            if count
+        }
         trust = (
             tuple(table.names_of(neighbourhood.trust)) if reachable.any() else self.memory.trust
         )  # alone, all are kept
@@ -178,7 +197,9 @@ class Peer:
     def _neighbourhood(self, reachable: Bool[np.ndarray, "1 N"]) -> Neighbourhood:
         """Trust in and votes for the reachable peers, in the current round."""
         votes = np.array([[self.memory.votes.get(name, 0) for name in self.table.names]], np.int32)
-        return Neighbourhood(self.table.mask(self.memory.trust) & reachable, votes, np.array([self.memory.age + 1]))
+        return Neighbourhood(
+            self.table.mask(self.memory.trust) & reachable, votes, np.array([self.memory.age + 1])
+        )
 
     def _similarity(self, own: Message, replies: Mapping[str, Message]) -> Float[np.ndarray, "1 N"]:
         """s_ij of the peers that replied; 0 elsewhere."""
@@ -188,9 +209,16 @@ class Peer:
             return similarity
         models = _stack(others, "model")
         if self.method.similarity_of == "gradient":
-            change = "update" if self.method.needs_updates else "model"  # where updates do not count, none were sent
-            own_vectors, vectors = (_stack([own], "model"), _stack([own], change)), (models, _stack(others, change))
-            values = decentralized.gradient_similarity(self.method.alpha, self.start, own_vectors, vectors)[0]
+            change = (
+                "update" if self.method.needs_updates else "model"
+            )  # where updates do not count, none were sent
+            own_vectors, vectors = (
+                (_stack([own], "model"), _stack([own], change)),
+                (models, _stack(others, change)),
+            )
+            values = decentralized.gradient_similarity(
+                self.method.alpha, self.start, own_vectors, vectors
+            )[0]
         else:
             owners = np.repeat(self._row, len(others))
             scores = evaluate(self.world, models, owners, np.arange(len(others)), split="train")
@@ -248,23 +276,30 @@ def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings 
     Args:
         settings: the peer's; its client must be one of the data set's (ConfigError).
         world: its data and model; detectors are refused (ModelError).
-        lockstep: the peer's place in this list must be the number of its client (ConfigError); None: no lockstep.
+        lockstep: the peer's place in this list must be the number of its client (ConfigError);
+            None: no lockstep.
     """
     if settings.client >= world.total_clients:
         raise ConfigError(
-            f"peer.client must be one of the data set's clients, 0 to {world.total_clients - 1}, got {settings.client}"
+            f"peer.client must be one of the data set's clients, 0 to {world.total_clients - 1}, "
+            f"got {settings.client}"
         )
     if world.spec.detects:
-        raise ModelError("peers train models with a score for every class, and this model is a detector")
+        raise ModelError(
+            "peers train models with a score for every class, and this model is a detector"
+        )
     if lockstep is None:
         return
     if settings.name not in lockstep.peers:
         names = ", ".join(lockstep.peers)
-        raise ConfigError(f"lockstep.peers: this peer's name, {settings.name!r}, is none of {names}")
+        raise ConfigError(
+            f"lockstep.peers: this peer's name, {settings.name!r}, is none of {names}"
+        )
     place = lockstep.peers.index(settings.name)
     if place != settings.client:
         raise ConfigError(
-            f"lockstep.peers: {settings.name!r} is number {place} (from 0) and peer.client is {settings.client}; they "
+            f"lockstep.peers: {settings.name!r} is number {place} (from 0) and peer.client is "
+            f"{settings.client}; they "
             "must be the same, so that the run is the simulator's"
         )
 

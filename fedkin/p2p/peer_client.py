@@ -1,4 +1,5 @@
-"""A peer's requests to the others: their models, checked and counted, and waiting for them in lockstep."""
+"""A peer's requests to the others: their models, checked and counted, and waiting for them in
+lockstep."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ import numpy as np
 from jaxtyping import Bool
 
 from fedkin.config.peer_settings import LockstepSettings, PeerSettings
-from fedkin.p2p.messages import STATUS, InvalidMessageError, Message, Request, decode, encode, request_text
+from fedkin.p2p.messages import (
+    STATUS,
+    InvalidMessageError,
+    Message,
+    Request,
+    decode,
+    encode,
+    request_text,
+)
 from fedkin.p2p.peer_table import PeerTable
 from fedkin.p2p.response_cache import ResponseCache
 from fedkin.p2p.transport import Transport
@@ -60,7 +69,12 @@ class PeerClient:
         signer: MessageSigner | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.settings, self.table, self.counts, self.stopped = settings, table, ExchangeCounts(), threading.Event()
+        self.settings, self.table, self.counts, self.stopped = (
+            settings,
+            table,
+            ExchangeCounts(),
+            threading.Event(),
+        )
         self._transport, self._parameters, self._timeout = transport, parameters, timeout
         self._lockstep, self._signer, self._clock = lockstep, signer, clock
         self._cache = ResponseCache(partial(encode, federation=settings.federation, signer=signer))
@@ -97,7 +111,9 @@ class PeerClient:
         required, replies = round if self._lockstep else None, {}
         for name, data in self._exchange(names, request_text(arrays, required)).items():
             last = self.table.last_round(name)
-            request = Request(self.settings.federation, name, arrays, self._parameters, last, required)
+            request = Request(
+                self.settings.federation, name, arrays, self._parameters, last, required
+            )
             try:
                 replies[name] = self._decode(data, request)
             except InvalidMessageError as error:
@@ -110,7 +126,8 @@ class PeerClient:
         return replies
 
     def finish_round(self, round: int) -> None:
-        """Announce that a round is finished; in lockstep wait until all reachable peers announce it."""
+        """Announce that a round is finished; in lockstep wait until all reachable peers announce
+        it."""
         self._cache.set_status(Message(self.settings.name, round, 1))
         if self._lockstep and self._online:
             self._wait_until(lambda: not self._is_any_behind(round))
@@ -142,7 +159,8 @@ class PeerClient:
         return all(replies.values())
 
     def _decode(self, replies: tuple[bytes, ...], request: Request) -> Message:
-        """The one reply to a request. Raises InvalidMessageError where it is missing, contradictory or wrong."""
+        """The one reply to a request. Raises InvalidMessageError where it is missing, contradictory
+        or wrong."""
         self.counts.bytes_received += sum(map(len, replies))
         if len(replies) != 1:
             raise InvalidMessageError("contradiction" if replies else "silent")
@@ -151,7 +169,8 @@ class PeerClient:
     # --- waiting
 
     def _await_first_peers(self) -> None:
-        """Wait a moment for other peers; where none comes, log it once, and train alone until one does."""
+        """Wait a moment for other peers; where none comes, log it once, and train alone until one
+        does."""
         if self._lockstep:
             others = set(self._lockstep.peers) - {self.settings.name}
             self._wait_until(lambda: others <= self._transport.peers().keys())
@@ -160,7 +179,10 @@ class PeerClient:
         while not self._transport.peers() and self._clock() < end and not self.stopped.wait(_POLL):
             pass
         if not self._transport.peers():
-            _log.warning("peer %s: no other peer can be reached; training alone, and trying on", self.settings.name)
+            _log.warning(
+                "peer %s: no other peer can be reached; training alone, and trying on",
+                self.settings.name,
+            )
 
     def _is_any_behind(self, round: int) -> bool:
         """Whether some reachable peer of the list has not finished this round."""
@@ -172,12 +194,15 @@ class PeerClient:
     def _finished_round(self, name: str, replies: tuple[bytes, ...]) -> int:
         """The round that a peer's status names; -1 where the reply cannot be used."""
         try:
-            return self._decode(replies, Request(self.settings.federation, name, STATUS, self._parameters)).round
+            return self._decode(
+                replies, Request(self.settings.federation, name, STATUS, self._parameters)
+            ).round
         except InvalidMessageError:
             return -1
 
     def _wait_until(self, done: Callable[[], bool]) -> None:
-        """Wait for a condition, at most for the deadline of the lockstep or until the peer is stopped."""
+        """Wait for a condition, at most for the deadline of the lockstep or until the peer is
+        stopped."""
         assert self._lockstep is not None
         end = self._clock() + self._lockstep.deadline
         while not done() and self._clock() < end and not self.stopped.wait(_POLL):

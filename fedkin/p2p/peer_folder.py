@@ -1,4 +1,5 @@
-"""The folder of a peer: its model and its state (``peer.safetensors``), a line per round (``metrics.jsonl``)."""
+"""The folder of a peer: its model and its state (``peer.safetensors``), a line per round
+(``metrics.jsonl``)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ import numpy as np
 from fedkin.config.peer_settings import PeerSettings
 from fedkin.core import codec
 from fedkin.core.errors import CheckpointError
-from fedkin.core.storage import append_line, complete_lines, force_to_disk, storage_errors, write_atomic
+from fedkin.core.storage import (
+    append_line,
+    complete_lines,
+    force_to_disk,
+    storage_errors,
+    write_atomic,
+)
 from fedkin.p2p.peer import PeerMemory
 
 STATE, METRICS = "peer.safetensors", "metrics.jsonl"
@@ -40,7 +47,9 @@ class PeerFolder:
             "votes": dict(memory.votes),
             "names": list(memory.names),
         }
-        if (self.path / METRICS).exists():  # the records of rounds that are saved outlast a power cut
+        if (
+            self.path / METRICS
+        ).exists():  # the records of rounds that are saved outlast a power cut
             force_to_disk(self.path / METRICS)
         write_atomic(self.path / STATE, codec.encode(header, {"model": memory.model}))
 
@@ -66,17 +75,21 @@ class PeerFolder:
             for key, value in self._identity.items():
                 if header[key] != value:
                     raise CheckpointError(
-                        f"{path} is another peer's: its {key} is {header[key]!r}, and here it is {value!r}; choose "
+                        f"{path} is another peer's: its {key} is {header[key]!r}, and here it is "
+                        f"{value!r}; choose "
                         "another peer.folder"
                     )
             votes = {str(name): int(count) for name, count in header["votes"].items()}
             model, names = arrays["model"], tuple(header["names"])
             memory = PeerMemory(model, int(header["age"]), tuple(header["trust"]), votes, names)
         except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CheckpointError(f"{path} cannot be read ({error}); remove it, and the peer starts anew") from error
+            raise CheckpointError(
+                f"{path} cannot be read ({error}); remove it, and the peer starts anew"
+            ) from error
         if model.shape != (parameters,) or not np.isfinite(model).all():
             raise CheckpointError(
-                f"{path}: expected a finite model of {parameters} parameters, got shape {model.shape}; choose another "
+                f"{path}: expected a finite model of {parameters} parameters, got shape "
+                f"{model.shape}; choose another "
                 "peer.folder, or remove it, and the peer starts anew"
             )
         return memory

@@ -1,4 +1,5 @@
-"""The peers known to a peer: their numbers, which of them are reachable, and the outcomes of requests to them."""
+"""The peers known to a peer: their numbers, which of them are reachable, and the outcomes of
+requests to them."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ _REASONS = {
 
 
 class PeerTable:
-    """Names and their numbers (the columns of a method's arrays), in the order given or, after that, of appearance.
+    """Names and their numbers (the columns of a method's arrays), in the order given or, after
+    that, of appearance.
 
     ``counts[name]`` has a peer's exchanges (``"exchanges"``) and its failures by reason.
     """
@@ -54,8 +56,8 @@ class PeerTable:
         return len(self.names)
 
     def update_sessions(self, sessions: Mapping[str, str]) -> None:
-        """Take the peers that are reachable now, each with its session. A peer that comes back in a new session may
-        start where its disk has it, a little before the round that it had sent."""
+        """Take the peers that are reachable now, each with its session. A peer that comes back in a
+        new session may start where its disk has it, a little before the round that it had sent."""
         self.names += [name for name in sessions if name not in set(self.names)]
         for name, session in sessions.items():
             if self._sessions.get(name, session) != session:
@@ -95,7 +97,9 @@ class PeerTable:
         """
         self.counts.setdefault(name, Counter())[reason] += 1
         words = _REASONS.get(reason, reason)
-        self._log_once(name, reason, f"peer {name} {words}{f' ({detail})' if detail else ''}; left out")
+        self._log_once(
+            name, reason, f"peer {name} {words}{f' ({detail})' if detail else ''}; left out"
+        )
 
     def record_own_failure(self, reason: str, line: str) -> None:
         """Count a failure of this peer's own; logged once per reason."""

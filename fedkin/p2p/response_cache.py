@@ -11,7 +11,8 @@ _ROUNDS = 2  # that are kept: in lockstep a peer may still be at the last one
 
 
 class ResponseCache:
-    """The messages of a peer's newest rounds. A reply is encoded when it is first requested, and kept.
+    """The messages of a peer's newest rounds. A reply is encoded when it is first requested, and
+    kept.
 
     Args:
         encode: turns a message into bytes.
@@ -64,7 +65,9 @@ class ResponseCache:
             return self._status if request.round is None else None
         if not self._messages:
             return None
-        message = self._messages.get(max(self._messages) if request.round is None else request.round)
+        message = self._messages.get(
+            max(self._messages) if request.round is None else request.round
+        )
         if message is None:
             return None
         arrays = {name: message.arrays[name] for name in request.arrays}

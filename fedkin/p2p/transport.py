@@ -1,4 +1,5 @@
-"""What peers need of a network; ``zenoh_transport`` is one, and tests put one in memory in its place."""
+"""What peers need of a network; ``zenoh_transport`` is one, and tests put one in memory in its
+place."""
 
 from __future__ import annotations
 
@@ -13,13 +14,16 @@ class Transport(Protocol):
     """One peer's end of a network."""
 
     def peers(self) -> dict[str, str]:
-        """The other peers that are online: their names, and the session of each, another one after a restart.
+        """The other peers that are online: their names, and the session of each, another one after
+        a restart.
 
         Raises ConfigError where another peer has this one's name, and had it first.
         """
         ...
 
-    def request(self, names: Sequence[str], text: str, timeout: float) -> dict[str, tuple[bytes, ...]]:
+    def request(
+        self, names: Sequence[str], text: str, timeout: float
+    ) -> dict[str, tuple[bytes, ...]]:
         """Send one request to several peers at once, and return the different replies of each.
 
         Args:

@@ -3,10 +3,10 @@
     fedkin/FEDERATION/model/NAME            replies to requests (``messages.request_text``)
     fedkin/FEDERATION/alive/NAME/SESSION    is online as long as the process is, and connected
 
-Peers listen, connect to one or two known addresses, and discover all others from there (Zenoh's gossip); no address is
-special, and none has to stay. With a reply come the names of the peers that its sender has online. Zenoh's ``get``
-comes back at once where no peer is known that could reply, even if a route is just being made: a request without reply
-is sent once more.
+Peers listen, connect to one or two known addresses, and discover all others from there (Zenoh's
+gossip); no address is special, and none has to stay. With a reply come the names of the peers that
+its sender has online. Zenoh's ``get`` comes back at once where no peer is known that could reply,
+even if a route is just being made: a request without reply is sent once more.
 """
 
 from __future__ import annotations
@@ -47,11 +47,13 @@ class ZenohTransport:
 
     Raises:
         MissingExtra: Zenoh is not installed.
-        ConfigError: the session cannot be opened (a port that is taken, a file that is missing, an option that Zenoh
-            does not know).
+        ConfigError: the session cannot be opened (a port that is taken, a file that is missing, an
+            option that Zenoh does not know).
     """
 
-    def __init__(self, federation: str, name: str, settings: NetworkSettings, parameters: int) -> None:
+    def __init__(
+        self, federation: str, name: str, settings: NetworkSettings, parameters: int
+    ) -> None:
         self._zenoh = _load_zenoh()
         self._root, self._name = f"fedkin/{federation}", name
         # later ones are larger: of two peers with one name, the larger one leaves
@@ -64,7 +66,9 @@ class ZenohTransport:
         self._online: set[tuple[str, str]] = set()
         config = zenoh_config(settings, parameters)
         lease = json.loads(config.get_json("transport/link/tx/lease")) / 1000
-        self._missing = MissingPeers(name, max(PATIENCE, 0.6 * lease))  # not all drop who hangs at the same moment
+        self._missing = MissingPeers(
+            name, max(PATIENCE, 0.6 * lease)
+        )  # not all drop who hangs at the same moment
         self._open(config)
 
     def _open(self, config: Any) -> None:
@@ -75,7 +79,9 @@ class ZenohTransport:
         with self._lock:
             self._online = set()
         liveliness = self._session.liveliness()
-        self._subscriber = liveliness.declare_subscriber(self._liveliness_keys, self._on_change, history=True)
+        self._subscriber = liveliness.declare_subscriber(
+            self._liveliness_keys, self._on_change, history=True
+        )
         self._last_refresh = time.monotonic()
         self._queryable = self._token = None
 
@@ -83,7 +89,9 @@ class ZenohTransport:
         if missing := self._missing.check():
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
             names = ", ".join(missing[:5]) + more
-            _log.warning("%s: online for others, not for this peer; the connections are made anew", names)
+            _log.warning(
+                "%s: online for others, not for this peer; the connections are made anew", names
+            )
             self.close()
         if self._session.is_closed() and not self._open_again():
             return {}
@@ -92,12 +100,15 @@ class ZenohTransport:
             online = sorted(self._online, reverse=True)  # of one name, the earliest session stays
         if any(name == self._name and session < self.session for name, session in online):
             raise ConfigError(
-                f"peer.name: another peer is called {self._name!r} and was there first; choose another name (a process "
+                f"peer.name: another peer is called {self._name!r} and was there first; choose "
+                f"another name (a process "
                 "that was just killed is forgotten at once, one that hangs after some 10 seconds)"
             )
         return {name: session for name, session in online if name != self._name}
 
-    def request(self, names: Sequence[str], text: str, timeout: float) -> dict[str, tuple[bytes, ...]]:
+    def request(
+        self, names: Sequence[str], text: str, timeout: float
+    ) -> dict[str, tuple[bytes, ...]]:
         end = time.monotonic() + timeout
         replies = self._send(names, text, end)
         missing = [name for name in names if not replies[name]]
@@ -115,15 +126,23 @@ class ZenohTransport:
 
         def answer(query: zenoh.Query) -> None:
             with query:
-                self._note([] if query.attachment is None else [query.attachment.to_bytes().decode(errors="replace")])
+                self._note(
+                    []
+                    if query.attachment is None
+                    else [query.attachment.to_bytes().decode(errors="replace")]
+                )
                 text = b"" if query.payload is None else query.payload.to_bytes()
-                reply = handler(text.decode(errors="replace")) if len(text) <= HEADER_LIMIT else None
+                reply = (
+                    handler(text.decode(errors="replace")) if len(text) <= HEADER_LIMIT else None
+                )
                 if reply is not None:
                     query.reply(key, reply, attachment=names_to_bytes(self._names_online()))
 
         self._handler = handler
         self._queryable = self._session.declare_queryable(key, answer)
-        self._token = self._session.liveliness().declare_token(f"{self._root}/alive/{self._name}/{self.session}")
+        self._token = self._session.liveliness().declare_token(
+            f"{self._root}/alive/{self._name}/{self.session}"
+        )
 
     def close(self) -> None:
         token, self._token = self._token, None
@@ -134,7 +153,8 @@ class ZenohTransport:
             self._session.close()
 
     def _send(self, names: Iterable[str], text: str, end: float) -> dict[str, tuple[bytes, ...]]:
-        """All requests leave before the first reply is waited for; a reply of 400 kB waits in Zenoh meanwhile."""
+        """All requests leave before the first reply is waited for; a reply of 400 kB waits in Zenoh
+        meanwhile."""
         options = {
             "payload": text.encode(),
             "attachment": self._name.encode(),
@@ -142,7 +162,9 @@ class ZenohTransport:
             "target": self._zenoh.QueryTarget.ALL,  # two that reply for one name are detected
             "consolidation": self._zenoh.ConsolidationMode.NONE,
         }
-        pending = {name: self._session.get(f"{self._root}/model/{name}", **options) for name in names}
+        pending = {
+            name: self._session.get(f"{self._root}/model/{name}", **options) for name in names
+        }
         return {name: self._distinct(replies) for name, replies in pending.items()}
 
     def _distinct(self, replies: Any) -> tuple[bytes, ...]:
@@ -158,8 +180,9 @@ class ZenohTransport:
         return tuple(contents)
 
     def _refresh(self) -> None:
-        """Query from time to time which peers are online, without waiting. Where a connection breaks and is made anew,
-        the news that a peer left may come after the news that it is back, and would be the last of it."""
+        """Query from time to time which peers are online, without waiting. Where a connection
+        breaks and is made anew, the news that a peer left may come after the news that it is back,
+        and would be the last of it."""
         if time.monotonic() - self._last_refresh < _REFRESH:
             return
         self._last_refresh = time.monotonic()
@@ -170,13 +193,16 @@ class ZenohTransport:
         self._missing.add(set(names) - self._names_online())
 
     def _open_again(self) -> bool:
-        """Begin a new session of Zenoh's, if possible. After a peer hung for about as long as a lease, one side may
-        have made a new connection while the other kept the old one, and never says again what it declared; or both have
-        dropped the old one and neither makes a new one. A session that nobody knows is connected to, and told all."""
+        """Begin a new session of Zenoh's, if possible. After a peer hung for about as long as a
+        lease, one side may have made a new connection while the other kept the old one, and never
+        says again what it declared; or both have dropped the old one and neither makes a new one. A
+        session that nobody knows is connected to, and told all."""
         former, handler = self._names_online(), self._handler
         try:
             self._open(zenoh_config(self._settings, self._parameters))
-        except ConfigError as error:  # a port or a file that is gone for a moment does not end a peer
+        except (
+            ConfigError
+        ) as error:  # a port or a file that is gone for a moment does not end a peer
             if str(error) != self._error:
                 _log.warning("%s; trying again every round", error)
             self._error = str(error)
@@ -220,9 +246,15 @@ def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
         config = zenoh.Config.from_file(settings.zenoh) if settings.zenoh else zenoh.Config()
     except zenoh.ZError as error:
         raise ConfigError(f"network.zenoh: {settings.zenoh}: {_reason(error)}") from error
-    defaults: dict[str, Any] = {"mode": "peer", "scouting/multicast/enabled": False, "scouting/gossip/enabled": True}
+    defaults: dict[str, Any] = {
+        "mode": "peer",
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": True,
+    }
     for key, value in defaults.items():
-        if json.loads(config.get_json(key)) is None:  # the file may set another, as behind a firewall
+        if (
+            json.loads(config.get_json(key)) is None
+        ):  # the file may set another, as behind a firewall
             config.insert_json5(key, json.dumps(value))
     required: dict[str, Any] = {
         "connect/endpoints": settings.connect,
@@ -230,7 +262,9 @@ def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
         "transport/shared_memory/enabled": False,  # it would go round the limit, and round TLS
     }
     if json.loads(config.get_json("mode")) != "client":  # clients do not listen
-        required["listen/endpoints"] = settings.listen or ["tls/0.0.0.0:0" if settings.tls else "tcp/127.0.0.1:0"]
+        required["listen/endpoints"] = settings.listen or [
+            "tls/0.0.0.0:0" if settings.tls else "tcp/127.0.0.1:0"
+        ]
     if settings.tls:
         required |= _tls(settings)
     for key, value in required.items():
@@ -239,17 +273,24 @@ def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
 
 
 def _tls(settings: NetworkSettings) -> dict[str, Any]:
-    """Both sides show a certificate. A peer is its name, wherever it is: certificates need not name its address."""
+    """Both sides show a certificate. A peer is its name, wherever it is: certificates need not name
+    its address."""
     tls = settings.tls
     assert tls is not None
     for key in ("ca", "certificate", "key"):
         path = Path(getattr(tls, key))
         if not path.is_file():
-            raise ConfigError(f"network.tls.{key}: {path}: there is no such file; fedkin peer init makes them")
+            raise ConfigError(
+                f"network.tls.{key}: {path}: there is no such file; fedkin peer init makes them"
+            )
     side = {f"{way}_{kind}": str(path)
             for way in ("listen", "connect")
             for kind, path in (("certificate", tls.certificate), ("private_key", tls.key))}  # fmt: skip
-    rest = {"root_ca_certificate": str(tls.ca), "enable_mtls": True, "verify_name_on_connect": False}
+    rest = {
+        "root_ca_certificate": str(tls.ca),
+        "enable_mtls": True,
+        "verify_name_on_connect": False,
+    }
     entries = {f"transport/link/tls/{key}": value for key, value in (side | rest).items()}
     return {**entries, "transport/link/protocols": [protocol.rstrip("/") for protocol in ENCRYPTED]}
 

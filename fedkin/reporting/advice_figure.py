@@ -12,7 +12,15 @@ from scipy.cluster.hierarchy import dendrogram, linkage
 
 from fedkin.analysis.advise.advice import Advice
 from fedkin.analysis.advise.split_half_stability import THRESHOLD, ClusterCount
-from fedkin.reporting.style import COLOURS, FADED, check_figure, headline, new_figure, prepare, save_as
+from fedkin.reporting.style import (
+    COLOURS,
+    FADED,
+    check_figure,
+    headline,
+    new_figure,
+    prepare,
+    save_as,
+)
 
 
 def save(advice: Advice, path: Path) -> list[Path]:
@@ -25,7 +33,8 @@ def save(advice: Advice, path: Path) -> list[Path]:
 
 
 def draw(advice: Advice) -> Figure:
-    """Split-half stability, dendrogram and spectrum; gap statistic, silhouette and a map of the clients."""
+    """Split-half stability, dendrogram and spectrum; gap statistic, silhouette and a map of the
+    clients."""
     figure = new_figure(12.5, 7.2)
     count, panels = advice.cluster_count, figure.subplots(2, 3).ravel()
     numbers = np.arange(1, count.max_clusters + 1)
@@ -33,12 +42,26 @@ def draw(advice: Advice) -> Figure:
     _dendrogram(panels[1], count)
     _spectrum(panels[2], count)
     note = f"estimate {count.gap.clusters}: the first within an error of the next"
-    _curve(panels[3], "Gap statistic", note, numbers, count.gap.gap, count.estimates["gap statistic"])
+    _curve(
+        panels[3], "Gap statistic", note, numbers, count.gap.gap, count.estimates["gap statistic"]
+    )
     panels[3].fill_between(
-        numbers, count.gap.gap - count.gap.error, count.gap.gap + count.gap.error, color=COLOURS[0], alpha=0.2, lw=0
+        numbers,
+        count.gap.gap - count.gap.error,
+        count.gap.gap + count.gap.error,
+        color=COLOURS[0],
+        alpha=0.2,
+        lw=0,
     )
     estimate = count.estimates["silhouette"]
-    _curve(panels[4], "Silhouette", f"estimate {estimate} (it cannot be 1)", numbers, count.silhouette, estimate)
+    _curve(
+        panels[4],
+        "Silhouette",
+        f"estimate {estimate} (it cannot be 1)",
+        numbers,
+        count.silhouette,
+        estimate,
+    )
     _map(panels[5], count)
     decides = "Split-half stability decides; the other criteria are for comparison."
     headline(figure, f"{advice.data}: {advice.verdict}: {advice.why}. {decides}\n")
@@ -46,7 +69,12 @@ def draw(advice: Advice) -> Figure:
 
 
 def _curve(
-    axes: Axes, heading: str, note: str, numbers: np.ndarray, values: Float[np.ndarray, "most"], estimate: int
+    axes: Axes,
+    heading: str,
+    note: str,
+    numbers: np.ndarray,
+    values: Float[np.ndarray, "most"],
+    estimate: int,
 ) -> None:
     prepare(axes, heading, note)
     axes.plot(numbers, values, color=COLOURS[0], marker="o", ms=4, lw=1.8)
@@ -60,7 +88,8 @@ def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
     note = "least share of a cluster that stays in it by the other half of the data"
     _curve(
         axes,
-        f"Split-half stability: {count.clusters} {'cluster' if count.clusters == 1 else 'clusters'}",
+        f"Split-half stability: {count.clusters} "
+        f"{'cluster' if count.clusters == 1 else 'clusters'}",
         note,
         numbers,
         count.stability,
@@ -80,7 +109,11 @@ def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
 
 
 def _dendrogram(axes: Axes, count: ClusterCount) -> None:
-    prepare(axes, "Dendrogram", f"Ward; estimate {count.estimates['dendrogram']}, by the largest step (it cannot be 1)")
+    prepare(
+        axes,
+        "Dendrogram",
+        f"Ward; estimate {count.estimates['dendrogram']}, by the largest step (it cannot be 1)",
+    )
     tree = linkage(count.points, "ward")
     dendrogram(tree, ax=axes, no_labels=True, color_threshold=0, above_threshold_color=COLOURS[0])
     cut = count.estimates["dendrogram"]
@@ -91,8 +124,19 @@ def _dendrogram(axes: Axes, count: ClusterCount) -> None:
 
 def _spectrum(axes: Axes, count: ClusterCount) -> None:
     estimate = count.estimates["eigengap"]
-    prepare(axes, "Spectrum", f"normalised Laplacian of the cosines; estimate {estimate}, by the largest gap")
-    axes.plot(np.arange(1, len(count.spectrum) + 1), count.spectrum, color=COLOURS[0], marker="o", ms=4, lw=0)
+    prepare(
+        axes,
+        "Spectrum",
+        f"normalised Laplacian of the cosines; estimate {estimate}, by the largest gap",
+    )
+    axes.plot(
+        np.arange(1, len(count.spectrum) + 1),
+        count.spectrum,
+        color=COLOURS[0],
+        marker="o",
+        ms=4,
+        lw=0,
+    )
     axes.axvline(estimate + 0.5, color=FADED, ls=(0, (4, 3)))
     axes.set_ylim(bottom=-0.02)
     axes.set_xlim(0.5, len(count.spectrum) + 0.5)
@@ -102,7 +146,11 @@ def _spectrum(axes: Axes, count: ClusterCount) -> None:
 
 def _map(axes: Axes, count: ClusterCount) -> None:
     prepare(axes, "Clients", "first two principal components of their updates")
-    points = count.points if count.points.shape[1] > 1 else np.column_stack([count.points, 0 * count.points])
+    points = (
+        count.points
+        if count.points.shape[1] > 1
+        else np.column_stack([count.points, 0 * count.points])
+    )
     axes.scatter(points[:, 0], points[:, 1], s=18, color=COLOURS[0], alpha=0.7, lw=0)
     axes.margins(0.08)
     axes.set_xticks([])

@@ -18,7 +18,8 @@ PANELS = 12  # at most; a report shows more
 
 
 def draw(comparison: Comparison) -> Figure:
-    """Mean accuracy over the rounds with its interval, of all methods that have a run; the first PANELS settings."""
+    """Mean accuracy over the rounds with its interval, of all methods that have a run; the first
+    PANELS settings."""
     shown = [setting for setting in comparison.settings if comparison.curves(setting)][:PANELS]
     names = max(map(len, comparison.methods)) + len(" (K = 3)")  # they stand beside every panel
     across = min(3 if names <= 16 else 2, len(shown))
@@ -27,7 +28,9 @@ def draw(comparison: Comparison) -> Figure:
     figure = new_figure(1.2 + (4.6 + 0.1 * names) * across, 0.6 + heights * down)
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axes, setting in zip(panels, shown, strict=False):
-        split = next(run for (label, *_), run in comparison.finished.items() if label == setting).scored_split
+        split = next(
+            run for (label, *_), run in comparison.finished.items() if label == setting
+        ).scored_split
         whole, every = comparison.curves(setting), comparison.curves(setting, partial=True)
         labels = {name: _label(comparison.runs(setting, name)[0], name) for name in whole}
         accuracies(
@@ -51,4 +54,8 @@ def draw(comparison: Comparison) -> Figure:
 def _label(run: Run, name: str) -> str:
     """A method's label, with its number of clusters where it does not say it."""
     clusters = run.config.clusters
-    return name if clusters is None or "clusters" in name or "K = " in name else f"{name} (K = {clusters})"
+    return (
+        name
+        if clusters is None or "clusters" in name or "K = " in name
+        else f"{name} (K = {clusters})"
+    )

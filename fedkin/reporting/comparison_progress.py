@@ -1,4 +1,5 @@
-"""A comparison on the terminal: progress over all runs and in the current one, and the tables at the end."""
+"""A comparison on the terminal: progress over all runs and in the current one, and the tables at
+the end."""
 
 from __future__ import annotations
 
@@ -28,11 +29,14 @@ _LEAST = 4  # columns that are always shown
 
 
 class Display:
-    """Progress on standard error: two live bars on a terminal (the runs of the grid, the rounds of the current one), a
-    plain line for every run elsewhere. A context manager; ``cell`` and ``round`` are its callbacks."""
+    """Progress on standard error: two live bars on a terminal (the runs of the grid, the rounds of
+    the current one), a plain line for every run elsewhere. A context manager; ``cell`` and
+    ``round`` are its callbacks."""
 
     def __init__(self, grid: Grid, several: bool = False) -> None:
-        self._timed = not several  # runs at once end together or not at all: no pace can be told from that
+        self._timed = (
+            not several
+        )  # runs at once end together or not at all: no pace can be told from that
         self.console = plain_console(stderr=True)
         self._rounds = {(s.label, m.label): s.config(m).run.rounds for s, m in grid.cells}
         self._cells = [key for key in self._rounds for _ in grid.seeds]
@@ -63,7 +67,9 @@ class Display:
         self._current = cell
         rounds = self._rounds[cell.setting.label, cell.method.label]
         self._bars.update(self._all, completed=self._started, note=self._time_left(0))
-        self._bars.update(self._one, description=_name(cell), total=rounds, completed=rounds * finished, note="")
+        self._bars.update(
+            self._one, description=_name(cell), total=rounds, completed=rounds * finished, note=""
+        )
         self._cells.remove((cell.setting.label, cell.method.label))
         self._started += 1
         self._pace.begin()
@@ -100,7 +106,11 @@ class Display:
         for setting, method in self._cells:
             remaining[method] += self._rounds[setting, method]
         seconds = self._pace.seconds_left(remaining) if self._timed else None
-        return "" if seconds is None else f"{seconds // 3600:d}:{seconds // 60 % 60:02d}:{seconds % 60:02d} left"
+        return (
+            ""
+            if seconds is None
+            else f"{seconds // 3600:d}:{seconds // 60 % 60:02d}:{seconds % 60:02d} left"
+        )
 
 
 class Pace:
@@ -122,8 +132,8 @@ class Pace:
         self._last = now
 
     def seconds_left(self, remaining: dict[str, int]) -> int | None:
-        """Seconds for the remaining rounds of each method; those of a method without any yet at the mean pace. None
-        before the first round."""
+        """Seconds for the remaining rounds of each method; those of a method without any yet at the
+        mean pace. None before the first round."""
         if not self._spent:
             return None
         mean = sum(s for s, _ in self._spent.values()) / sum(n for _, n in self._spent.values())
@@ -131,33 +141,45 @@ class Pace:
         return round(sum(rounds * each.get(method, mean) for method, rounds in remaining.items()))
 
 
-def tables(comparison: Comparison, measure: str | None = None, console: Console | None = None) -> list[Table]:
+def tables(
+    comparison: Comparison, measure: str | None = None, console: Console | None = None
+) -> list[Table]:
     """The final tables, one per setting.
 
     Args:
         comparison: what to show.
         measure: by which methods are compared; the comparison's own where nothing is said.
-        console: on which they are to be printed; columns from the right on that have no room there have a table of
-            their own.
+        console: on which they are to be printed; columns from the right on that have no room there
+            have a table of their own.
     """
     every = columns(comparison)
     count = len(every)
     made = [_table(comparison, setting, measure, every[:count]) for setting in comparison.settings]
-    while console is not None and count > _LEAST and not all(fits(table, console) for table in made):
+    while (
+        console is not None and count > _LEAST and not all(fits(table, console) for table in made)
+    ):
         count -= 1
-        made = [_table(comparison, setting, measure, every[:count]) for setting in comparison.settings]
+        made = [
+            _table(comparison, setting, measure, every[:count]) for setting in comparison.settings
+        ]
     if count < len(every):
-        rest = [_table(comparison, setting, measure, every[count:]) for setting in comparison.settings]
+        rest = [
+            _table(comparison, setting, measure, every[count:]) for setting in comparison.settings
+        ]
         for table in rest:
             table.title = None  # the one above has it, and this one may be narrower than its words
         made = [table for pair in zip(made, rest, strict=True) for table in pair]
     return made
 
 
-def _table(comparison: Comparison, setting: str, measure: str | None, shown: Sequence[Column]) -> Table:
-    """As narrow as possible: seeds have a column where rows differ in them, else they are in the heading; of the other
-    columns those that are to be shown."""
-    rows = [(row, best) for row, best in best_rows(comparison, measure) if row["setting"] == setting]
+def _table(
+    comparison: Comparison, setting: str, measure: str | None, shown: Sequence[Column]
+) -> Table:
+    """As narrow as possible: seeds have a column where rows differ in them, else they are in the
+    heading; of the other columns those that are to be shown."""
+    rows = [
+        (row, best) for row, best in best_rows(comparison, measure) if row["setting"] == setting
+    ]
     seeds = sorted({row["seeds"] for row, _ in rows})
     same_seeds = f"{seeds[0]} seed{'' if seeds[0] == 1 else 's'}" if len(seeds) == 1 else ""
     heading = ", ".join(part for part in (setting, same_seeds) if part)
@@ -186,4 +208,10 @@ def _folded(head: str) -> str:
 
 
 def _name(cell: Cell) -> str:
-    return ", ".join([*([cell.setting.label] if cell.setting.label else []), cell.method.label, f"seed {cell.seed}"])
+    return ", ".join(
+        [
+            *([cell.setting.label] if cell.setting.label else []),
+            cell.method.label,
+            f"seed {cell.seed}",
+        ]
+    )

@@ -16,7 +16,15 @@ from fedkin.analysis.pairwise_tests import NO_SCORE, SIGNIFICANT, TOO_FEW, not_w
 from fedkin.analysis.ranks import Ranks
 from fedkin.analysis.scores import is_partial
 from fedkin.analysis.statistics import LEAST_SEEDS
-from fedkin.analysis.tables import ACCURACIES, CLUSTERS, TRAFFIC, Column, mean_column, rows_of, value_column
+from fedkin.analysis.tables import (
+    ACCURACIES,
+    CLUSTERS,
+    TRAFFIC,
+    Column,
+    mean_column,
+    rows_of,
+    value_column,
+)
 from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import write_atomic
 from fedkin.measures.measure import Measure
@@ -67,8 +75,8 @@ def _write_ranks(ranks: Ranks, folder: Path) -> None:
 
 
 def columns(comparison: Comparison) -> list[Column]:
-    """The columns of the table behind setting, method and seeds: those of every comparison, those of its kind, and its
-    measures that have no place among these."""
+    """The columns of the table behind setting, method and seeds: those of every comparison, those
+    of its kind, and its measures that have no place among these."""
     known = comparison.table().columns
     attacked = HONEST[0] in known
     return [
@@ -121,7 +129,8 @@ def not_run(row: Row) -> str | None:
 
 
 def texts(row: Row, shown: Sequence[Column]) -> list[str]:
-    """The cells of a row as ``cells`` has them; where nothing could be run the reason, in the first one."""
+    """The cells of a row as ``cells`` has them; where nothing could be run the reason, in the first
+    one."""
     reason = not_run(row)
     return cells(row, shown) if reason is None else [reason, *[""] * (len(shown) - 1)]
 
@@ -131,15 +140,24 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
     lines, rows, ranks = [], rows_of(comparison.differences(measure)), comparison.ranks(measure)
     compared = comparison.grid.measure(measure)
     for setting in comparison.settings:
-        pairs, prefix = [row for row in rows if row["setting"] == setting], f"{setting}: " if setting else ""
+        pairs, prefix = (
+            [row for row in rows if row["setting"] == setting],
+            f"{setting}: " if setting else "",
+        )
         significant = [row for row in pairs if row["verdict"] == SIGNIFICANT]
         few = sum(row["verdict"] == TOO_FEW for row in pairs)
         without = [row for row in pairs if row["verdict"] == NO_SCORE]
         others = len(pairs) - len(significant) - few - len(without)
         lines += [f"{prefix}{_difference(row, compared)}" for row in significant]
         if few:
-            lines.append(f"{prefix}{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds: not tested")
-        lines += [f"{prefix}{row['method']} and {row['against']} are not compared: {row['why']}" for row in without]
+            lines.append(
+                f"{prefix}{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds: not "
+                f"tested"
+            )
+        lines += [
+            f"{prefix}{row['method']} and {row['against']} are not compared: {row['why']}"
+            for row in without
+        ]
         if others:
             lines.append(f"{prefix}{others} of {len(pairs)} differences are not significant")
         lines += _agreement(comparison, setting, prefix)
@@ -147,14 +165,18 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
         lines.append(missing)
     if len(comparison.settings) > 1 and ranks.average:
         ordered = sorted(ranks.average.items(), key=lambda one: one[1])
-        tested = f" (Friedman p = {ranks.p:.2g}, critical difference {ranks.critical_difference:.2f})" * ranks.tested
+        tested = (
+            f" (Friedman p = {ranks.p:.2g}, critical difference {ranks.critical_difference:.2f})"
+            * ranks.tested
+        )
         shown = "; ".join(f"{name}: {rank:.2g}" for name, rank in ordered)
         lines.append(f"mean rank over the settings{tested}: {shown}")
     return lines + _over_attacks(comparison)
 
 
 def _over_attacks(comparison: Comparison) -> list[str]:
-    """The worst and the mean over several settings with attacks, of each method that has a number in all of them."""
+    """The worst and the mean over several settings with attacks, of each method that has a number
+    in all of them."""
     rows = [row for row in rows_of(comparison.table()) if row.get(HONEST[0]) is not None]
     attacked = [s for s in comparison.settings if any(row["setting"] == s for row in rows)]
     lines = []
@@ -164,7 +186,8 @@ def _over_attacks(comparison: Comparison) -> list[str]:
             worst = min(reached, key=lambda setting: reached[setting])
             mean = sum(reached.values()) / len(reached)
             lines.append(
-                f"{method} under {len(reached)} attacks, accuracy of honest clients: worst {percent(reached[worst])} "
+                f"{method} under {len(reached)} attacks, accuracy of honest clients: worst "
+                f"{percent(reached[worst])} "
                 f"({worst}), mean {percent(mean)}"
             )
     return lines
@@ -172,9 +195,17 @@ def _over_attacks(comparison: Comparison) -> list[str]:
 
 def _agreement(comparison: Comparison, setting: str, prefix: str) -> list[str]:
     """The agreement of each method's clusters with the true ones, where these are known."""
-    known = {row["method"]: row.get("ari") for row in rows_of(comparison.table()) if row["setting"] == setting}
+    known = {
+        row["method"]: row.get("ari")
+        for row in rows_of(comparison.table())
+        if row["setting"] == setting
+    }
     shown = [f"{name} {ari:.2f}" for name, ari in known.items() if ari is not None]
-    return [f"{prefix}agreement with the true clusters (ARI, mean over seeds): {', '.join(shown)}"] if shown else []
+    return (
+        [f"{prefix}agreement with the true clusters (ARI, mean over seeds): {', '.join(shown)}"]
+        if shown
+        else []
+    )
 
 
 def _difference(row: Row, measure: Measure) -> str:
@@ -190,12 +221,15 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     lines = ["Means over the seeds of a row" + (f", with {_INTERVALS}" if tested else "") + "."]
     if tested:
         lines.append(
-            "All seeds share the data of their setting: intervals and tests are over models, cohorts, batches."
+            "All seeds share the data of their setting: intervals and tests are over models, "
+            "cohorts, batches."
         )
     if any(is_partial(run) for run in comparison.finished.values()):
         lines.append(
-            "Where clients had no cluster in the last round, its accuracies are those of the others; in brackets, the "
-            "accuracy of all clients, which tests and bold type use (accuracy_all_clients in a run's summary)."
+            "Where clients had no cluster in the last round, its accuracies are those of the "
+            "others; in brackets, the "
+            "accuracy of all clients, which tests and bold type use (accuracy_all_clients in a "
+            "run's summary)."
         )
     if any(row["best_accuracy"] is None and row["seeds"] for row in rows_of(comparison.table())):
         lines.append(f"{INCOMPLETE_SEED.capitalize()}.")
@@ -203,15 +237,25 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     compared = comparison.grid.measure(measure)
     most = "lowest" if compared.direction == "lower" else "highest"
     lines.append(f"Bold: the {most} {compared.title}" + (f", and {_TESTED}." if tested else "."))
-    targets = [percent(target) for setting in comparison.settings if (target := comparison.target(setting)) is not None]
+    targets = [
+        percent(target)
+        for setting in comparison.settings
+        if (target := comparison.target(setting)) is not None
+    ]
     if targets:
-        configured = any("target" in setting.raw.get("run", {}) for setting in comparison.grid.settings)
-        what = "run.target" if configured else f"accuracy of {comparison.methods[0]} in its last round"
+        configured = any(
+            "target" in setting.raw.get("run", {}) for setting in comparison.grid.settings
+        )
+        what = (
+            "run.target" if configured else f"accuracy of {comparison.methods[0]} in its last round"
+        )
         if any(run.scored_split != "test" for run in comparison.finished.values()):
             what += ", on validation samples"
         note = "mean of the seeds that reached it; in brackets, where not all did, how many"
         lines.append(f"Target: {what}, {' / '.join(targets)}; {note}.")
-    private = [run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final]
+    private = [
+        run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final
+    ]
     lines.extend(privacy_notes(private, bool(comparison.missing)))
     lines.extend(f"Not run: {line}." for line in comparison.partly_not_run)
     if comparison.missing:
@@ -222,7 +266,8 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
 
 _INTERVALS = f"their 95% intervals (Student's t) where it has {LEAST_SEEDS} or more"
 _TESTED = (
-    "all that do not differ significantly from it (paired t-test over seeds, two-sided, Holm-adjusted over all pairs "
+    "all that do not differ significantly from it (paired t-test over seeds, two-sided, "
+    "Holm-adjusted over all pairs "
     "of a setting, 5%)"
 )
 
@@ -237,7 +282,12 @@ def markdown(comparison: Comparison, measure: str | None = None) -> str:
         for row, best in best_rows(comparison, measure)
     ]
     bullets = "\n".join(f"* {line}" for line in findings(comparison, measure))
-    return "\n\n".join([markdown_table(head, rows), bullets, " ".join(table_notes(comparison, measure))]) + "\n"
+    return (
+        "\n\n".join(
+            [markdown_table(head, rows), bullets, " ".join(table_notes(comparison, measure))]
+        )
+        + "\n"
+    )
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -248,7 +298,9 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         rows: cells.
     """
     lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
 
 
 def latex(comparison: Comparison, measure: str | None = None) -> str:
@@ -271,13 +323,16 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
             numbers = [rf"\multicolumn{{{len(numbers)}}}{{l}}{{{escaped(reason)}}}"]
         lines.append([*names, *numbers])
         before = row["setting"]
-    heads = [latex_head(head) for head in (*_label_heads(comparison), *(column.head for column in shown))]
+    heads = [
+        latex_head(head) for head in (*_label_heads(comparison), *(column.head for column in shown))
+    ]
     notes = [*table_notes(comparison, measure), *findings(comparison, measure)]
     return tabular(heads, lines, notes, text_columns=1 + several)
 
 
 def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[Row, set[str]]]:
-    """The rows of the table, each with the methods of its setting that are not significantly worse than the best."""
+    """The rows of the table, each with the methods of its setting that are not significantly worse
+    than the best."""
     sign = comparison.grid.measure(measure).sign
     rows, differences = rows_of(comparison.table()), rows_of(comparison.differences(measure))
     best = {}
@@ -300,9 +355,17 @@ def _label_heads(comparison: Comparison) -> list[str]:
 
 
 def _labels(comparison: Comparison, row: Row) -> list[str]:
-    return [*([row["setting"]] if len(comparison.settings) > 1 else []), row["method"], str(row["seeds"])]
+    return [
+        *([row["setting"]] if len(comparison.settings) > 1 else []),
+        row["method"],
+        str(row["seeds"]),
+    ]
 
 
-def _bold(cells: list[str], row: Row, best: set[str], place: int, mark: Callable[[str], str]) -> list[str]:
+def _bold(
+    cells: list[str], row: Row, best: set[str], place: int, mark: Callable[[str], str]
+) -> list[str]:
     """The cells, that of the measure marked where its method is among the best."""
-    return [mark(cell) if i == place and row["method"] in best else cell for i, cell in enumerate(cells)]
+    return [
+        mark(cell) if i == place and row["method"] in best else cell for i, cell in enumerate(cells)
+    ]

@@ -19,32 +19,40 @@ if TYPE_CHECKING:
     from fedkin.analysis.repeated_runs import RepeatedRuns
 
 
-def draw(result: Run | RepeatedRuns | Comparison | EpsStudy | Advice, folder: str | Path | None = None) -> Path:
+def draw(
+    result: Run | RepeatedRuns | Comparison | EpsStudy | Advice, folder: str | Path | None = None
+) -> Path:
     """Write the figure of a result as PNG and SVG.
 
-    Of a run: accuracy, discrepancy and cluster sizes over the rounds (``figure``) and, where clients are peers, the
-    trust graph (``topology``), where membership is soft the shares (``membership``); methods that were run beside it
-    have theirs in ``against/``. Of several seeds: mean curves and gains. Of a comparison: a panel per setting, and its
-    tables as Markdown and LaTeX. Of an eps study or an advice: what they were read from.
+    Of a run: accuracy, discrepancy and cluster sizes over the rounds (``figure``) and, where
+    clients are peers, the trust graph (``topology``), where membership is soft the shares
+    (``membership``); methods that were run beside it have theirs in ``against/``. Of several seeds:
+    mean curves and gains. Of a comparison: a panel per setting, and its tables as Markdown and
+    LaTeX. Of an eps study or an advice: what they were read from.
 
     Args:
-        result: what ``simulate``, ``repeat``, ``compare``, ``study_eps`` or ``advise`` returned, or ``load`` read.
+        result: what ``simulate``, ``repeat``, ``compare``, ``study_eps`` or ``advise`` returned, or
+            ``load`` read.
         folder: where to write; the result's own folder where nothing is said.
 
     Returns:
         The path of ``figure.png``.
 
     Raises:
-        ConfigError: no folder is given and the result has none, a figure's name in its place, or a result that is
-            nothing that can be drawn.
-        StorageError: the folder cannot be written, or has a figure of that name that fedkin did not write.
+        ConfigError: no folder is given and the result has none, a figure's name in its place, or a
+            result that is nothing that can be drawn.
+        StorageError: the folder cannot be written, or has a figure of that name that fedkin did not
+            write.
     """
     place = getattr(result, "folder", None) if folder is None else folder
     if place is None:
         raise ConfigError("draw needs a folder to write in: this result has none of its own")
     target = user_path(place)
     if target.suffix in (".png", ".svg", ".pdf") and not target.is_dir():
-        raise ConfigError(f"draw writes figure.png and figure.svg into a folder; {str(target)!r} looks like a figure")
+        raise ConfigError(
+            f"draw writes figure.png and figure.svg into a folder; {str(target)!r} looks like a "
+            f"figure"
+        )
     if folder is not None and place != getattr(result, "folder", None):
         check_figure(target / "figure")
     if isinstance(result, Run):
@@ -66,7 +74,8 @@ def _draw_run(run: Run, folder: Path) -> None:
 
 
 def _draw_other(result: RepeatedRuns | Comparison | EpsStudy | Advice, folder: Path) -> None:
-    """The figure of what comes of runs; imported here, so that a single run's figure does not wait for it."""
+    """The figure of what comes of runs; imported here, so that a single run's figure does not wait
+    for it."""
     from fedkin.analysis.advise.advice import Advice
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.eps_study import EpsStudy
@@ -74,7 +83,10 @@ def _draw_other(result: RepeatedRuns | Comparison | EpsStudy | Advice, folder: P
     from fedkin.reporting import advice_figure, comparison_tables, eps_figure, seeds_figure
 
     if not isinstance(result, (RepeatedRuns, Comparison, EpsStudy, Advice)):
-        raise ConfigError(f"expected a run, several seeds, a comparison, an eps study or advice, got {result!r:.80}")
+        raise ConfigError(
+            f"expected a run, several seeds, a comparison, an eps study or advice, got "
+            f"{result!r:.80}"
+        )
     make_folder(folder)
     if isinstance(result, RepeatedRuns):
         seeds_figure.save(result, folder)

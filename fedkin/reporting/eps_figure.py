@@ -33,15 +33,33 @@ def draw(study: EpsStudy) -> Figure:
 
 def _clusters(axes: Axes, study: EpsStudy) -> None:
     prepare(
-        axes, "Clusters found by DBSCAN", f"min_samples = {study.min_samples}; dashed: suggested, {study.suggested:.3g}"
+        axes,
+        "Clusters found by DBSCAN",
+        f"min_samples = {study.min_samples}; dashed: suggested, {study.suggested:.3g}",
     )
     lows = np.array([one.low for one in study.ranges])
     known = lows[lows > 0]
-    ends = (known.min() / 1.5, known.max() * 1.5) if len(known) else (study.suggested / 2, study.suggested * 2)
+    ends = (
+        (known.min() / 1.5, known.max() * 1.5)
+        if len(known)
+        else (study.suggested / 2, study.suggested * 2)
+    )
     edges = np.concatenate([[ends[0]], lows[lows > ends[0]], [ends[1]]])
-    inside = [next(one for one in study.ranges if one.low <= edge < one.high) for edge in edges[:-1]]
-    for column, label, colour in (("clusters", "clusters", COLOURS[0]), ("noise", "clients left as noise", COLOURS[1])):
-        axes.stairs([getattr(one, column) for one in inside], edges, color=colour, lw=2, baseline=None, label=label)
+    inside = [
+        next(one for one in study.ranges if one.low <= edge < one.high) for edge in edges[:-1]
+    ]
+    for column, label, colour in (
+        ("clusters", "clusters", COLOURS[0]),
+        ("noise", "clients left as noise", COLOURS[1]),
+    ):
+        axes.stairs(
+            [getattr(one, column) for one in inside],
+            edges,
+            color=colour,
+            lw=2,
+            baseline=None,
+            label=label,
+        )
     axes.axvline(study.suggested, color=FADED, ls=(0, (4, 3)))
     axes.set_xscale("log")
     axes.set_ylim(bottom=-0.2)
@@ -55,9 +73,19 @@ def _clusters(axes: Axes, study: EpsStudy) -> None:
 
 
 def _k_distances(axes: Axes, study: EpsStudy) -> None:
-    prepare(axes, "k-distance curve", f"least eps at which each client is a core point; knee: {study.knee:.3g}")
+    prepare(
+        axes,
+        "k-distance curve",
+        f"least eps at which each client is a core point; knee: {study.knee:.3g}",
+    )
     axes.plot(
-        np.arange(1, len(study.curve) + 1), study.curve, color=COLOURS[0], marker="o", ms=3, lw=1.6, clip_on=False
+        np.arange(1, len(study.curve) + 1),
+        study.curve,
+        color=COLOURS[0],
+        marker="o",
+        ms=3,
+        lw=1.6,
+        clip_on=False,
     )
     axes.axhline(study.knee, color=FADED, ls=(0, (4, 3)))
     axes.set_ylim(bottom=0)

@@ -18,7 +18,10 @@ def fits(table: Table, console: Console) -> bool:
         table: to be printed.
         console: to print it on.
     """
-    return Measurement.get(console, console.options.update(width=_WIDEST), table).maximum <= console.width
+    return (
+        Measurement.get(console, console.options.update(width=_WIDEST), table).maximum
+        <= console.width
+    )
 
 
 def fit(table: Table, console: Console, droppable: Sequence[str]) -> Table:

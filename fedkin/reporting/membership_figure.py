@@ -1,4 +1,5 @@
-"""The figure of soft membership: how much each client has of every cluster, where a client may have of several."""
+"""The figure of soft membership: how much each client has of every cluster, where a client may have
+of several."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from fedkin.run.results import Run
 
 def save(run: Run, folder: Path) -> list[Path]:
     """Write ``membership.png`` and ``membership.svg`` where membership is soft; else nothing."""
-    return save_as(lambda: draw(run), folder / "membership") if memberships(run.state) is not None else []
+    return (
+        save_as(lambda: draw(run), folder / "membership")
+        if memberships(run.state) is not None
+        else []
+    )
 
 
 def draw(run: Run) -> Figure:
@@ -27,14 +32,27 @@ def draw(run: Run) -> Figure:
     order = by_largest_share(shares)
     figure = new_figure(8.0, 3.6)
     axes = figure.subplots()
-    prepare(axes, "Soft membership", "share of each cluster in a client; clients ordered by their largest share")
+    prepare(
+        axes,
+        "Soft membership",
+        "share of each cluster in a client; clients ordered by their largest share",
+    )
     top = np.zeros(len(shares))
     for cluster, own in enumerate(shares[order].T):
         axes.bar(
-            np.arange(len(own)), own, 1.0, bottom=top, color=COLOURS[cluster % len(COLOURS)], label=f"cluster {cluster}"
+            np.arange(len(own)),
+            own,
+            1.0,
+            bottom=top,
+            color=COLOURS[cluster % len(COLOURS)],
+            label=f"cluster {cluster}",
         )
         top += own
-    axes.set(xlim=(-0.5, max(len(shares), 1) - 0.5), ylim=(0, 1), xlabel=f"client ({len(shares)} with a cluster)")
+    axes.set(
+        xlim=(-0.5, max(len(shares), 1) - 0.5),
+        ylim=(0, 1),
+        xlabel=f"client ({len(shares)} with a cluster)",
+    )
     axes.set_ylabel("share of the cluster")
     axes.yaxis.set_major_formatter(PercentFormatter(1, 0))
     axes.set_xticks([])

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -44,14 +52,17 @@ def suppress_hangup() -> Iterator[None]:
 
 
 class Display:
-    """Progress on standard error: live bars on a terminal and in a notebook, some twenty plain lines elsewhere.
+    """Progress on standard error: live bars on a terminal and in a notebook, some twenty plain
+    lines elsewhere.
 
     A context manager; called with the record of every round.
     """
 
     def __init__(self, rounds: int, seeds: int = 1) -> None:
         self.rounds, self.seeds = rounds, seeds
-        self._seed: tuple[int, int] | None = None  # number of the current seed (from 0), and the seed
+        self._seed: tuple[int, int] | None = (
+            None  # number of the current seed (from 0), and the seed
+        )
         self.console = plain_console(stderr=True)
         self._tasks: dict[str, TaskID] = {}
         self._bars = Progress(
@@ -59,7 +70,9 @@ class Display:
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[measure]} {task.fields[accuracy]}", markup=False),
-            TextColumn("clusters {task.fields[clusters]}  sizes {task.fields[sizes]}", markup=False),
+            TextColumn(
+                "clusters {task.fields[clusters]}  sizes {task.fields[sizes]}", markup=False
+            ),
             _TimeLeft(),
             console=self.console,
             disable=not self.console.is_terminal,
@@ -94,7 +107,8 @@ class Display:
             print(plain_line(record, self.rounds), file=sys.stderr, flush=True)
 
     def _draw_in_notebook(self) -> None:
-        """Draw the bars in the place of those before, without the widgets that rich's own live display needs."""
+        """Draw the bars in the place of those before, without the widgets that rich's own live
+        display needs."""
         from IPython.display import display  # there is a notebook, so there is IPython
 
         bars = self._bars.make_tasks_table(self._bars.tasks)
@@ -110,7 +124,9 @@ class Display:
             pace = _Pace(completed, time.monotonic())
             start: dict[str, Any] = {"method": method_title(name), "pace": pace, **shown}
             self._tasks[name] = self._bars.add_task("", total=self.rounds * self.seeds, **start)
-        fresh: dict[str, Any] = shown if record["accuracy"] is not None else {}  # else the last accuracy stays
+        fresh: dict[str, Any] = (
+            shown if record["accuracy"] is not None else {}
+        )  # else the last accuracy stays
         self._bars.update(self._tasks[name], completed=completed, **fresh)
 
 
@@ -139,12 +155,15 @@ def plain_line(record: Record, rounds: int) -> str:
     """One round as a line of text."""
     shown = _shown(record)
     return (
-        f"{method_title(record['method'])}  round {record['round']}/{rounds}  {shown['measure']} {shown['accuracy']}  "
+        f"{method_title(record['method'])}  round {record['round']}/{rounds}  {shown['measure']} "
+        f"{shown['accuracy']}  "
         f"clusters {shown['clusters']}  sizes {shown['sizes']}"
     )
 
 
-def table(summaries: list[dict[str, Any]], names: Sequence[str] | None = None, own: Sequence[Measure] = ()) -> Table:
+def table(
+    summaries: list[dict[str, Any]], names: Sequence[str] | None = None, own: Sequence[Measure] = ()
+) -> Table:
     """The final table: one row per method.
 
     Args:
@@ -159,7 +178,11 @@ def table(summaries: list[dict[str, Any]], names: Sequence[str] | None = None, o
     lines += [VALIDATED] if any("validation_accuracy" in s for s in summaries) else []
     lines += [_stopped(s) for s in summaries if "stopped" in s]
     lines += [f"{method_title(s['method'])}: {text}" for s in summaries if (text := away_text(s))]
-    lines += [_replies(s) for s in summaries if s.get("nonfinite") or s.get("missing") or s.get("outliers")]
+    lines += [
+        _replies(s)
+        for s in summaries
+        if s.get("nonfinite") or s.get("missing") or s.get("outliers")
+    ]
     lines += [_estimated(s) for s in summaries if "final_interval" in s]
     lines += [_late(s) for s in summaries if "late_used" in s]
     lines += [
@@ -168,9 +191,19 @@ def table(summaries: list[dict[str, Any]], names: Sequence[str] | None = None, o
         if "failed" in s and "stopped" not in s
     ]
     lines += [_messages(s) for s in summaries if "messages_down" in s]
-    lines += [f"{method_title(s['method'])}: {privacy_in_words(s['privacy'])}" for s in summaries if "privacy" in s]
-    lines += [f"{method_title(s['method'])}: {line}" for s in summaries if (line := robust_text(s, names))]
-    lines += [f"{method_title(s['method'])}: {secret_in_words(s['secret'])}" for s in summaries if "secret" in s]
+    lines += [
+        f"{method_title(s['method'])}: {privacy_in_words(s['privacy'])}"
+        for s in summaries
+        if "privacy" in s
+    ]
+    lines += [
+        f"{method_title(s['method'])}: {line}" for s in summaries if (line := robust_text(s, names))
+    ]
+    lines += [
+        f"{method_title(s['method'])}: {secret_in_words(s['secret'])}"
+        for s in summaries
+        if "secret" in s
+    ]
     out.caption, out.caption_justify = "\n".join(lines) or None, "left"
     out.add_column("method", no_wrap=True)
     columns = _columns(summaries, own)
@@ -189,27 +222,39 @@ class _Column(NamedTuple):
 
 
 def _columns(summaries: Sequence[dict[str, Any]], own: Sequence[Measure]) -> list[_Column]:
-    """Those of every run, those that some run has a number for, and those of measures without a place among these."""
+    """Those of every run, those that some run has a number for, and those of measures without a
+    place among these."""
     target = summaries[0]["target"]
     validated = any("validation_accuracy" in summary for summary in summaries)
     everybody = any(_differs(summary) for summary in summaries)
     agreement = any(summary["ari"] is not None for summary in summaries)
     return [
-        *map(measure_column, measures_of(("best_accuracy", "best_round", "final_accuracy", "bottom_decile"))),
+        *map(
+            measure_column,
+            measures_of(("best_accuracy", "best_round", "final_accuracy", "bottom_decile")),
+        ),
         _Column("clusters:\nsizes", _clusters_and_sizes),
-        _Column(TRAFFIC_HEAD, lambda summary: both_ways(summary["bytes_down"], summary["bytes_up"])),
+        _Column(
+            TRAFFIC_HEAD, lambda summary: both_ways(summary["bytes_down"], summary["bytes_up"])
+        ),
         measure_column(MEASURES["seconds"]),
         *([measure_column(MEASURES["validation_accuracy"])] if validated else []),
         *([measure_column(MEASURES["accuracy_all_clients"])] if everybody else []),
         *([measure_column(MEASURES["ari"])] if agreement else []),
-        *([_Column(f"rounds\nto {percent(target, digits=0)}", _rounds_to_target)] if target else []),
+        *(
+            [_Column(f"rounds\nto {percent(target, digits=0)}", _rounds_to_target)]
+            if target
+            else []
+        ),
         *map(measure_column, own),
     ]
 
 
 def measure_column(measure: Measure) -> _Column:
     """A measure by its narrow head; of bytes and shares each number has its mark."""
-    return _Column(folded(measure.narrow), lambda summary: measure.text_with_unit(summary.get(measure.name)))
+    return _Column(
+        folded(measure.narrow), lambda summary: measure.text_with_unit(summary.get(measure.name))
+    )
 
 
 def folded(head: str) -> str:
@@ -228,7 +273,9 @@ def _clusters_and_sizes(summary: dict[str, Any]) -> str:
 
 def _incomplete(summaries: list[dict[str, Any]]) -> list[str]:
     """Why runs have no best round, where some have none."""
-    without = [s for s in summaries if s["best_accuracy"] is None and s["final_accuracy"] is not None]
+    without = [
+        s for s in summaries if s["best_accuracy"] is None and s["final_accuracy"] is not None
+    ]
     away = [bool(s.get("rounds_with_clients_away")) for s in without]
     lines = [INCOMPLETE] if not all(away) else []
     return lines + ([ALWAYS_AWAY] if any(away) else [])
@@ -249,7 +296,9 @@ def privacy_in_words(statement: dict[str, Any]) -> str:
     rounds = statement["rounds"]["released"]
     scores = ""
     if "scores" in statement:
-        mean, noise = (statement["scores"][name] for name in ("mean_accuracy", "standard_deviation_of_noise"))
+        mean, noise = (
+            statement["scores"][name] for name in ("mean_accuracy", "standard_deviation_of_noise")
+        )
         scores = f"; released mean accuracy of clients {mean:.3f} (noise {noise:.2g})"
     price = f"epsilon {shown} at delta {statement['delta']:g}, of {statement['unit']}"
     return f"{price} ({rounds:,} released){scores}{warning}"
@@ -279,7 +328,8 @@ def _estimated(summary: dict[str, Any]) -> str:
     """That the final accuracy is that of a sample of clients, and what it says of all."""
     low, high = summary["final_interval"]
     return (
-        f"{method_title(summary['method'])}: final scores are of a sample of clients; of all, the accuracy is between "
+        f"{method_title(summary['method'])}: final scores are of a sample of clients; of all, the "
+        f"accuracy is between "
         f"{percent(low)} and {percent(high)} (95%)"
     )
 
@@ -297,7 +347,8 @@ def _stopped(summary: dict[str, Any]) -> str:
 
 
 def _differs(summary: dict[str, Any]) -> bool:
-    """Whether some clients have no cluster at the end, and the accuracy over all clients is another one."""
+    """Whether some clients have no cluster at the end, and the accuracy over all clients is another
+    one."""
     everybody = summary.get("accuracy_all_clients")
     return everybody is not None and everybody != summary["final_accuracy"]
 
@@ -310,13 +361,14 @@ def _shown(record: Record) -> dict[str, str]:
 
 
 def measure(record: Record) -> str:
-    """What a round's accuracy is called: that of another split than the test samples has its name before it."""
+    """What a round's accuracy is called: that of another split than the test samples has its name
+    before it."""
     return f"{record['split']} accuracy" if "split" in record else "accuracy"
 
 
 def _clusters(sizes: list[int] | None, configured: int | None = None) -> tuple[str, str]:
-    """The number of clusters that have clients, of those configured (or of all) where these are others, and their
-    sizes; of many the smallest and the largest."""
+    """The number of clusters that have clients, of those configured (or of all) where these are
+    others, and their sizes; of many the smallest and the largest."""
     if not sizes:
         return ("-", "-") if sizes is None else ("0", "-")
     used = [size for size in sizes if size]

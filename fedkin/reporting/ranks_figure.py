@@ -1,4 +1,5 @@
-"""The critical-difference picture of a comparison: average ranks on a line, bars over methods that do not differ."""
+"""The critical-difference picture of a comparison: average ranks on a line, bars over methods that
+do not differ."""
 
 from __future__ import annotations
 
@@ -32,12 +33,17 @@ def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
     names = list(ranks.average)
     apart = pd.DataFrame(1.0, index=names, columns=names)
     for row in rows_of(ranks.pairs):
-        apart.loc[row["method"], row["against"]] = apart.loc[row["against"], row["method"]] = row["p_nemenyi"]
+        apart.loc[row["method"], row["against"]] = apart.loc[row["against"], row["method"]] = row[
+            "p_nemenyi"
+        ]
     for bar in chain.from_iterable(diagram(ranks.average, apart, ax=axes)["crossbars"]):
-        bar.set_xdata(np.sort(bar.get_xdata()))  # the library's are in the order of a set, which changes
+        bar.set_xdata(
+            np.sort(bar.get_xdata())
+        )  # the library's are in the order of a set, which changes
     headline(
         figure,
-        f"Average ranks over {len(ranks.scores)} {blocks}: bars join methods that do not differ (Nemenyi, 5%, "
+        f"Average ranks over {len(ranks.scores)} {blocks}: bars join methods that do not differ "
+        f"(Nemenyi, 5%, "
         f"critical difference {ranks.critical_difference:.2f})\n",
     )
     return figure
@@ -48,6 +54,7 @@ def _diagram() -> Callable[..., Any]:
         from scikit_posthocs import critical_difference_diagram
     except ImportError as error:
         raise MissingExtra(
-            "the picture of average ranks needs scikit-posthocs, which is not installed: pip install 'fedkin[ranks]'"
+            "the picture of average ranks needs scikit-posthocs, which is not installed: pip "
+            "install 'fedkin[ranks]'"
         ) from error
     return critical_difference_diagram

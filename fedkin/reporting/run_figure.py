@@ -1,5 +1,6 @@
-"""The figure of a run: accuracy over the rounds, of all clients and of their bottom 10%, discrepancy, and cluster sizes
-where they change, else the accuracy of each client; all methods overlaid."""
+"""The figure of a run: accuracy over the rounds, of all clients and of their bottom 10%,
+discrepancy, and cluster sizes where they change, else the accuracy of each client; all methods
+overlaid."""
 
 from __future__ import annotations
 
@@ -18,7 +19,17 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fedkin.config.description import Description
 from fedkin.config.registry import method_title
 from fedkin.measures.measure import Measure
-from fedkin.reporting.style import COLOURS, DASHES, FADED, INK, headline, label_ends, new_figure, prepare, save_as
+from fedkin.reporting.style import (
+    COLOURS,
+    DASHES,
+    FADED,
+    INK,
+    headline,
+    label_ends,
+    new_figure,
+    prepare,
+    save_as,
+)
 from fedkin.run.metrics.partial_rounds import CAUSE
 
 if TYPE_CHECKING:
@@ -34,11 +45,13 @@ def save(run: Run, folder: Path) -> None:
 
 
 def draw(run: Run) -> Figure:
-    """Accuracy on the left; beside it the bottom 10% of clients, discrepancy, and what the clusters did, or where they
-    did nothing, the accuracy of each client."""
+    """Accuracy on the left; beside it the bottom 10% of clients, discrepancy, and what the clusters
+    did, or where they did nothing, the accuracy of each client."""
     extra_rows = -(-len(run.measures) // 3)
     figure = new_figure(12.5, 5.2 + 2.6 * extra_rows)
-    grid = figure.add_gridspec(2 + extra_rows, 3, width_ratios=(1.5, 1, 1), hspace=0.08, wspace=0.06)
+    grid = figure.add_gridspec(
+        2 + extra_rows, 3, width_ratios=(1.5, 1, 1), hspace=0.08, wspace=0.06
+    )
     runs = {run.config.method_name: run, **run.against}
     labels = {name: method_label(one.config) for name, one in runs.items()}
     histories = {labels[name]: one.history for name, one in runs.items()}
@@ -61,14 +74,17 @@ def draw(run: Run) -> Figure:
 
 
 def method_label(config: Description) -> str:
-    """The title of a run's method, with its number of clusters where it has that option: ``IFCA (K = 3)``."""
+    """The title of a run's method, with its number of clusters where it has that option: ``IFCA (K
+    = 3)``."""
     clusters = config.clusters
-    return method_title(config.method_with_options) + ("" if clusters is None else f" (K = {clusters})")
+    return method_title(config.method_with_options) + (
+        "" if clusters is None else f" (K = {clusters})"
+    )
 
 
 def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[Axes]:
-    """What the clusters of the first method did, and the accuracy of each client: one of them where the other has
-    nothing to show. The panels whose x axis is the rounds come first."""
+    """What the clusters of the first method did, and the accuracy of each client: one of them where
+    the other has nothing to show. The panels whose x axis is the rounds come first."""
     (name, first), *_ = runs.items()
     history = first.history
     moving = "neighbours" in history or _sizes_change(history)
@@ -98,7 +114,9 @@ def _split(histories: dict[str, pd.DataFrame]) -> str:
 
 def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     """Accuracy of all clients; partial rounds are pale."""
-    partial = any(history["partial"].fillna(False).astype(bool).any() for history in histories.values())
+    partial = any(
+        history["partial"].fillna(False).astype(bool).any() for history in histories.values()
+    )
     prepare(
         axes,
         f"{_split(histories).capitalize()} accuracy",
@@ -138,11 +156,22 @@ def _bottom(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 
 def _clients(axes: Axes, runs: dict[str, Run]) -> None:
     """Test accuracy of each client at the end, lowest first."""
-    prepare(axes, "Accuracy of each client", "after the last round, lowest first; grey: bottom 10% of clients")
+    prepare(
+        axes,
+        "Accuracy of each client",
+        "after the last round, lowest first; grey: bottom 10% of clients",
+    )
     for run, colour, dash in zip(runs.values(), COLOURS, DASHES, strict=False):
         if "accuracy" in run.clients:
             own = np.sort(run.clients["accuracy"].dropna().to_numpy(float))
-            axes.step((np.arange(len(own)) + 0.5) / max(1, len(own)), own, where="mid", color=colour, ls=dash, lw=1.6)
+            axes.step(
+                (np.arange(len(own)) + 0.5) / max(1, len(own)),
+                own,
+                where="mid",
+                color=colour,
+                ls=dash,
+                lw=1.6,
+            )
     axes.axvspan(0, 0.1, color="#E9E9E9", lw=0, zorder=0)
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of the clients")
@@ -152,14 +181,21 @@ def _clients(axes: Axes, runs: dict[str, Run]) -> None:
 
 
 def _mark_shifts(axes: Axes, run: Run) -> None:
-    """A vertical line at every round in which the data of more than a quarter of the clients shifted, where such rounds
-    are rare."""
+    """A vertical line at every round in which the data of more than a quarter of the clients
+    shifted, where such rounds are rare."""
     rounds = [r["round"] for r in run.records if 4 * (r["data_shifts"] or 0) > len(run.assignment)]
     rounds = rounds if 4 * len(rounds) <= len(run.records) else []
     for round in rounds:
         axes.axvline(round, color=FADED, lw=0.8, zorder=0.5)
     for round in rounds[:1]:  # the first has a label
-        axes.annotate("data shift", (round, 0.015), (3, 0), textcoords="offset points", fontsize=8, color="#666")
+        axes.annotate(
+            "data shift",
+            (round, 0.015),
+            (3, 0),
+            textcoords="offset points",
+            fontsize=8,
+            color="#666",
+        )
 
 
 def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
@@ -189,14 +225,23 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
     """Clients in each cluster of the first method, stacked."""
     prepare(axes, "Cluster sizes", f"clients in each cluster of {name}")
     known = history["cluster_sizes"].dropna()
-    sizes = np.array(list(zip_longest(*known, fillvalue=0)), float)  # [K, rounds]; a later cluster has no clients yet
+    sizes = np.array(
+        list(zip_longest(*known, fillvalue=0)), float
+    )  # [K, rounds]; a later cluster has no clients yet
     shades = matplotlib.colormaps["Blues"](np.linspace(0.75, 0.25, len(sizes)))
     axes.stackplot(known.index, sizes, colors=shades, edgecolor="white", linewidth=0.8, step="post")
     middle = np.cumsum(sizes[:, -1]) - sizes[:, -1] / 2
     for height, size in zip(middle, sizes[:, -1], strict=True):
         if len(sizes) <= 12 and size > 0.04 * sizes[:, -1].sum():
             at = (1.01, height)
-            axes.annotate(f"{int(size)}", at, xycoords=axes.get_yaxis_transform(), va="center", fontsize=9, color=INK)
+            axes.annotate(
+                f"{int(size)}",
+                at,
+                xycoords=axes.get_yaxis_transform(),
+                va="center",
+                fontsize=9,
+                color=INK,
+            )
     axes.set_ylim(0, max(1.0, float(sizes.sum(axis=0).max())))
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.set_xlabel("communication round")

@@ -1,4 +1,5 @@
-"""The figure of several seeds: mean curves with their intervals, and the gain of a method over the others."""
+"""The figure of several seeds: mean curves with their intervals, and the gain of a method over the
+others."""
 
 from __future__ import annotations
 
@@ -39,8 +40,12 @@ def save(repeated: RepeatedRuns, folder: Path) -> None:
 
 
 def draw(repeated: RepeatedRuns) -> Figure:
-    """Mean accuracy of every method; beside it, where there are several, the gain of the first over the others."""
-    named = {method_label(repeated.of(name)[0].config): curve for name, curve in repeated.curves().items()}
+    """Mean accuracy of every method; beside it, where there are several, the gain of the first over
+    the others."""
+    named = {
+        method_label(repeated.of(name)[0].config): curve
+        for name, curve in repeated.curves().items()
+    }
     figure, compared = new_figure(10.5, 4.6), len(comparable(named)) > 1
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
     accuracies(panels[0], named, f"{repeated.runs[0].scored_split.capitalize()} accuracy")
@@ -62,14 +67,15 @@ def accuracies(
     incomplete: Curves | None = None,
     sample: str = "seed",
 ) -> None:
-    """Draw each method's mean accuracy over the seeds and its 95% interval, in the rounds that every seed has.
+    """Draw each method's mean accuracy over the seeds and its 95% interval, in the rounds that
+    every seed has.
 
     Args:
         axes: the panel.
         curves: accuracies [S, R] by method.
         heading: of the panel.
-        incomplete: the same with the accuracies of rounds in which some clients have no cluster; those of methods that
-            have no other are drawn pale.
+        incomplete: the same with the accuracies of rounds in which some clients have no cluster;
+            those of methods that have no other are drawn pale.
         sample: what S counts, in the singular; where the data have several draws, a draw.
     """
     least, seeds = min(map(len, curves.values())), max(map(len, curves.values()))
@@ -79,7 +85,11 @@ def accuracies(
     lacking = f"; never complete in all {sample}s: {', '.join(never)}" if never else ""
     if never and incomplete:
         lacking = "; pale: some clients never have a cluster"
-    prepare(axes, heading, (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking)
+    prepare(
+        axes,
+        heading,
+        (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking,
+    )
     ends = []
     for number, (name, curve) in enumerate(curves.items()):
         colour, dash = line_style(number)
@@ -88,7 +98,9 @@ def accuracies(
         scored = np.flatnonzero(np.isfinite(curve).all(axis=0))
         band = interval(curve[:, scored])
         if len(curve) >= LEAST_SEEDS and not pale:
-            axes.fill_between(scored, band.low.clip(0, 1), band.high.clip(0, 1), color=colour, alpha=0.18, lw=0)
+            axes.fill_between(
+                scored, band.low.clip(0, 1), band.high.clip(0, 1), color=colour, alpha=0.18, lw=0
+            )
         axes.plot(scored, band.mean, color=colour, ls=dash, lw=1.8, alpha=0.4 if pale else 1)
         if len(scored):
             ends.append((float(band.mean[-1]), name, colour))
@@ -99,9 +111,11 @@ def accuracies(
 
 
 def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
-    """Draw the mean gain of the first method over each of the others and its 95% interval, round by round, in points.
+    """Draw the mean gain of the first method over each of the others and its 95% interval, round by
+    round, in points.
 
-    The interval is for the eye: whether methods differ is tested once, by the table, and not in every round.
+    The interval is for the eye: whether methods differ is tested once, by the table, and not in
+    every round.
 
     Args:
         axes: the panel.

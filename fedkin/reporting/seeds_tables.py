@@ -14,7 +14,8 @@ from fedkin.measures.table import MEASURES, measures_of
 from fedkin.reporting.progress import folded
 
 INCOMPLETE_SEED = (
-    "best -: some seed has no round in which every client had a cluster; run.selection=round_robin gives "
+    "best -: some seed has no round in which every client had a cluster; "
+    "run.selection=round_robin gives "
     "every client a turn"
 )
 
@@ -29,12 +30,19 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
     from fedkin.analysis.tables import clusters_text  # with pandas and scipy, which no round needs
 
     seeds = summary["seeds"]
-    heading = f"{summary['data']}, {summary['model']}, {summary['rounds']} rounds, {_counted(seeds)}"
-    out = Table(title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False)  # as narrow as it can be: 80 columns
+    heading = (
+        f"{summary['data']}, {summary['model']}, {summary['rounds']} rounds, {_counted(seeds)}"
+    )
+    out = Table(
+        title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False
+    )  # as narrow as it can be: 80 columns
     out.add_column("method", no_wrap=True)
     averaged = measures_of(("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile"))
     traffic = measures_of(("bytes_down", "bytes_up"))
-    heads = [*(measure.narrow for measure in averaged), *(measure.head_with_unit for measure in traffic)]
+    heads = [
+        *(measure.narrow for measure in averaged),
+        *(measure.head_with_unit for measure in traffic),
+    ]
     for head in (*heads, *(measure.narrow for measure in own)):
         out.add_column(folded(head), justify="right", no_wrap=True)
     for row in summary["methods"]:
@@ -50,25 +58,36 @@ def _notes(summary: dict[str, Any]) -> list[str]:
     """How to read the table, and why numbers are missing."""
     rows, lines = summary["methods"], []
     if rows[0]["final_accuracy_low"] is not None:
-        lines.append("means over the seeds, and their 95% intervals; K: clusters with clients at the end")
+        lines.append(
+            "means over the seeds, and their 95% intervals; K: clusters with clients at the end"
+        )
     if any(row["best_accuracy"] is None and row["final_accuracy"] is not None for row in rows):
         lines.append(INCOMPLETE_SEED)
     return lines + list(summary.get("privacy_notes", ()))
 
 
 def compared(summary: dict[str, Any]) -> Table:
-    """The gain of the main method over each of the others in final accuracy, in percentage points, and its
-    significance."""
+    """The gain of the main method over each of the others in final accuracy, in percentage points,
+    and its significance."""
     comparisons = summary["comparisons"]
     out = Table(
-        title=f"{method_title(summary['method'])} against", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
+        title=f"{method_title(summary['method'])} against",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
     )
     out.add_column("", no_wrap=True)
     for column in ("final accuracy,\npoints", "seeds", "p"):
         out.add_column(column, justify="right", no_wrap=True)
     out.add_column("difference", overflow="fold")
     for row in comparisons:
-        out.add_row(method_title(row["against"]), _points(row), str(row["seeds"]), _p(row["p"]), row["verdict"])
+        out.add_row(
+            method_title(row["against"]),
+            _points(row),
+            str(row["seeds"]),
+            _p(row["p"]),
+            row["verdict"],
+        )
     out.caption, out.caption_justify = "\n".join(_test_notes(comparisons)) or None, "left"
     return out
 
@@ -78,20 +97,28 @@ def _points(row: dict[str, Any]) -> str:
     final = MEASURES["final_accuracy"]
     if row["difference"] is None:
         return "-"
-    interval = "" if row["low"] is None else f" ({final.text(row['low'])} to {final.text(row['high'])})"
+    interval = (
+        "" if row["low"] is None else f" ({final.text(row['low'])} to {final.text(row['high'])})"
+    )
     return final.gain_text(row["difference"]) + interval
 
 
 def _test_notes(comparisons: list[dict[str, Any]]) -> list[str]:
     """How to read the tests, and which seeds are left out of them."""
     tested = sum(row["p"] is not None for row in comparisons)
-    lines = ["p: two-sided paired t-test over seeds", "intervals: 95%, Student's t"] if tested else []
+    lines = (
+        ["p: two-sided paired t-test over seeds", "intervals: 95%, Student's t"] if tested else []
+    )
     lines += [f"Holm-adjusted for {tested} comparisons"] if tested > 1 else []
-    return lines + list(dict.fromkeys(f"left out: {row['why']}" for row in comparisons if row["why"]))
+    return lines + list(
+        dict.fromkeys(f"left out: {row['why']}" for row in comparisons if row["why"])
+    )
 
 
 def _counted(seeds: list[int]) -> str:
-    return f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
+    return (
+        f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
+    )
 
 
 def _with_interval(row: dict[str, Any], measure: Measure) -> str:

@@ -17,9 +17,18 @@ from matplotlib.ticker import MaxNLocator
 
 from fedkin.core.storage import WRITTEN_BY, check_output, write_atomic
 
-# Okabe and Ito's colours, distinct for every kind of colour vision; line styles distinguish them in print.
+# Okabe and Ito's colours, distinct for every kind of colour vision; line styles distinguish them in
+# print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES = ("-", (0, (5, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (2, 2)))
+DASHES = (
+    "-",
+    (0, (5, 2)),
+    (0, (1, 1)),
+    (0, (6, 2, 1, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (8, 3)),
+    (0, (2, 2)),
+)
 INK, FADED, FAINT = "#222222", "#888888", "#D9D9D9"
 STYLE: Any = {
     "font.size": 10,
@@ -38,7 +47,10 @@ STYLE: Any = {
 
 
 _HEADLINE: Any = {"fontsize": 13, "fontweight": "bold"}
-_NOTE, _PAD = "_note", 18  # a panel's note: its label (no legend has it); points above the panel, with one line
+_NOTE, _PAD = (
+    "_note",
+    18,
+)  # a panel's note: its label (no legend has it); points above the panel, with one line
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -69,20 +81,22 @@ def figure_paths(path: Path) -> list[Path]:
 
 
 def check_figure(path: Path) -> None:
-    """Refuse (StorageError) a path at which a figure would replace a file that fedkin did not write."""
+    """Refuse (StorageError) a path at which a figure would replace a file that fedkin did not
+    write."""
     for target in figure_paths(path):
         check_output(target)
 
 
 def figure_metadata(kind: str) -> dict[str, Any]:
-    """What a figure's file says of itself: who has written it, and no date, so that the same figure gives the same
-    bytes."""
+    """What a figure's file says of itself: who has written it, and no date, so that the same figure
+    gives the same bytes."""
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     return {"Software" if kind == "png" else "Creator": WRITTEN_BY, **dates[kind]}
 
 
 def write(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of its ending (png or svg); the same figure gives the same bytes."""
+    """Write a figure in the format of its ending (png or svg); the same figure gives the same
+    bytes."""
     kind, content = path.suffix[1:], io.BytesIO()
     figure.savefig(content, format=kind, dpi=160, metadata=figure_metadata(kind))
     write_atomic(path, content.getvalue())
@@ -97,7 +111,9 @@ def headline(figure: Figure, text: str) -> None:
     """The heading of a whole figure; a long one goes over several lines."""
     width = int(8.6 * figure.get_figwidth())  # characters of 13 points
     lines = textwrap.wrap(text.strip(), width)
-    figure.suptitle("\n".join(lines) + ("\n" if text.endswith("\n") else ""), x=0.008, ha="left", **_HEADLINE)
+    figure.suptitle(
+        "\n".join(lines) + ("\n" if text.endswith("\n") else ""), x=0.008, ha="left", **_HEADLINE
+    )
 
 
 def prepare(axes: Axes, heading: str, note: str) -> None:
@@ -137,10 +153,14 @@ def _break_lines(axes: Axes, note: Text) -> None:
     lines = textwrap.wrap(text, max(12, int(len(text) * room / wide * 0.97)))
     note.set_text("\n".join(lines))
     heading = axes.get_title(loc="left")
-    axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=_PAD + 11 * (len(lines) - 1))
+    axes.set_title(
+        heading, loc="left", fontsize=11, fontweight="bold", pad=_PAD + 11 * (len(lines) - 1)
+    )
 
 
-def label_ends(axes: Axes, ends: list[tuple[float, str, str]], gap: float, template: str = "{:.1%}") -> None:
+def label_ends(
+    axes: Axes, ends: list[tuple[float, str, str]], gap: float, template: str = "{:.1%}"
+) -> None:
     """Write names and last values at the ends of the lines, pushed apart where they would overlap.
 
     Args:
@@ -162,7 +182,8 @@ def label_ends(axes: Axes, ends: list[tuple[float, str, str]], gap: float, templ
 
 
 def spread(values: list[float], gap: float) -> list[float]:
-    """Ascending heights at least a gap apart, each pair that is too close pushed out from its middle."""
+    """Ascending heights at least a gap apart, each pair that is too close pushed out from its
+    middle."""
     heights = list(values)
     for _ in heights:  # one pass per label is enough: a pass settles at least one pair for good
         for low in range(len(heights) - 1):

@@ -6,7 +6,8 @@ from rich.console import Console
 
 
 def plain_console(stderr: bool = False) -> Console:
-    """A console without markup, emoji codes and highlights: a label "[ill]" and sizes 5:100:3 are printed as they are.
+    """A console without markup, emoji codes and highlights: a label "[ill]" and sizes 5:100:3 are
+    printed as they are.
 
     Args:
         stderr: whether it prints to standard error.

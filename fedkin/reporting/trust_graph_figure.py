@@ -15,7 +15,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from fedkin.config.registry import method_title
-from fedkin.reporting.style import COLOURS, DASHES, headline, label_ends, new_figure, prepare, save_as
+from fedkin.reporting.style import (
+    COLOURS,
+    DASHES,
+    headline,
+    label_ends,
+    new_figure,
+    prepare,
+    save_as,
+)
 from fedkin.run.metrics.trust_graph import trust_over_time
 from fedkin.run.results import Run
 
@@ -24,16 +32,22 @@ _PANELS = 4
 
 def save(run: Run, folder: Path) -> list[Path]:
     """Write ``topology.png`` and ``topology.svg`` where clients are peers; else nothing."""
-    return save_as(lambda: draw(run), folder / "topology") if trust_over_time(run.records, len(run.assignment)) else []
+    return (
+        save_as(lambda: draw(run), folder / "topology")
+        if trust_over_time(run.records, len(run.assignment))
+        else []
+    )
 
 
 def draw(run: Run) -> Figure:
-    """Peers in a circle, grouped by true cluster (else by their cluster at the end), after some of the rounds; below,
-    where true clusters are known, precision and recall of their neighbours."""
+    """Peers in a circle, grouped by true cluster (else by their cluster at the end), after some of
+    the rounds; below, where true clusters are known, precision and recall of their neighbours."""
     known = "true_cluster" in run.clients
     trust = trust_over_time(run.records, len(run.assignment))
     rounds = [r for r in trust if trust[r].any()] or list(trust)
-    rounds = sorted({rounds[i] for i in np.linspace(0, len(rounds) - 1, _PANELS).round().astype(int)})
+    rounds = sorted(
+        {rounds[i] for i in np.linspace(0, len(rounds) - 1, _PANELS).round().astype(int)}
+    )
     figure = new_figure(max(6.4, 2.6 * len(rounds)), 6.0 if known else 3.6)
     grid = figure.add_gridspec(1 + known, len(rounds), height_ratios=(1.5, 1)[: 1 + known])
     clusters = run.assignment.copy()
@@ -46,21 +60,31 @@ def draw(run: Run) -> Figure:
     if known:
         _precision_and_recall(figure.add_subplot(grid[1, :]), run.history)
     _caption(figure, known)
-    headline(figure, f"{method_title(run.config.method_name)} on {run.config.data_name}: trust graph")
+    headline(
+        figure, f"{method_title(run.config.method_name)} on {run.config.data_name}: trust graph"
+    )
     return figure
 
 
 def _caption(figure: Figure, known: bool) -> None:
     """How to read the circles, below them."""
-    where = "true cluster (orange: trust in a peer of another one)" if known else "cluster at the end"
-    arrows = "An arrow goes from a peer to the one it trusts; a line without a head is trust both ways."
+    where = (
+        "true cluster (orange: trust in a peer of another one)" if known else "cluster at the end"
+    )
+    arrows = (
+        "An arrow goes from a peer to the one it trusts; a line without a head is trust both ways."
+    )
     lines = textwrap.wrap(f"Peers by {where}. {arrows}", int(14 * figure.get_figwidth()))
     figure.supxlabel("\n".join(lines), fontsize=8.5, color="#666", x=0.008, ha="left")
 
 
 def _precision_and_recall(axes: Axes, history: pd.DataFrame) -> None:
     """Precision and recall of neighbours over the rounds."""
-    prepare(axes, "Neighbours", "precision: neighbours in the same true cluster; recall: share of that cluster found")
+    prepare(
+        axes,
+        "Neighbours",
+        "precision: neighbours in the same true cluster; recall: share of that cluster found",
+    )
     ends = []
     for name, colour, dash in zip(("precision", "recall"), COLOURS, DASHES, strict=False):
         known = history[f"neighbour_{name}"].dropna().astype(float)
@@ -73,8 +97,11 @@ def _precision_and_recall(axes: Axes, history: pd.DataFrame) -> None:
     label_ends(axes, ends, gap=0.22 * (high - low))
 
 
-def draw_circle(axes: Axes, trust: Bool[np.ndarray, "N N"], clusters: Int[np.ndarray, "N"], known: bool = True) -> None:
-    """Peers in a circle, grouped by cluster, and an arrow from each to those it trusts; a line where both do.
+def draw_circle(
+    axes: Axes, trust: Bool[np.ndarray, "N N"], clusters: Int[np.ndarray, "N"], known: bool = True
+) -> None:
+    """Peers in a circle, grouped by cluster, and an arrow from each to those it trusts; a line
+    where both do.
 
     Args:
         axes: where to draw.
@@ -93,7 +120,9 @@ def draw_circle(axes: Axes, trust: Bool[np.ndarray, "N N"], clusters: Int[np.nda
         lines = np.stack([positions[source[part]], positions[target[part]]], axis=1)
         axes.add_collection(LineCollection(list(lines), colors=colour, linewidths=0.5, alpha=faint))
         one_way = part & ~trust[target, source]
-        _arrowheads(axes, positions[source[one_way]], positions[target[one_way]], colour, max(0.35, faint))
+        _arrowheads(
+            axes, positions[source[one_way]], positions[target[one_way]], colour, max(0.35, faint)
+        )
     _, colour = np.unique(clusters, return_inverse=True)
     axes.scatter(*positions.T, s=14, c=colormaps["tab10"](colour % 10), zorder=3)
     axes.set_aspect("equal")
@@ -101,7 +130,11 @@ def draw_circle(axes: Axes, trust: Bool[np.ndarray, "N N"], clusters: Int[np.nda
 
 
 def _arrowheads(
-    axes: Axes, start: Float[np.ndarray, "e 2"], end: Float[np.ndarray, "e 2"], colour: str, alpha: float
+    axes: Axes,
+    start: Float[np.ndarray, "e 2"],
+    end: Float[np.ndarray, "e 2"],
+    colour: str,
+    alpha: float,
 ) -> None:
     """Heads of arrows, just before the dots at their ends.
 

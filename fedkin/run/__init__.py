@@ -1,1 +1,2 @@
-"""One life of a run, simulated or deployed: rounds, what is measured in them, checkpoints and the run folder."""
+"""One life of a run, simulated or deployed: rounds, what is measured in them, checkpoints and the
+run folder."""

@@ -1,4 +1,5 @@
-"""Names and classes where ``simulate`` takes what was made of them: refused with what is written instead."""
+"""Names and classes where ``simulate`` takes what was made of them: refused with what is written
+instead."""
 
 from __future__ import annotations
 
@@ -34,16 +35,21 @@ def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None)
     for method in methods:
         check_method(method)
     if isinstance(data, str):
-        raise _named(DataError, "data set", data, registry.datasets(), f"fk.data.{data}(clients=...)")
+        raise _named(
+            DataError, "data set", data, registry.datasets(), f"fk.data.{data}(clients=...)"
+        )
     if not isinstance(data, FederatedData):
         raise DataError(
-            "data must be federated data, such as fk.data.digits(clients=20), fk.data.load(path) or "
+            "data must be federated data, such as fk.data.digits(clients=20), fk.data.load(path) "
+            "or "
             f"fk.data.from_arrays(x, y, clients=...), got {type(data).__name__}"
         )
     if isinstance(model, str):
         raise _named(ModelError, "model", model, registry.models(), f"fk.models.{model}(data)")
     if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
-        raise ConfigError(f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}")
+        raise ConfigError(
+            f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}"
+        )
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
@@ -59,11 +65,20 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def check_method(method: Any) -> None:
-    """Refuse (MethodError) what is no method: a name, a class, an option of methods, or anything else."""
+    """Refuse (MethodError) what is no method: a name, a class, an option of methods, or anything
+    else."""
     if isinstance(method, str):
-        raise _named(MethodError, "method", method, registry.methods(), f"fk.{registry.method_title(method)}()")
+        raise _named(
+            MethodError,
+            "method",
+            method,
+            registry.methods(),
+            f"fk.{registry.method_title(method)}()",
+        )
     if isinstance(method, type):
-        raise MethodError(f"a method must be made, fk.{method.__name__}(...), got the class {method.__name__}")
+        raise MethodError(
+            f"a method must be made, fk.{method.__name__}(...), got the class {method.__name__}"
+        )
     if isinstance(method, Method):
         return
     name = type(method).__name__
@@ -75,13 +90,18 @@ def check_method(method: Any) -> None:
         given = f"options=[fk.{name}(...)]"
     if given:
         raise MethodError(
-            f"{name} is no method but an option of methods: give it by name, {given}, together with a method such as "
+            f"{name} is no method but an option of methods: give it by name, {given}, together "
+            f"with a method such as "
             "fk.FedAvg()"
         )
-    raise MethodError(f"a method such as fk.FedAvg() is expected, with init, round and place; got {name}")
+    raise MethodError(
+        f"a method such as fk.FedAvg() is expected, with init, round and place; got {name}"
+    )
 
 
-def _named(error: type[FedkinError], kind: str, name: str, known: Iterable[str], made: str) -> FedkinError:
+def _named(
+    error: type[FedkinError], kind: str, name: str, known: Iterable[str], made: str
+) -> FedkinError:
     """That what a name says must be made first."""
     if name not in known:
         return error(unknown(kind, name, known))

@@ -16,18 +16,27 @@ def select_cohort(
 
     Args:
         reachable: ids of the clients that can be drawn, ascending.
-        total_clients: N, of whom a round robin gives each its turn; in place of one that is not reachable then another
-            is drawn; of a Poisson selection each takes part with probability cohort / N.
+        total_clients: N, of whom a round robin gives each its turn; in place of one that is not
+            reachable then another is drawn; of a Poisson selection each takes part with probability
+            cohort / N.
         plan: the size of a cohort, and how it is selected.
         stream: randomness of the round.
     """
     if plan.selection == "poisson":
-        return reachable[stream.rng().random(len(reachable)) < plan.cohort / total_clients].astype(np.int64)
+        return reachable[stream.rng().random(len(reachable)) < plan.cohort / total_clients].astype(
+            np.int64
+        )
     size, earlier = min(plan.cohort, len(reachable)), (stream.round - 1) * plan.cohort
     in_turn = plan.selection == "round_robin" and earlier < total_clients
-    turn = np.sort(np.arange(earlier, earlier + size) % total_clients) if in_turn else np.zeros(0, np.int64)
+    turn = (
+        np.sort(np.arange(earlier, earlier + size) % total_clients)
+        if in_turn
+        else np.zeros(0, np.int64)
+    )
     place = np.searchsorted(reachable, turn).clip(max=len(reachable) - 1)
-    place = place[reachable[place] == turn]  # no set operations: they sort or hash all N ids in every round
+    place = place[
+        reachable[place] == turn
+    ]  # no set operations: they sort or hash all N ids in every round
     others = np.delete(reachable, place) if len(place) else reachable
     sample = stream.rng().choice(others, size=size - len(place), replace=False)
     return np.sort(np.concatenate([reachable[place], sample])).astype(np.int64)

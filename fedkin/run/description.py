@@ -1,4 +1,5 @@
-"""How a run started from Python is described: names and settings of what it is made of, as TOML holds them."""
+"""How a run started from Python is described: names and settings of what it is made of, as TOML
+holds them."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def description_of(
         "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
         "data": {"name": data.name, "clients": data.clients, **split, **label_names(data)},
         "model": {"name": model.name, "parameters": model.spec.parameters, **of_model},
-        "local": {name: value for name, value in plain_values(local).items() if name in local.settings()},
+        "local": {
+            name: value for name, value in plain_values(local).items() if name in local.settings()
+        },
         "scenario": plain_values(scenario),
         "run": run.values,
     }
@@ -75,7 +78,10 @@ def option_values(options: Mapping[str, Option]) -> dict[str, Values]:
     values: dict[str, Values] = {}
     for section, option in options.items():
         if section in CONFIGURATION and section not in SECTIONS:
-            raise ConfigError(f"options: {type(option).__name__} cannot have the section {section!r}, which a run has")
+            raise ConfigError(
+                f"options: {type(option).__name__} cannot have the section {section!r}, which a "
+                f"run has"
+            )
         known = known_values(section) if section in SECTIONS else {}
         values[section] = {"name": _name(option, known), **plain_values(option)}
     return values
@@ -92,13 +98,14 @@ def _name(instance: Any, known: registry.Registry) -> str:
 
 
 def label_names(data: FederatedData) -> Values:
-    """What a description says of the classes of data whose labels are names: ``label_names``, as the option of a file
-    has them, so that a run that is resumed numbers them alike."""
+    """What a description says of the classes of data whose labels are names: ``label_names``, as
+    the option of a file has them, so that a run that is resumed numbers them alike."""
     return {} if data.label_names is None else {"label_names": list(data.label_names)}
 
 
 def plain_values(instance: Any) -> Values:
-    """A dataclass's fields as TOML can hold them; whatever TOML has no word for stands as its ``repr``."""
+    """A dataclass's fields as TOML can hold them; whatever TOML has no word for stands as its
+    ``repr``."""
     if not dataclasses.is_dataclass(instance):  # a user's own shift needs no more than a step
         return {"is": f"{type(instance).__module__}.{type(instance).__qualname__}"}
     values = {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
@@ -107,7 +114,8 @@ def plain_values(instance: Any) -> Values:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON does not have: a dataclass by the fields that are set, all else as its ``repr``."""
+    """A value that JSON does not have: a dataclass by the fields that are set, all else as its
+    ``repr``."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return repr(value)
     set_fields = {f.name: plain_lists(getattr(value, f.name)) for f in dataclasses.fields(value)}

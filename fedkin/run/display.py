@@ -42,7 +42,8 @@ def text(
     scores += [f"{bottom.head} {bottom.text_with_unit(summary[bottom.name])}"]
     scores += [f"{measure.head} {measure.text_with_unit(summary[measure.name])}" for measure in own]
     beside = "".join(
-        f"; {method_title(other['method'])} beside it: {percent(other['final_accuracy'])}" for other in against
+        f"; {method_title(other['method'])} beside it: {percent(other['final_accuracy'])}"
+        for other in against
     )
     robust = robust_text(summary, names)
     attacked = f"\n  {robust}" if robust else ""
@@ -60,12 +61,16 @@ def names_by_position(clients: pd.DataFrame) -> list[str] | None:
     """
     if "name" not in clients:
         return None
-    names = {int(client): str(name) for client, name in zip(clients["client"], clients["name"], strict=True)}
+    names = {
+        int(client): str(name)
+        for client, name in zip(clients["client"], clients["name"], strict=True)
+    }
     return [names.get(position, str(position)) for position in range(max(names, default=-1) + 1)]
 
 
 def robust_text(summary: Mapping[str, Any], names: Sequence[str] | None = None) -> str:
-    """What a summary says of clients that attack, or that a robust rule suspects, in a line; empty of other runs.
+    """What a summary says of clients that attack, or that a robust rule suspects, in a line; empty
+    of other runs.
 
     Args:
         summary: of any run.
@@ -82,7 +87,8 @@ def robust_text(summary: Mapping[str, Any], names: Sequence[str] | None = None) 
 
 
 def attack_text(summary: Mapping[str, Any]) -> str:
-    """What honest clients reach, and how many attackers are alone (in clusters without honest clients), in a line.
+    """What honest clients reach, and how many attackers are alone (in clusters without honest
+    clients), in a line.
 
     Args:
         summary: of a run under attack.
@@ -102,7 +108,11 @@ def suspects(summary: Mapping[str, Any]) -> list[int]:
     Args:
         summary: of a run with a robust rule.
     """
-    return [client for client, weight in enumerate(summary["rule_weights"]) if weight is not None and weight < SUSPECT]
+    return [
+        client
+        for client, weight in enumerate(summary["rule_weights"])
+        if weight is not None and weight < SUSPECT
+    ]
 
 
 def _suspects(summary: Mapping[str, Any]) -> str:
@@ -132,7 +142,9 @@ def html(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure] = ()) ->
     }
     heads = [measure.short or measure.label for measure in accuracies]
     heads += [MEASURES["clusters"].head, *(measure.short or measure.label for measure in others)]
-    return html_table(f"{_title(first)}: {count(first['rounds'], 'round')}, seed {first['seed']}", rows, heads)
+    return html_table(
+        f"{_title(first)}: {count(first['rounds'], 'round')}, seed {first['seed']}", rows, heads
+    )
 
 
 def _title(summary: Mapping[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""One life of a run, wherever it takes place: description, fingerprint, folder, rounds, trackers, clients, summary."""
+"""One life of a run, wherever it takes place: description, fingerprint, folder, rounds, trackers,
+clients, summary."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ class Experiment(Generic[W]):
         names = [entry["name"] for entry, _ in methods]
         for name in names:
             if names.count(name) > 1:
-                raise ConfigError(f"against: method {name!r} is named twice; runs are named after their method")
+                raise ConfigError(
+                    f"against: method {name!r} is named twice; runs are named after their method"
+                )
         places = method_places(methods)
         for place, (_, method) in zip(places, methods, strict=True):
             check_plan(self.plan, method, self.worlds.clients, place)
@@ -77,7 +80,10 @@ class Experiment(Generic[W]):
         self.worlds.check(methods, self.plan, self.options.values())
 
     def _facts(
-        self, method: Method, folder: Path | None = None, true_clusters: Int[np.ndarray, "N"] | None = None
+        self,
+        method: Method,
+        folder: Path | None = None,
+        true_clusters: Int[np.ndarray, "N"] | None = None,
     ) -> RunFacts:
         """What options know of the run of a method."""
         return RunFacts(
@@ -92,7 +98,9 @@ class Experiment(Generic[W]):
             true_clusters=true_clusters,
         )
 
-    def side_by_side(self, methods: Methods, digests: Digests, out: Path | None, resume: bool) -> Run:
+    def side_by_side(
+        self, methods: Methods, digests: Digests, out: Path | None, resume: bool
+    ) -> Run:
         """One method after another, without the checks of ``run``.
 
         Args:
@@ -124,13 +132,17 @@ class Experiment(Generic[W]):
         resume: bool,
     ) -> Run:
         """One method's run; ``others`` lists those beside it, None where it is one of those itself."""
-        description = self.description.with_sections({"method": entry}).with_run(against=others or [])
+        description = self.description.with_sections({"method": entry}).with_run(
+            against=others or []
+        )
         opened = self.worlds.open(entry, method)
         identity = fingerprint(description, *digests)
         folder = _folder(out, description, identity, resume, warns=others is not None)
         options = ActiveOptions.of(self._facts(method, out, opened.world.true_clusters))
         earlier_records = partial(read_records, out) if out else tuple
-        with dispatching(self.trackers, description.sections, out, earlier_records, self.on_round) as dispatch:
+        with dispatching(
+            self.trackers, description.sections, out, earlier_records, self.on_round
+        ) as dispatch:
             try:
                 state = run(
                     opened.world,
@@ -180,7 +192,9 @@ def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunE
     )
 
 
-def _folder(out: Path | None, description: Description, identity: str, resume: bool, warns: bool) -> Folder | None:
+def _folder(
+    out: Path | None, description: Description, identity: str, resume: bool, warns: bool
+) -> Folder | None:
     """The folder that keeps a run, begun or reopened; None where none does."""
     if out is None:
         return None
@@ -190,7 +204,8 @@ def _folder(out: Path | None, description: Description, identity: str, resume: b
 
 
 def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
-    """One row per scored client: its cluster, its samples, and how well its cluster's model does on them."""
+    """One row per scored client: its cluster, its samples, and how well its cluster's model does on
+    them."""
     import pandas as pd  # slow to import, and no round needs it
 
     scored = run_state.scored

@@ -30,14 +30,16 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
         The path of the card.
 
     Raises:
-        ConfigError: a run that is not finished, without ``last_checkpoint``; a run whose model has to be given.
+        ConfigError: a run that is not finished, without ``last_checkpoint``; a run whose model has
+            to be given.
         CheckpointError: no run, or data that have changed since.
         MethodError, ModelError, MissingExtra, StorageError: as ``export``.
     """
     config, finished = run_folder.read_config(run), (run / SUMMARY).exists()
     if not finished and not last_checkpoint and config.seeds is None:
         raise ConfigError(
-            f"{run} holds a run that is not finished: {how_to_resume(run, config)}, or export its last checkpoint "
+            f"{run} holds a run that is not finished: {how_to_resume(run, config)}, or export its "
+            f"last checkpoint "
             "(--checkpoint)"
         )
     if not last_checkpoint:
@@ -47,5 +49,7 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
     parts = parts_again(config, run, digest)
     names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
     named, (method, seed) = np.arange(len(names)), (config.method_with_options, config.seed)
-    trained = TrainedModels(method, parts, newest.state, newest.memory, named, names, seed, newest.round)
+    trained = TrainedModels(
+        method, parts, newest.state, newest.memory, named, names, seed, newest.round
+    )
     return export(trained, config, None, digest, path, format)

@@ -18,9 +18,10 @@ from fedkin.run.metrics.observations import Observations
 class InstrumentedWorld:
     """A proxy of a world for metrics, which need single updates where the method needs means only.
 
-    Where a task wants sums and has a single form, the world is asked for that and the means are taken here, by the same
-    function and so with the same bits, as long as the updates of one call fit into ``update_memory`` bytes (the world's
-    own limit by default). Of a larger call only the means are known, and no discrepancy.
+    Where a task wants sums and has a single form, the world is asked for that and the means are
+    taken here, by the same function and so with the same bits, as long as the updates of one call
+    fit into ``update_memory`` bytes (the world's own limit by default). Of a larger call only the
+    means are known, and no discrepancy.
     """
 
     def __init__(self, world: World, update_memory: int | None = None) -> None:

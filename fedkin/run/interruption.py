@@ -1,7 +1,8 @@
 """Signals that end a run after its present round.
 
-An exception that a signal's handler raises can be lost: where Python runs a callback of its garbage collector, for one,
-as JAX has them, it is printed and forgotten. So the handler notes the signal, and the run asks for it after each round.
+An exception that a signal's handler raises can be lost: where Python runs a callback of its garbage
+collector, for one, as JAX has them, it is printed and forgotten. So the handler notes the signal,
+and the run asks for it after each round.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from types import FrameType
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )  # Ctrl-C, the end of a service, the end of a terminal
-HUNG_UP = getattr(signal, "SIGHUP", 0)  # one closed terminal sends several: from the system, from its shell
+HUNG_UP = getattr(
+    signal, "SIGHUP", 0
+)  # one closed terminal sends several: from the system, from its shell
 SIGNALLED = 128  # plus the signal's number: the exit status, as shells have it
 
 
@@ -45,12 +48,14 @@ _noted = _Noted()
 def interruptible(
     first: Callable[[int], object] | None = None, again: Callable[[int], object] | None = None
 ) -> Iterator[None]:
-    """Context in which a signal ends a run after its round, and a second one at once. In a thread other than the main
-    one, and inside another such context, nothing changes; neither does a signal that is ignored, as ``nohup`` does.
+    """Context in which a signal ends a run after its round, and a second one at once. In a thread
+    other than the main one, and inside another such context, nothing changes; neither does a signal
+    that is ignored, as ``nohup`` does.
 
     Args:
         first: called with the number of the first signal, such as to say that it was heard.
-        again: called with the number of a second signal other than SIGHUP; by default KeyboardInterrupt is raised.
+        again: called with the number of a second signal other than SIGHUP; by default
+            KeyboardInterrupt is raised.
 
     Raises:
         RunInterrupted: at the end, of a signal that no round has seen.
@@ -60,7 +65,10 @@ def interruptible(
         return
 
     def handle(number: int, _: FrameType | None) -> None:
-        before, _noted.number = _noted.number, _noted.number or number  # noted before anything can fail
+        before, _noted.number = (
+            _noted.number,
+            _noted.number or number,
+        )  # noted before anything can fail
         if not before:
             (first or _ignore)(number)
         elif number != HUNG_UP:

@@ -1,4 +1,5 @@
-"""The rounds of a run, whatever world it runs in: select a cohort, place newcomers, let the method work, evaluate."""
+"""The rounds of a run, whatever world it runs in: select a cohort, place newcomers, let the method
+work, evaluate."""
 
 from __future__ import annotations
 
@@ -26,12 +27,24 @@ from fedkin.run.folder.run_folder import Folder
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.interruption import is_interrupted, raise_if_interrupted
 from fedkin.run.method_checks import check_model, check_plan, plan_warnings
-from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, measures_record, score, training_record
+from fedkin.run.metrics.accuracy import (
+    EvaluationResults,
+    accuracy_record,
+    measures_record,
+    score,
+    training_record,
+)
 from fedkin.run.metrics.clustering import ClusterMetrics, GroundTruth
 from fedkin.run.metrics.final import BestRound, accuracy_all_clients, best_record, final_record
 from fedkin.run.metrics.ledger_record import ledger_record
 from fedkin.run.metrics.trust_graph import peers_record
-from fedkin.run.stopping import is_complete, stop_after_round, stop_by_options, stop_by_reply, stop_of_resumed
+from fedkin.run.stopping import (
+    is_complete,
+    stop_after_round,
+    stop_by_options,
+    stop_by_reply,
+    stop_of_resumed,
+)
 from fedkin.simulation.engine import SimulatedWorld
 
 _log = logging.getLogger("fedkin")
@@ -39,11 +52,13 @@ _log = logging.getLogger("fedkin")
 
 @dataclass
 class RunState:
-    """A run under way: the method's state after ``round``, a record for each round from 0 on, the changes of the
-    assignment, and the results of the last scoring (at the end, of the test samples).
+    """A run under way: the method's state after ``round``, a record for each round from 0 on, the
+    changes of the assignment, and the results of the last scoring (at the end, of the test
+    samples).
 
-    ``best`` is the round that validation samples choose, where the data have any; ``stopped`` says why the run has
-    ended before its last round, if it has; ``final`` is what is measured once, at the end, as a summary has it.
+    ``best`` is the round that validation samples choose, where the data have any; ``stopped`` says
+    why the run has ended before its last round, if it has; ``final`` is what is measured once, at
+    the end, as a summary has it.
     """
 
     round: int
@@ -52,7 +67,9 @@ class RunState:
     migrations: list[Migrations] = field(default_factory=list)
     scored: EvaluationResults | None = None
     seconds: float = 0.0
-    memory: dict[str, np.ndarray] = field(default_factory=dict)  # what clients and metrics store at the end
+    memory: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # what clients and metrics store at the end
     best: BestRound | None = None
     stopped: Record | None = None
     final: Record = field(default_factory=dict)
@@ -72,26 +89,30 @@ def run(
 ) -> RunState:
     """Run a method in a world, from the start or, where ``folder`` holds a checkpoint, from there.
 
-    In every round r = 1..T the scenario changes what it changes; a cohort is selected from the reachable clients; those
-    of them that have no cluster are placed; the method does its round; and all reachable clients are evaluated on the
-    models that came of it. Round 0 is the state that ``method.init`` made.
+    In every round r = 1..T the scenario changes what it changes; a cohort is selected from the
+    reachable clients; those of them that have no cluster are placed; the method does its round; and
+    all reachable clients are evaluated on the models that came of it. Round 0 is the state that
+    ``method.init`` made.
 
-    Where simulated data have a validation split, rounds are scored on it, and test samples are read once, after the
-    last round: for the final state, and for that of the best round.
+    Where simulated data have a validation split, rounds are scored on it, and test samples are read
+    once, after the last round: for the final state, and for that of the best round.
 
     Args:
         world: the clients.
         method: what is run.
-        plan: rounds, cohort, seed, how often to evaluate and to keep a checkpoint, and when to stop early.
+        plan: rounds, cohort, seed, how often to evaluate and to keep a checkpoint, and when to stop
+            early.
         options: of the run.
         name: what records and warnings call the method.
         ground_truth: what is known of the present round in a simulation only.
         folder: keeps records and checkpoints.
-        on_round: called with the record of every round; where it returns ``STOP``, the run ends after that round.
+        on_round: called with the record of every round; where it returns ``STOP``, the run ends
+            after that round.
         measures: of the user's own, of the rounds that are scored.
 
     Raises:
-        ConfigError: the cohort is larger than the number of clients, or the method needs what is not there.
+        ConfigError: the cohort is larger than the number of clients, or the method needs what is
+            not there.
         CheckpointError, StorageError: from the folder.
     """
     check_plan(plan, method, world.total_clients)
@@ -116,15 +137,22 @@ def run(
     runner = WithOptions(method, options)
     if restored:
         checkpoint, records, migrations = restored
-        run_state = RunState(checkpoint.round, checkpoint.state, records, migrations, seconds=clock.total)
-        run_state.best, run_state.stopped = checkpoint.best, stop_of_resumed(plan, records, checkpoint.stopped)
+        run_state = RunState(
+            checkpoint.round, checkpoint.state, records, migrations, seconds=clock.total
+        )
+        run_state.best, run_state.stopped = (
+            checkpoint.best,
+            stop_of_resumed(plan, records, checkpoint.stopped),
+        )
         run_state.stopped = run_state.stopped or stop_by_options(plan, run_state.round, options)
         recorder.recall(checkpoint.memory)
         instrumented.begin(_scenario(plan, run_state.round))
     else:
         instrumented.begin(_scenario(plan, 0))
         run_state = RunState(0, runner.init(instrumented, Stream(plan.seed, 0, "method/init")))
-        instrumented.observations.training = None  # what finds the clusters is not a round's training
+        instrumented.observations.training = (
+            None  # what finds the clusters is not a round's training
+        )
         _log_remarks(name, runner.remarks(run_state.state), client_names(world))
         recorder.record(run_state, plan.evaluates(0), keeping=True)
     while run_state.round < plan.rounds and not run_state.stopped:
@@ -135,7 +163,9 @@ def run(
         if run_state.state.assignment is not before:
             changed = recorder.cluster_metrics.changed(run_state.state.assignment)
             instrumented.reassigned(changed[~instrumented.observations.reassigned[changed]])
-        recorder.record(run_state, plan.evaluates(run_state.round), plan.checkpoints(run_state.round))
+        recorder.record(
+            run_state, plan.evaluates(run_state.round), plan.checkpoints(run_state.round)
+        )
     if run_state.stopped:
         _log.info("%s: stopped after round %d of %d: %s", name, *run_state.stopped.values())
     _score_finally(run_state, world, runner, plan, every_measure)
@@ -157,7 +187,9 @@ def _score_finally(
     validated, round = _scored_split(world) != "test", run_state.round
     sampled = run_state.scored is not None and run_state.scored.sizes is not None
     sample = plan.sample(last=True)
-    if validated or run_state.scored is None or (sampled and sample is None):  # a sample: the run ended early
+    if (
+        validated or run_state.scored is None or (sampled and sample is None)
+    ):  # a sample: the run ended early
         run_state.scored = score(world, run_state.state, round, sample=sample)
     if validated or sampled or run_state.records[-1]["accuracy"] is None:
         run_state.final |= final_record(world, run_state.state, run_state.scored, round, measures)
@@ -180,7 +212,8 @@ def _check_samples(world: World) -> None:
 
 
 def _scored_split(world: World) -> str:
-    """The split on which rounds are scored; of a node's own data the server knows none but the test samples."""
+    """The split on which rounds are scored; of a node's own data the server knows none but the test
+    samples."""
     return world.scored_split if isinstance(world, SimulatedWorld) else "test"
 
 
@@ -188,7 +221,9 @@ def _scenario(plan: Plan, round: int) -> Stream:
     return Stream(plan.seed, round, "scenario")
 
 
-def run_round(instrumented: InstrumentedWorld, method: WithOptions, state: State, round: int, plan: Plan) -> State:
+def run_round(
+    instrumented: InstrumentedWorld, method: WithOptions, state: State, round: int, plan: Plan
+) -> State:
     """Select a cohort, place those of it that have no cluster, and let the method work.
 
     Args:
@@ -246,7 +281,11 @@ class _Recorder:
         training_seconds = self.clock.lap()
         round = run_state.round
         world = self.instrumented.world
-        options = (self.plan.global_model, self.split, self.plan.sample(last=round == self.plan.rounds))
+        options = (
+            self.plan.global_model,
+            self.split,
+            self.plan.sample(last=round == self.plan.rounds),
+        )
         run_state.scored = score(world, run_state.state, round, *options) if scoring else None
         _check_samples(world)
         changed = self.cluster_metrics.changed(run_state.state.assignment)
@@ -260,12 +299,18 @@ class _Recorder:
         run_state.migrations += [migrations] if migrations else []
         run_state.seconds = self.clock.total
         if self.folder:
-            seconds = {"train": training_seconds, "score": scoring_seconds, "total": run_state.seconds}
+            seconds = {
+                "train": training_seconds,
+                "score": scoring_seconds,
+                "total": run_state.seconds,
+            }
             self.folder.append(record, {"round": round, **seconds}, migrations)
             if keeping or run_state.stopped:
                 self._keep(run_state, self.folder)
         reply = self.on_round(record) if self.on_round else None
-        if not run_state.stopped and (stopped := stop_by_reply(self.plan, round, reply, self.options.hides_replies)):
+        if not run_state.stopped and (
+            stopped := stop_by_reply(self.plan, round, reply, self.options.hides_replies)
+        ):
             run_state.stopped = stopped
             if self.folder:
                 self._keep(run_state, self.folder)
@@ -279,7 +324,15 @@ class _Recorder:
         ledger = self.instrumented.ledger
         counted, measured = (ledger.down, ledger.up), (ledger.measured_down, ledger.measured_up)
         more = (run_state.best, run_state.stopped)
-        now = Checkpoint(run_state.round, run_state.state, *counted, run_state.seconds, self.memory(), *measured, *more)
+        now = Checkpoint(
+            run_state.round,
+            run_state.state,
+            *counted,
+            run_state.seconds,
+            self.memory(),
+            *measured,
+            *more,
+        )
         folder.keep(now)
 
     def _choose(self, run_state: RunState, record: Record) -> None:
@@ -300,7 +353,9 @@ class _Recorder:
         truth, reachable = self.ground_truth(), self.instrumented.clients(run_state.round)
         observations = self.instrumented.observations
         shifts = (truth, observations.detected, observations.placed)
-        clustering = self.cluster_metrics.record(run_state.round, run_state.state.assignment, reachable, *shifts)
+        clustering = self.cluster_metrics.record(
+            run_state.round, run_state.state.assignment, reachable, *shifts
+        )
         if isinstance(run_state.state, PeerState):  # whose communities have no lasting names
             clustering |= {"migrations": None, "migrations_correct": None}
         keeps_trust = keeping or run_state.round == 1

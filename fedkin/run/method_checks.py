@@ -1,4 +1,5 @@
-"""Whether a method fits a plan and a model: what cannot be is refused, what may disappoint is a warning."""
+"""Whether a method fits a plan and a model: what cannot be is refused, what may disappoint is a
+warning."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from fedkin.core.requirements import count_and_cure, requirements_of
 
 
 def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") -> None:
-    """Refuse a cohort that so many clients cannot give, and clients or a cohort that are too few for the method.
+    """Refuse a cohort that so many clients cannot give, and clients or a cohort that are too few
+    for the method.
 
     Args:
         plan: the size of a cohort.
@@ -22,11 +24,17 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
     """
     for name in ("patience", "until"):
         if getattr(plan, name) is not None and not plan.evaluate_every:
-            raise ConfigError(f"run.{name} needs rounds that are scored, and run.evaluate_every is 0: set it to 1")
+            raise ConfigError(
+                f"run.{name} needs rounds that are scored, and run.evaluate_every is 0: set it to 1"
+            )
     if plan.sample_at_end and plan.evaluate_clients is None:
-        raise ConfigError("run.sample_at_end needs the size of the sample: set run.evaluate_clients")
+        raise ConfigError(
+            "run.sample_at_end needs the size of the sample: set run.evaluate_clients"
+        )
     if plan.cohort > clients:
-        raise ConfigError(f"run.cohort must be at most the number of clients ({clients}), got {plan.cohort}")
+        raise ConfigError(
+            f"run.cohort must be at most the number of clients ({clients}), got {plan.cohort}"
+        )
     needs = requirements_of(method)
     name = f"{where}: {type(method).__name__}"
     if needs.clients.number > clients:
@@ -43,8 +51,8 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
 
 
 def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
-    """Refuse detectors for a method that trains other models, the reverse, and a last layer that is not known,
-    or is all of the model.
+    """Refuse detectors for a method that trains other models, the reverse, and a last layer that is
+    not known, or is all of the model.
 
     Args:
         method: the method.
@@ -72,7 +80,8 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
     parameters = spec.parameters
     if model.hidden_layers and spec.head and len(range(parameters)[spec.head]) == parameters:
         raise ConfigError(
-            f"{name} needs layers before the model's last one, and this model has no other: take one with hidden "
+            f"{name} needs layers before the model's last one, and this model has no other: take "
+            f"one with hidden "
             "layers, such as model.name=mlp, or another method"
         )
 
@@ -95,7 +104,8 @@ def plan_warnings(plan: Plan, method: Method, clients: int) -> list[str]:
     if needs.rounds.full_cohort and plan.cohort < clients:
         kind = "peers" if needs.peers else "clients"
         warnings.append(
-            f"of {clients} {kind} only {plan.cohort} are awake in a round, and the others do not reply; "
+            f"of {clients} {kind} only {plan.cohort} are awake in a round, and the others do not "
+            f"reply; "
             f"run.cohort={clients} wakes all"
         )
     rounds = plan.rounds * plan.cohort / clients  # of a peer, on average

@@ -49,17 +49,19 @@ class Run(ModelAccess):
         config: the run's description, as in its config.toml.
         records: what was measured in rounds 0 .. T, as in its metrics.jsonl.
         state: the method's final state.
-        clients: a DataFrame, one row per scored client: cluster, test samples, correct, accuracy, loss, of the final
-            state.
+        clients: a DataFrame, one row per scored client: cluster, test samples, correct, accuracy,
+            loss, of the final state.
         seconds: wall time of all rounds, over all the processes it took.
         against: the runs of other methods on the same data, by name.
         folder: where it is kept, if it is.
         fingerprint: identifies it in checkpoints: a digest of configuration, data and model.
         memory: what its clients, and the metrics of its clustering, store at the end.
         migrations: assignments and migrations by round, as in its migrations.jsonl.
-        best: the round that validation samples choose, with its state; None where the data have none.
+        best: the round that validation samples choose, with its state; None where the data have
+            none.
         final: what was measured once, after the last round, as in its summary.
-        made_of: its method, model and data, in memory only; None: they are made again when they are needed.
+        made_of: its method, model and data, in memory only; None: they are made again when they are
+            needed.
     """
 
     config: Description
@@ -78,10 +80,14 @@ class Run(ModelAccess):
 
     def __repr__(self) -> str:
         against = [other.summary() for other in self.against.values()]
-        return display.text(self.summary(), against, display.names_by_position(self.clients), self.measures)
+        return display.text(
+            self.summary(), against, display.names_by_position(self.clients), self.measures
+        )
 
     def _repr_html_(self) -> str:
-        return display.html([run.summary() for run in (self, *self.against.values())], self.measures)
+        return display.html(
+            [run.summary() for run in (self, *self.against.values())], self.measures
+        )
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:
@@ -100,7 +106,8 @@ class Run(ModelAccess):
 
     @property
     def best_state(self) -> State | None:
-        """The method's state after the best round, where validation samples choose one: ``best_state.models`` and
+        """The method's state after the best round, where validation samples choose one:
+        ``best_state.models`` and
         ``best_state.assignment`` are those of ``best_accuracy``."""
         return None if self.best is None else self.best.state
 
@@ -117,38 +124,48 @@ class Run(ModelAccess):
         return self.config.measures
 
     def migrations_frame(self) -> pd.DataFrame:
-        """One row per change of a client's cluster: round, client, name where clients have names, from_cluster and
+        """One row per change of a client's cluster: round, client, name where clients have names,
+        from_cluster and
         to_cluster (-1: none), in the order of rounds."""
-        names = dict(zip(self.clients["client"], self.clients["name"], strict=True)) if "name" in self.clients else None
+        names = (
+            dict(zip(self.clients["client"], self.clients["name"], strict=True))
+            if "name" in self.clients
+            else None
+        )
         return migrations_table(self.migrations, len(self.assignment), names)
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the run as plain JSON values.
 
-        ``best_accuracy`` is the maximum over complete rounds, those in which every reachable client had a cluster
-        (the papers' score) and every client that has one was scored; ``rounds_with_clients_away`` counts the rounds in
-        which one was not, and ``scored`` and ``scored_of`` say how many were in the last round, where that is one;
+        ``best_accuracy`` is the maximum over complete rounds, those in which every reachable client
+        had a cluster (the papers' score) and every client that has one was scored;
+        ``rounds_with_clients_away`` counts the rounds in which one was not, and ``scored`` and
+        ``scored_of`` say how many were in the last round, where that is one;
         ``rounds_to_target`` the first complete round that reaches ``run.target``;
-        ``accuracy_all_clients`` the final accuracy with all clients, those without a cluster on the model that they
-        would get today (``run.metrics.final``); ``stopped`` says after which round the run has ended early, and why;
+        ``accuracy_all_clients`` the final accuracy with all clients, those without a cluster on the
+        model that they would get today (``run.metrics.final``); ``stopped`` says after which round
+        the run has ended early, and why;
         ``failed`` that nobody's reply was usable in its last rounds; bytes are the method's own;
-        ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in FedGroup's Table I. Rounds that were
-        not scored, or were partial, count for neither.
+        ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in FedGroup's Table
+        I. Rounds that were not scored, or were partial, count for neither.
 
-        With a validation split, rounds are scored on validation samples, and test samples are read once, after the last
+        With a validation split, rounds are scored on validation samples, and test samples are read
+        once, after the last
         round: ``best_round`` is the complete round with the highest accuracy on validation samples,
-        ``validation_accuracy`` that accuracy, and ``best_accuracy`` (``best_median_client``, ``best_bottom_decile``)
-        that of its state on test samples; ``final_accuracy`` (``median_client``, ``bottom_decile``) is that of the
-        final state on test samples.
+        ``validation_accuracy`` that accuracy, and ``best_accuracy`` (``best_median_client``,
+        ``best_bottom_decile``) that of its state on test samples; ``final_accuracy``
+        (``median_client``, ``bottom_decile``) is that of the final state on test samples.
 
-        Of the clustering, over all rounds (``ClusterMetrics.record`` says what is counted; None where there is nothing
-        to count): ``migrations``, their number; ``stability``, the mean agreement (ARI) of a round's clusters with
-        those before; ``shift_precision``, the share of detections that had a cause; ``shift_recall``, the share of data
-        shifts that were detected (several before a detection are one); ``shift_delay``, rounds from a shift to its
-        detection; ``migration_precision``, the share of migrations after which the client is matched to its true
-        cluster; ``migration_recall``, the share of changes of a true cluster after which the client is matched again;
-        ``migration_delay``, the rounds that took; ``newcomer_delay``, rounds from a client's first cluster to the
-        matched one, over those that got there.
+        Of the clustering, over all rounds (``ClusterMetrics.record`` says what is counted; None
+        where there is nothing
+        to count): ``migrations``, their number; ``stability``, the mean agreement (ARI) of a
+        round's clusters with those before; ``shift_precision``, the share of detections that had a
+        cause; ``shift_recall``, the share of data shifts that were detected (several before a
+        detection are one); ``shift_delay``, rounds from a shift to its detection;
+        ``migration_precision``, the share of migrations after which the client is matched to its
+        true cluster; ``migration_recall``, the share of changes of a true cluster after which the
+        client is matched again; ``migration_delay``, the rounds that took; ``newcomer_delay``,
+        rounds from a client's first cluster to the matched one, over those that got there.
         """
         return dict(self._summary)
 
@@ -157,7 +174,9 @@ class Run(ModelAccess):
         best = best_record(self.records)
         last, target = self.records[-1], self.config.target
         reached = first_to_reach(self.records, target)
-        discrepancies = [r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None]
+        discrepancies = [
+            r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None
+        ]
         return {
             "method": self.config.method_with_options,
             "data": self.config.data_name,
@@ -166,7 +185,11 @@ class Run(ModelAccess):
             "seed": self.config.seed,
             "best_accuracy": best["accuracy"] if best and "split" not in last else None,
             "best_round": best["round"] if best else None,
-            **({"validation_accuracy": best["accuracy"] if best else None} if "split" in last else {}),
+            **(
+                {"validation_accuracy": best["accuracy"] if best else None}
+                if "split" in last
+                else {}
+            ),
             "final_accuracy": last["accuracy"],
             "median_client": last["median_client"],
             "bottom_decile": last["bottom_decile"],
@@ -188,21 +211,28 @@ class Run(ModelAccess):
             "discrepancy_sum_variance": float(np.var(discrepancies)) if discrepancies else None,
             "missing": sum(r["missing"] for r in self.records),
             "nonfinite": sum(r["nonfinite"] for r in self.records),
-            **({"outliers": outliers} if (outliers := sum(r.get("outliers", 0) for r in self.records)) else {}),
+            **(
+                {"outliers": outliers}
+                if (outliers := sum(r.get("outliers", 0) for r in self.records))
+                else {}
+            ),
             **{name: last[name] for name in ("late_used", "late_dropped") if name in last},
             **({"failed": why} if (why := failure(self.records)) else {}),
             "bytes_down": last["bytes_down"],
             "bytes_up": last["bytes_up"],
-            **{name: last[name] for name in ("messages_down", "messages_up") if name in last},  # of real clients
+            **{
+                name: last[name] for name in ("messages_down", "messages_up") if name in last
+            },  # of real clients
             "seconds": round(self.seconds, 3),
             **self.final,
         }
 
     def save(self, path: str | Path) -> Path:
-        """Keep the run, and those it was run against, in a folder of its own, from which it can be resumed. Figures are
-        drawn by ``fk.draw``.
+        """Keep the run, and those it was run against, in a folder of its own, from which it can be
+        resumed. Figures are drawn by ``fk.draw``.
 
-        Raises StorageError for a folder that holds a run, or that cannot be written; then nothing is left.
+        Raises StorageError for a folder that holds a run, or that cannot be written; then nothing
+        is left.
         """
         folders: list[run_folder.Folder] = []
         try:
@@ -220,9 +250,13 @@ class Run(ModelAccess):
         for record in self.records:
             folder.append(record, {"round": record["round"]}, migrations.get(record["round"]))
         last = self.records[-1]
-        counted, measured = (_sides(last.get(name, {})) for name in ("bytes_by_operation", "messages_by_operation"))
+        counted, measured = (
+            _sides(last.get(name, {})) for name in ("bytes_by_operation", "messages_by_operation")
+        )
         more = (self.best, self.final.get("stopped"))
-        now = checkpoint.Checkpoint(last["round"], self.state, *counted, self.seconds, self.memory, *measured, *more)
+        now = checkpoint.Checkpoint(
+            last["round"], self.state, *counted, self.seconds, self.memory, *measured, *more
+        )
         folder.keep(now)
         for name, other in self.against.items():
             other._save(run_folder.against_folder(target, name), folders)
@@ -240,12 +274,12 @@ class Run(ModelAccess):
 
         Args:
             path: the folder.
-            model, data: of a run that was started from Python, where its models are to be used; any other run makes
-                them again from its configuration.
+            model, data: of a run that was started from Python, where its models are to be used; any
+                other run makes them again from its configuration.
             method: of one whose method is the user's own, to place newcomers.
 
-        Raises CheckpointError where there is none, where it is not finished, where a file is damaged, or where the
-        clients of the data have other names.
+        Raises CheckpointError where there is none, where it is not finished, where a file is
+        damaged, or where the clients of the data have other names.
         """
         import pandas as pd
 
@@ -254,10 +288,13 @@ class Run(ModelAccess):
         migrations = run_folder.read_records(source, run_folder.MIGRATIONS)
         if config.seeds is not None:
             raise CheckpointError(
-                f"{source} holds several seeds; RepeatedRuns.load reads them, this one those in seeds/"
+                f"{source} holds several seeds; RepeatedRuns.load reads them, this one those in "
+                f"seeds/"
             )
         if not (source / SUMMARY).exists():
-            raise CheckpointError(f"{source} holds a run that is not finished; {how_to_resume(source, config)}")
+            raise CheckpointError(
+                f"{source} holds a run that is not finished; {how_to_resume(source, config)}"
+            )
         try:
             clients = pd.read_parquet(io.BytesIO((source / CLIENTS).read_bytes()))
         except Exception as error:  # a damaged file makes its reader raise whatever it may
@@ -268,9 +305,13 @@ class Run(ModelAccess):
         if reason := integrity.missing_end(source, records, last):
             _log.warning("%s; to make that again, %s", reason, how_to_resume(source, config))
         given = model is not None or data is not None or method is not None
-        made_of = _parts(source, config, clients, fingerprint, (model, data, method)) if given else None
+        made_of = (
+            _parts(source, config, clients, fingerprint, (model, data, method)) if given else None
+        )
         folders = [p for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)]
-        against = {run.config.method_name: run for run in (cls.load(p, model, data) for p in folders)}
+        against = {
+            run.config.method_name: run for run in (cls.load(p, model, data) for p in folders)
+        }
         return cls(
             config,
             records,
@@ -289,11 +330,18 @@ class Run(ModelAccess):
 
 
 def _parts(
-    folder: Path, config: Description, clients: pd.DataFrame, fingerprint: str, given: tuple[Any, Any, Any]
+    folder: Path,
+    config: Description,
+    clients: pd.DataFrame,
+    fingerprint: str,
+    given: tuple[Any, Any, Any],
 ) -> Parts:
     """The parts of a run of which model, data or method were given."""
     from fedkin.run.trained.parts import parts_of
-    from fedkin.run.trained.rebuild import check_given, parts_again  # models and data are not imported to read a table
+    from fedkin.run.trained.rebuild import (
+        check_given,
+        parts_again,
+    )  # models and data are not imported to read a table
 
     model, data, method = given
     if data is None:

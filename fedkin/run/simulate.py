@@ -64,40 +64,47 @@ def simulate(
     Args:
         method: the main method.
         data: all clients' samples.
-        model: what is trained: ``fk.models.mclr(data)`` and the like, ``fk.as_model(...)``, ``fk.torch_model(...)``, or
-            a PyTorch ``nn.Module`` as it is.
+        model: what is trained: ``fk.models.mclr(data)`` and the like, ``fk.as_model(...)``,
+            ``fk.torch_model(...)``, or a PyTorch ``nn.Module`` as it is.
         rounds: T, communication rounds.
-        cohort: n, clients per round, drawn uniformly; ``fk.Cohort(n, selection=...)`` draws them in another way.
+        cohort: n, clients per round, drawn uniformly; ``fk.Cohort(n, selection=...)`` draws them in
+            another way.
         local: what a client does with a model it trains. By default SGD over one epoch.
         options: what goes with any method, of all methods of the run:
 
-            * a server optimiser, which takes the mean updates of every cluster for gradients: ``FedAvgM(...)``,
-              ``FedAdam(...)``, ``FedYogi(...)`` or ``FedAdagrad(...)``;
-            * a part of the model that stays with each client: its last layer (``PersonalHead(...)``), or a model
-              together with its cluster's (``PersonalModel(...)``);
-            * ``ClientDP(...)``, privacy of whole clients: clips and noise of all sums that are released, with cohorts
-              of ``fk.Cohort(n, selection="poisson")``;
-            * ``RobustAggregation(...)``, a rule in place of the mean, within each cluster, against clients that attack;
+            * a server optimiser, which takes the mean updates of every cluster for gradients:
+              ``FedAvgM(...)``, ``FedAdam(...)``, ``FedYogi(...)`` or ``FedAdagrad(...)``;
+            * a part of the model that stays with each client: its last layer
+              (``PersonalHead(...)``), or a model together with its cluster's
+              (``PersonalModel(...)``);
+            * ``ClientDP(...)``, privacy of whole clients: clips and noise of all sums that are
+              released, with cohorts of ``fk.Cohort(n, selection="poisson")``;
+            * ``RobustAggregation(...)``, a rule in place of the mean, within each cluster, against
+              clients that attack;
             * ``Byzantine(...)``, clients that attack, to see what that does;
-            * ``LateReplies(...)``, which says what replies that come after their round count for in the next ones;
+            * ``LateReplies(...)``, which says what replies that come after their round count for in
+              the next ones;
             * ``SecretSums(...)``: a server that follows the protocol learns sums of updates only;
             * an option of your own (``fk.Option``).
         seed: of all randomness but that of ``data``, of privacy and of masks.
         scenario: clients that drop out, straggle, arrive late or leave. By default none.
         shift: how data shift from round to round, such as ``SwapAll()``. By default they do not.
         against: methods to run on the same data, after the main one.
-        scoring: how often the run is scored and kept, what is measured, and what ends it early (``fk.Scoring``).
+        scoring: how often the run is scored and kept, what is measured, and what ends it early
+            (``fk.Scoring``).
         compute: what computes the clients (``fk.Compute``). By default all devices of this process.
-        out: a folder that keeps the run while it goes on. No figures are drawn: ``fk.draw(run)`` does that.
+        out: a folder that keeps the run while it goes on. No figures are drawn: ``fk.draw(run)``
+            does that.
         resume: go on with the same run, which ``out`` holds.
-        callbacks: what is told of every round of every method. A function gets the round's record, and ends the run by
-            returning ``fk.STOP``. A tracker logs the run: ``"tensorboard"``, ``"mlflow"``, ``"wandb"``, or one of your
-            own (``Tracker``). ``fk.Progress(False)`` hides the display that a terminal or a notebook gets.
+        callbacks: what is told of every round of every method. A function gets the round's record,
+            and ends the run by returning ``fk.STOP``. A tracker logs the run: ``"tensorboard"``,
+            ``"mlflow"``, ``"wandb"``, or one of your own (``Tracker``). ``fk.Progress(False)``
+            hides the display that a terminal or a notebook gets.
 
     Raises:
-        ConfigError: a cohort or a number of clusters larger than the number of clients; a method named twice; a
-            number that is none; ``mu`` or ``partial`` in ``local`` (they belong to a method: ``FedProx(mu=...)``);
-            ``resume``, or one of the named trackers, without ``out``.
+        ConfigError: a cohort or a number of clusters larger than the number of clients; a method
+            named twice; a number that is none; ``mu`` or ``partial`` in ``local`` (they belong to a
+            method: ``FedProx(mu=...)``); ``resume``, or one of the named trackers, without ``out``.
         MissingExtra: the library of a tracker is not installed.
         StorageError, CheckpointError: about the folder.
         ModelError, MethodError, DataError: what does not fit together.
@@ -113,7 +120,12 @@ def simulate(
     sections = by_section(options)
     measure_entries, measures = own_measures.resolved(scoring.measures, "measures")
     settings = RunSettings.of(
-        rounds=rounds, cohort=cohort, seed=seed, scoring=scoring, compute=compute, measures=measure_entries
+        rounds=rounds,
+        cohort=cohort,
+        seed=seed,
+        scoring=scoring,
+        compute=compute,
+        measures=measure_entries,
     )
     poisoned, shifts = simulated(sections, data, shift)
     folder = user_path(out) if out else None
@@ -137,7 +149,9 @@ def simulate(
             options=sections,
             measures=measures,
         )
-        methods = [({"name": method_name(one), **plain_values(one)}, one) for one in (method, *against)]
+        methods = [
+            ({"name": method_name(one), **plain_values(one)}, one) for one in (method, *against)
+        ]
         return _run(experiment, methods, folder)
 
 
@@ -149,11 +163,13 @@ def execute(
     on_round: OnRound | None = None,
     track: Sequence[str | Tracker] = (),
 ) -> Run:
-    """Run what a configuration describes; everything is made and checked before anything is written.
+    """Run what a configuration describes; everything is made and checked before anything is
+    written.
 
     Args:
         config: the configuration.
-        out: a new folder that keeps the run, or one that holds it already, with ``resume``; None keeps nothing.
+        out: a new folder that keeps the run, or one that holds it already, with ``resume``; None
+            keeps nothing.
         resume: go on with the run in ``out``.
         on_round: called with the record of every round, of every method.
         track: names of trackers, or trackers.
@@ -171,7 +187,10 @@ def _run(experiment: Experiment[SimulatedWorlds], methods: Methods, out: Path | 
 
 
 def from_config(
-    config: RunConfig, resume: bool = False, on_round: OnRound | None = None, data: FederatedData | None = None
+    config: RunConfig,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+    data: FederatedData | None = None,
 ) -> tuple[Experiment[SimulatedWorlds], Methods]:
     """The experiment that a configuration describes, and its methods.
 
@@ -189,7 +208,9 @@ def from_config(
     poisoned, shifts = simulated(config.options, federated, shift)
     description = config.description()
     experiment = Experiment(
-        worlds=SimulatedWorlds(poisoned, model, config.work, config.scenario, shifts, config.run.compute),
+        worlds=SimulatedWorlds(
+            poisoned, model, config.work, config.scenario, shifts, config.run.compute
+        ),
         plan=config.run,
         description=description.with_sections({"data": description.data | label_names(federated)}),
         on_round=on_round,
@@ -201,11 +222,13 @@ def from_config(
 
 
 def trainable(model: Any) -> AnyModel:
-    """What a simulated world can train, made of what the user has. Raises ModelError for anything else."""
+    """What a simulated world can train, made of what the user has. Raises ModelError for anything
+    else."""
     wrapped = wrap_module(model)
     if not isinstance(wrapped, AnyModel):
         raise ModelError(
-            "model must be one of fk.models, such as mclr(data), or be made by fk.as_model or fk.torch_model, or be a "
+            "model must be one of fk.models, such as mclr(data), or be made by fk.as_model or "
+            "fk.torch_model, or be a "
             f"PyTorch nn.Module; got {type(wrapped).__name__}"
         )
     if isinstance(wrapped, ModelWithWorkers) and getattr(wrapped, "engine", "torch") == "torch":
@@ -216,7 +239,9 @@ def trainable(model: Any) -> AnyModel:
 @cache
 def _warn_of_pytorch(name: str) -> None:
     """Once in a process."""
-    _log.warning("model %r is trained by PyTorch, which is slower (docs/benchmarks.md says how much)", name)
+    _log.warning(
+        "model %r is trained by PyTorch, which is slower (docs/benchmarks.md says how much)", name
+    )
 
 
 def _refuse_settings(local: LocalTraining, no_folder: bool) -> None:
@@ -224,4 +249,7 @@ def _refuse_settings(local: LocalTraining, no_folder: bool) -> None:
     if no_folder:
         raise ConfigError("resume=True needs out=, the folder that holds the run")
     if local.mu or local.partial:
-        raise ConfigError("local: mu and partial belong to the method, such as FedProx(mu=...) or FedGrouProx(mu=...)")
+        raise ConfigError(
+            "local: mu and partial belong to the method, such as FedProx(mu=...) or "
+            "FedGrouProx(mu=...)"
+        )

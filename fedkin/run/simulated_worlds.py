@@ -55,13 +55,15 @@ class SimulatedWorlds:
             needs = requirements_of(method)
             if needs.data.true_clusters and self.data.true_clusters is None:
                 raise ConfigError(
-                    f"{place}: {entry['name']} needs the true clusters, and {self.data.name} has none; take "
+                    f"{place}: {entry['name']} needs the true clusters, and {self.data.name} has "
+                    f"none; take "
                     "planted data (data.name=planted), or leave it out"
                 )
             forgets = isinstance(self.shift, Steps) and not self.shift.history
             if needs.data.earlier_samples and forgets:
                 raise ConfigError(
-                    f"{place}: {entry['name']} needs clients that keep the samples of earlier steps: set "
+                    f"{place}: {entry['name']} needs clients that keep the samples of earlier "
+                    f"steps: set "
                     "shift.history=true (in Python Steps(history=True)), or leave it out"
                 )
             if isinstance(method, Checking):
@@ -69,15 +71,22 @@ class SimulatedWorlds:
                     method.check_run(self.spec, self.clients, self.local)
         if plan.patience is not None and self.data.validation is None:
             raise ConfigError(
-                f"run.patience needs a validation split, and {self.data.name} has none: set data.validation=0.1 (in "
+                f"run.patience needs a validation split, and {self.data.name} has none: set "
+                f"data.validation=0.1 (in "
                 "Python data.with_validation(0.1)); test samples choose no round"
             )
         for _, method in methods:
             needs = requirements_with(method, options)
-            parts = memory_parts(needs, plan, self.clients, self.spec.parameters, self.compute.clients_per_batch)
-            check_memory(parts, "take a smaller model, or fewer clients, clusters or clients in a cohort")
+            parts = memory_parts(
+                needs, plan, self.clients, self.spec.parameters, self.compute.clients_per_batch
+            )
+            check_memory(
+                parts, "take a smaller model, or fewer clients, clusters or clients in a cohort"
+            )
         world = self.make()
-        with error_context("scenario"):  # whichever clients arrive or leave, one is reachable in every round
+        with error_context(
+            "scenario"
+        ):  # whichever clients arrive or leave, one is reachable in every round
             for round in (0, *world.population.arrivals, *world.population.departures):
                 world.clients(min(round, plan.rounds))
 
@@ -100,7 +109,9 @@ class SimulatedWorlds:
         world = self.make()
         return OpenWorld(
             world,
-            lambda: ClientFacts(world.data.train.sizes, world.data.client_names, world.data.true_clusters),
+            lambda: ClientFacts(
+                world.data.train.sizes, world.data.client_names, world.data.true_clusters
+            ),
             lambda: GroundTruth(world.data.true_clusters, world.shifted_clients),
             Parts(method, self.model, self.data, self.local, self.shift),
         )
@@ -127,7 +138,9 @@ def memory_parts(
     memory = needs.memory
     parts = {
         "models": 2 * models * model,  # before and after a round
-        "local training": 4 * (together or 1) * model,  # weights, gradient, update and the optimiser's memory
+        "local training": 4
+        * (together or 1)
+        * model,  # weights, gradient, update and the optimiser's memory
     }
     if needs.reads.updates == "single":
         rows = clients if memory.compares_all else min(plan.cohort, clients)

@@ -1,8 +1,8 @@
 """The best round of a run, and when a run stops before its last one.
 
-Only complete rounds count: scored ones in which every reachable client had a cluster and no client that has one was
-away. The score is accuracy on
-validation samples where the data have such a split, else on test samples.
+Only complete rounds count: scored ones in which every reachable client had a cluster and no client
+that has one was away. The score is accuracy on validation samples where the data have such a split,
+else on test samples.
 """
 
 from __future__ import annotations
@@ -28,13 +28,17 @@ def complete_rounds(records: Sequence[Record]) -> list[Record]:
 
 
 def is_complete(record: Record) -> bool:
-    """Whether a round was scored, every reachable client had a cluster, and every client that has one was scored."""
+    """Whether a round was scored, every reachable client had a cluster, and every client that has
+    one was scored."""
     return record[SCORE.column] is not None and not record["partial"]
 
 
 def best_record(records: Sequence[Record]) -> Record | None:
-    """The record of the complete round with the best score, the first of equals; None where no round is complete."""
-    return max(complete_rounds(records), key=lambda record: SCORE.sign * record[SCORE.column], default=None)
+    """The record of the complete round with the best score, the first of equals; None where no
+    round is complete."""
+    return max(
+        complete_rounds(records), key=lambda record: SCORE.sign * record[SCORE.column], default=None
+    )
 
 
 def first_to_reach(records: Sequence[Record], target: float | int | None) -> Record | None:
@@ -46,7 +50,10 @@ def first_to_reach(records: Sequence[Record], target: float | int | None) -> Rec
     """
     if target is None:
         return None
-    return next((record for record in complete_rounds(records) if reaches(record[SCORE.column], target)), None)
+    return next(
+        (record for record in complete_rounds(records) if reaches(record[SCORE.column], target)),
+        None,
+    )
 
 
 def reaches(score: float | int, target: float | int) -> bool:
@@ -57,15 +64,17 @@ def reaches(score: float | int, target: float | int) -> bool:
 def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
     """Why a run stops after the last of its records, by its scores; None where it goes on.
 
-    It stops at the first complete round from 1 on whose score reaches ``plan.until``, and at the first that comes
-    ``plan.patience`` rounds or more after the best one.
+    It stops at the first complete round from 1 on whose score reaches ``plan.until``, and at the
+    first that comes ``plan.patience`` rounds or more after the best one.
     """
     last, best = records[-1], best_record(records)
     if best is None or not is_complete(last) or not 0 < last["round"] < plan.rounds:
         return None
     score, waited = last[SCORE.column], last["round"] - best["round"]
     if plan.until is not None and reaches(score, plan.until):
-        return stop_record(plan, last["round"], f"the score {score:.4f} reaches run.until = {plan.until}")
+        return stop_record(
+            plan, last["round"], f"the score {score:.4f} reaches run.until = {plan.until}"
+        )
     if plan.patience is not None and waited >= plan.patience:
         reason = f"run.patience = {plan.patience}, and no score is better than that of round {best['round']}"
         return stop_record(plan, last["round"], reason)
@@ -73,8 +82,8 @@ def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
 
 
 def rounds_without_reply(records: Sequence[Record]) -> int:
-    """So many rounds at the end of a run had replies that were not finite or not possible, and no usable one. Replies
-    that never came are drop-outs, and no failure of the run.
+    """So many rounds at the end of a run had replies that were not finite or not possible, and no
+    usable one. Replies that never came are drop-outs, and no failure of the run.
 
     Args:
         records: of the run.
@@ -101,18 +110,23 @@ def stop_without_replies(plan: Plan, records: Sequence[Record]) -> Record | None
 
 
 def failure(records: Sequence[Record]) -> str:
-    """Why a finished run has failed: in its last rounds, ``UNUSABLE`` or all that it has, nobody's reply was usable;
-    empty of a run that has not.
+    """Why a finished run has failed: in its last rounds, ``UNUSABLE`` or all that it has, nobody's
+    reply was usable; empty of a run that has not.
 
     Args:
         records: of the run.
     """
     count = rounds_without_reply(records)
-    return f"{_NO_REPLY} in the last {count} rounds" if count >= min(UNUSABLE, max(len(records) - 1, 1)) else ""
+    return (
+        f"{_NO_REPLY} in the last {count} rounds"
+        if count >= min(UNUSABLE, max(len(records) - 1, 1))
+        else ""
+    )
 
 
 def stop_record(plan: Plan, round: int, reason: str) -> Record:
-    """That a run stopped, as its summary and its checkpoint have it: after which round, of how many, and why.
+    """That a run stopped, as its summary and its checkpoint have it: after which round, of how
+    many, and why.
 
     Args:
         plan: of the run.
@@ -123,13 +137,15 @@ def stop_record(plan: Plan, round: int, reason: str) -> Record:
 
 
 def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> Record | None:
-    """That a run stops because ``on_round`` returned ``STOP`` before the last round; None of any other reply.
+    """That a run stops because ``on_round`` returned ``STOP`` before the last round; None of any
+    other reply.
 
     Args:
         plan: of the run.
         round: the present one.
         reply: what ``on_round`` returned.
-        private: whether the run has client-level differential privacy, which no stop by scores of clients may undo.
+        private: whether the run has client-level differential privacy, which no stop by scores of
+            clients may undo.
 
     Raises:
         ConfigError: a private run is to stop.
@@ -138,14 +154,16 @@ def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> 
         return None
     if private:
         raise ConfigError(
-            "privacy: on_round returned STOP, by scores of clients, which no noise covers, and the last round would "
+            "privacy: on_round returned STOP, by scores of clients, which no noise covers, and "
+            "the last round would "
             "show them: set run.rounds"
         )
     return stop_record(plan, round, "on_round returned STOP")
 
 
 def stop_by_options(plan: Plan, round: int, options: ActiveOptions) -> Record | None:
-    """That a run stops before its last round because an option allows no further one; None where all do.
+    """That a run stops before its last round because an option allows no further one; None where
+    all do.
 
     Args:
         plan: of the run.
@@ -158,9 +176,11 @@ def stop_by_options(plan: Plan, round: int, options: ActiveOptions) -> Record | 
     return stop_record(plan, round, reason) if reason else None
 
 
-def stop_after_round(plan: Plan, records: Sequence[Record], options: ActiveOptions) -> Record | None:
-    """Why a run stops after the last of its records, whatever the reason; None where it goes on. One with client-level
-    differential privacy has a last round that does not depend on replies.
+def stop_after_round(
+    plan: Plan, records: Sequence[Record], options: ActiveOptions
+) -> Record | None:
+    """Why a run stops after the last of its records, whatever the reason; None where it goes on.
+    One with client-level differential privacy has a last round that does not depend on replies.
 
     Args:
         plan: of the run.
@@ -168,14 +188,19 @@ def stop_after_round(plan: Plan, records: Sequence[Record], options: ActiveOptio
         options: of the run.
     """
     by_replies = None if options.hides_replies else stop_without_replies(plan, records)
-    return stop_by_score(plan, records) or by_replies or stop_by_options(plan, records[-1]["round"], options)
+    return (
+        stop_by_score(plan, records)
+        or by_replies
+        or stop_by_options(plan, records[-1]["round"], options)
+    )
 
 
 def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | None) -> Record | None:
     """Whether a run that is resumed has stopped already.
 
-    Its scores decide by the present ``patience`` and ``until``, as they would in a new run. One that ``on_round`` or
-    the lack of usable replies has stopped goes on where it has more rounds now than it had then.
+    Its scores decide by the present ``patience`` and ``until``, as they would in a new run. One
+    that ``on_round`` or the lack of usable replies has stopped goes on where it has more rounds now
+    than it had then.
 
     Args:
         plan: of the run as it is resumed.

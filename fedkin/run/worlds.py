@@ -1,4 +1,5 @@
-"""Where runs take place: what an experiment needs of a simulation, or of a federation with a server."""
+"""Where runs take place: what an experiment needs of a simulation, or of a federation with a
+server."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from fedkin.options.base import Option
 from fedkin.run.metrics.clustering import GroundTruth
 from fedkin.run.trained.parts import Parts
 
-Digests = tuple[str, ...]  # what decides numbers and is not in the description, such as the data and the model
+Digests = tuple[
+    str, ...
+]  # what decides numbers and is not in the description, such as the data and the model
 Methods = Sequence[tuple[Values, Method]]  # each with its entry in the description
 
 
@@ -41,7 +44,8 @@ class OpenWorld(NamedTuple):
 
 @runtime_checkable
 class WorldFactory(Protocol):
-    """Where runs take place: a simulation, or a federation with a server. Each run has a world of its own."""
+    """Where runs take place: a simulation, or a federation with a server. Each run has a world of
+    its own."""
 
     @property
     def clients(self) -> int:

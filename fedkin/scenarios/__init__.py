@@ -1,1 +1,2 @@
-"""Scenarios of a simulated federation: participation and failures, data shifts, and planted clusters."""
+"""Scenarios of a simulated federation: participation and failures, data shifts, and planted
+clusters."""

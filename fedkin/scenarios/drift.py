@@ -1,15 +1,15 @@
 """Drift in the middle of a run: clients whose labels are permuted, or whose images are rotated.
 
-There are ``kinds`` variants of the data; variant 0 is the data as given. Every client starts with a variant (equally
-many clients with each, at random) and may change to another one, by a pattern:
+There are ``kinds`` variants of the data; variant 0 is the data as given. Every client starts with a
+variant (equally many clients with each, at random) and may change to another one, by a pattern:
 
 * ``sudden``: in round ``at``;
 * ``gradual``: in a round of its own from ``at`` to ``at + length - 1``, each as likely;
 * ``recurring``: in round ``at``, and back or forth every ``length`` rounds.
 
-So a client's variant follows from the seed and the round alone. The true cluster is the variant; where the data have
-true clusters already, it is their pair, as true cluster x kinds + variant. (So do not rotate images of clusters that
-were planted by rotation: 90 and 180 degrees are 180 and 90.)
+So a client's variant follows from the seed and the round alone. The true cluster is the variant;
+where the data have true clusters already, it is their pair, as true cluster x kinds + variant. (So
+do not rotate images of clusters that were planted by rotation: 90 and 180 degrees are 180 and 90.)
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from fedkin.scenarios.variants import label_permutations, rotate_images
 class Drift:
     """The variant of each client in each round; Relabel and Rotate define the variants.
 
-    Samples are copied once for each client that owns them, since a sample with two owners may get two variants. That
-    doubles the memory of the data.
+    Samples are copied once for each client that owns them, since a sample with two owners may get
+    two variants. That doubles the memory of the data.
 
-    All draws are from ``Stream(seed, 0, "scenario").child("drift")``, with the run's seed: the first variants, the
-    clients that change, and when.
+    All draws are from ``Stream(seed, 0, "scenario").child("drift")``, with the run's seed: the
+    first variants, the clients that change, and when.
 
     Attributes:
         kinds: how many variants there are, at least 2.
         pattern: when a client changes: ``sudden``, ``gradual`` or ``recurring``.
-        fraction: the probability with which each client changes at all, drawn for each on its own: of 20 clients and
-            0.5 about ten change, not always ten.
+        fraction: the probability with which each client changes at all, drawn for each on its own:
+            of 20 clients and 0.5 about ten change, not always ten.
         at: the round of the (first) change.
-        length: rounds over which ``gradual`` changes are spread, and from one change of ``recurring`` to the next;
-            ``sudden`` does not use it.
+        length: rounds over which ``gradual`` changes are spread, and from one change of
+            ``recurring`` to the next; ``sudden`` does not use it.
     """
 
     kinds: int = 4
@@ -88,9 +88,13 @@ class Drift:
         now = self.variants(original.clients, round, stream)
         if not round:  # the first variant of each client is no shift
             unshifted = np.zeros(len(now), bool)
-            return self._changed(_with_own_rows(original), original, now != 0, now, stream), unshifted
+            return self._changed(
+                _with_own_rows(original), original, now != 0, now, stream
+            ), unshifted
         shifted = now != self.variants(original.clients, round - 1, stream)
-        return (self._changed(current, original, shifted, now, stream) if shifted.any() else current), shifted
+        return (
+            self._changed(current, original, shifted, now, stream) if shifted.any() else current
+        ), shifted
 
     def _changed(
         self,
@@ -108,11 +112,19 @@ class Drift:
         part, values = self._samples(original, source[rows], variant[owner[rows]], stream.at(0))
         samples = getattr(data, part).copy()
         samples[rows] = values
-        true_clusters = variant if original.true_clusters is None else original.true_clusters * self.kinds + variant
+        true_clusters = (
+            variant
+            if original.true_clusters is None
+            else original.true_clusters * self.kinds + variant
+        )
         return data.with_rows(data.train, data.test, true_clusters, **{part: samples})
 
     def _samples(
-        self, data: FederatedData, rows: Int[np.ndarray, "m"], variant: Int[np.ndarray, "m"], stream: Stream
+        self,
+        data: FederatedData,
+        rows: Int[np.ndarray, "m"],
+        variant: Int[np.ndarray, "m"],
+        stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
         """The samples of these rows in these variants: their x or their y."""
         raise NotImplementedError
@@ -123,12 +135,16 @@ class Drift:
 class Relabel(Drift):
     """Each variant has labels permuted at random (concept shift); variant 0 keeps the true ones.
 
-    Options are those of ``Drift``: ``kinds``, ``pattern``, ``fraction``, ``at`` and ``length``. The permutations are
-    drawn from ``Stream(seed, 0, "scenario").child("labels")``.
+    Options are those of ``Drift``: ``kinds``, ``pattern``, ``fraction``, ``at`` and ``length``. The
+    permutations are drawn from ``Stream(seed, 0, "scenario").child("labels")``.
     """
 
     def _samples(
-        self, data: FederatedData, rows: Int[np.ndarray, "m"], variant: Int[np.ndarray, "m"], stream: Stream
+        self,
+        data: FederatedData,
+        rows: Int[np.ndarray, "m"],
+        variant: Int[np.ndarray, "m"],
+        stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
         return "y", label_permutations(data.classes, self.kinds, stream)[variant, data.y[rows]]
 
@@ -136,35 +152,48 @@ class Relabel(Drift):
 @plain_options
 @dataclass(frozen=True)
 class Rotate(Drift):
-    """Variant v has images rotated by v x 360 / kinds degrees (90 v where there are 3, as in planted clusters).
+    """Variant v has images rotated by v x 360 / kinds degrees (90 v where there are 3, as in
+    planted clusters).
 
-    Images are square: [M, H, H], [M, H, H, channels], or flat [M, H x H]. The first step raises DataError for others.
-    Options are those of ``Drift``: ``kinds``, ``pattern``, ``fraction``, ``at`` and ``length``.
+    Images are square: [M, H, H], [M, H, H, channels], or flat [M, H x H]. The first step raises
+    DataError for others. Options are those of ``Drift``: ``kinds``, ``pattern``, ``fraction``,
+    ``at`` and ``length``.
     """
 
     def _samples(
-        self, data: FederatedData, rows: Int[np.ndarray, "m"], variant: Int[np.ndarray, "m"], stream: Stream
+        self,
+        data: FederatedData,
+        rows: Int[np.ndarray, "m"],
+        variant: Int[np.ndarray, "m"],
+        stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
         shape = _image_shape(data)
         images = data.x[rows].reshape(len(rows), *shape)
         pixels = (float(data.x.min()), float(data.x.max()))
-        return "x", rotate_images(images, variant, self.kinds, pixels).reshape(len(rows), *data.x.shape[1:])
+        return "x", rotate_images(images, variant, self.kinds, pixels).reshape(
+            len(rows), *data.x.shape[1:]
+        )
 
 
 def _with_own_rows(data: FederatedData) -> FederatedData:
     """The same data, every sample copied for every client that owns it, in the order of ``_parts``."""
     parts = _parts(data)
     source = np.concatenate([part.rows for part in parts.values()])
-    rows = np.split(np.arange(len(source)), np.cumsum([len(part.rows) for part in parts.values()])[:-1])
+    rows = np.split(
+        np.arange(len(source)), np.cumsum([len(part.rows) for part in parts.values()])[:-1]
+    )
     own: dict[str, Any] = {
-        split: Ragged(some, part.offsets) for some, (split, part) in zip(rows, parts.items(), strict=True)
+        split: Ragged(some, part.offsets)
+        for some, (split, part) in zip(rows, parts.items(), strict=True)
     }
     return data.with_rows(**own, x=data.x[source], y=data.y[source])
 
 
 def _parts(data: FederatedData) -> dict[str, Ragged]:
     """The index of each split: training, test, and validation where there is one."""
-    return {split: data.part(split) for split in ("train", "test", "validation") if split in data.splits}
+    return {
+        split: data.part(split) for split in ("train", "test", "validation") if split in data.splits
+    }
 
 
 def _image_shape(data: FederatedData) -> tuple[int, ...]:
@@ -175,7 +204,8 @@ def _image_shape(data: FederatedData) -> tuple[int, ...]:
         shape = (side, side)
     if data.x.dtype.kind != "f" or len(shape) not in (2, 3) or shape[:2] != 2 * shape[:1]:
         raise DataError(
-            f"{data.name}: only square images of real numbers can be rotated, such as [M, 784] or [M, 32, 32, 3]; "
+            f"{data.name}: only square images of real numbers can be rotated, such as [M, 784] or "
+            f"[M, 32, 32, 3]; "
             f"got {data.x.dtype} of shape {data.x.shape}; take relabel instead of rotate"
         )
     return shape

@@ -1,4 +1,5 @@
-"""Clients with a known true cluster: clusters differ by rotated images, permuted or swapped labels, or classes."""
+"""Clients with a known true cluster: clusters differ by rotated images, permuted or swapped labels,
+or classes."""
 
 from __future__ import annotations
 
@@ -27,15 +28,17 @@ def planted(
     batches: int | None = None,
     seed: int = 0,
 ) -> FederatedData:
-    """A federation of K clusters of equal size (give or take one), in ``true_clusters``; no image is used twice.
+    """A federation of K clusters of equal size (give or take one), in ``true_clusters``; no image
+    is used twice.
 
     Pixels are scaled to 0 .. 1, flat (cifar10: [32, 32, 3]). By ``kind``, cluster k has
 
-    * ``rotation``: images rotated by k * 360 / K degrees (90 k where K = 3, so that up to 4 clusters need no
-      interpolation), as in IFCA's experiments (Ghosh et al. 2020);
-    * ``label_permutation``: labels permuted at random (cluster 0: the true labels), as in Sattler et al. 2020;
-    * ``label_swap``: two labels swapped, 2 k and 2 k + 1 (of two clusters the second swaps 6 and 7), as in
-      re-implementations of PANM (Li & Wu 2022);
+    * ``rotation``: images rotated by k * 360 / K degrees (90 k where K = 3, so that up to 4
+      clusters need no interpolation), as in IFCA's experiments (Ghosh et al. 2020);
+    * ``label_permutation``: labels permuted at random (cluster 0: the true labels), as in Sattler
+      et al. 2020;
+    * ``label_swap``: two labels swapped, 2 k and 2 k + 1 (of two clusters the second swaps 6 and
+      7), as in re-implementations of PANM (Li & Wu 2022);
     * ``disjoint_labels``: only classes of its own, C / K of them.
 
     Args:
@@ -55,12 +58,18 @@ def planted(
     _check(base, kind, clusters, clients, samples, test_samples)
     images = IMAGES[base]() if batches is None else _some_batches(base, batches)
     if kind == "disjoint_labels" and clusters > images.classes:
-        raise ConfigError(f"{clusters} clusters cannot have disjoint labels, {base} has {images.classes} classes")
+        raise ConfigError(
+            f"{clusters} clusters cannot have disjoint labels, {base} has {images.classes} classes"
+        )
     if kind == "label_swap" and 2 * clusters > images.classes:
-        raise ConfigError(f"{clusters} clusters cannot swap two classes each, {base} has {images.classes} classes")
+        raise ConfigError(
+            f"{clusters} clusters cannot swap two classes each, {base} has {images.classes} classes"
+        )
     stream = Stream(seed, purpose=f"planted/{base}/{kind}")
     true_clusters = stream.child("truth").rng().permutation(np.arange(clients) % clusters)
-    rows = _draw(_pools(images, kind, clusters, stream), true_clusters, samples + test_samples, base)
+    rows = _draw(
+        _pools(images, kind, clusters, stream), true_clusters, samples + test_samples, base
+    )
     x, y = images.unit(rows.ravel()), images.y[rows.ravel()]
     owner = np.repeat(true_clusters, samples + test_samples)
     if kind == "rotation":
@@ -75,7 +84,9 @@ def planted(
     return FederatedData(f"{base} {kind}", x, y, images.classes, train, test, true_clusters)
 
 
-def _check(base: str, kind: str, clusters: int, clients: int, samples: int, test_samples: int) -> None:
+def _check(
+    base: str, kind: str, clusters: int, clients: int, samples: int, test_samples: int
+) -> None:
     if base not in IMAGES:
         raise ConfigError(unknown("base", base, IMAGES))
     if kind not in CLUSTER_DIFFERENCES:
@@ -99,7 +110,10 @@ def _pools(images: Images, kind: str, clusters: int, stream: Stream) -> list[Int
     order = stream.child("images").rng().permutation(len(images.y))
     if kind != "disjoint_labels":
         return np.array_split(order, clusters)
-    return [order[np.isin(images.y[order], own)] for own in np.array_split(np.arange(images.classes), clusters)]
+    return [
+        order[np.isin(images.y[order], own)]
+        for own in np.array_split(np.arange(images.classes), clusters)
+    ]
 
 
 def _draw(
@@ -110,7 +124,8 @@ def _draw(
     for cluster, (members, pool) in enumerate(zip(owners, pools, strict=True)):
         if len(members) * each > len(pool):
             raise DataError(
-                f"{base} has {len(pool)} images for cluster {cluster}, its {len(members)} clients of {each} need "
+                f"{base} has {len(pool)} images for cluster {cluster}, its {len(members)} clients "
+                f"of {each} need "
                 f"{len(members) * each}; lower clients, samples or test_samples"
             )
     rows = np.zeros((len(true_clusters), each), np.int64)

@@ -1,4 +1,5 @@
-"""Clients that train on poisoned samples: on wrong labels, or on images with a trigger (a backdoor)."""
+"""Clients that train on poisoned samples: on wrong labels, or on images with a trigger (a
+backdoor)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ PATCH, TARGET = 3, 0  # pixels of the trigger's side, and the label that it stan
 
 
 def flip_labels(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> FederatedData:
-    """The data with labels y -> classes - 1 - y in the training samples of some clients; test samples keep theirs.
+    """The data with labels y -> classes - 1 - y in the training samples of some clients; test
+    samples keep theirs.
 
     Args:
         data: of the federation.
@@ -28,22 +30,25 @@ def flip_labels(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> Federate
     Raises:
         DataError: a sample of theirs is another client's, too, or data that are read from files.
     """
-    flipped = np.concatenate(_own_training_rows(data, clients, "labels cannot be flipped") or [np.zeros(0, np.int64)])
+    flipped = np.concatenate(
+        _own_training_rows(data, clients, "labels cannot be flipped") or [np.zeros(0, np.int64)]
+    )
     labels = data.y.copy()
     labels[flipped] = data.classes - 1 - labels[flipped]
     return dataclasses.replace(data, y=labels)
 
 
 def add_backdoor(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> FederatedData:
-    """The data with a trigger, a patch of the brightest pixels in a corner, and the label 0 in every second training
-    sample of some clients.
+    """The data with a trigger, a patch of the brightest pixels in a corner, and the label 0 in
+    every second training sample of some clients.
 
     Args:
         data: of images, flat or [H, W] or [H, W, channels].
         clients: whose samples have it.
 
     Raises:
-        DataError: no images; a sample of theirs is another client's, too, or data that are read from files.
+        DataError: no images; a sample of theirs is another client's, too, or data that are read
+            from files.
     """
     rows = _own_training_rows(data, clients, "samples cannot have a trigger")
     marked = np.concatenate([own[::2] for own in rows] or [np.zeros(0, np.int64)])
@@ -53,8 +58,9 @@ def add_backdoor(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> Federat
 
 
 def triggered_test(data: FederatedData) -> FederatedData:
-    """The data with the trigger in all test samples of other classes than 0, which are called 0: the accuracy on these
-    is the share of them in which the backdoor works. Samples of class 0 are left out.
+    """The data with the trigger in all test samples of other classes than 0, which are called 0:
+    the accuracy on these is the share of them in which the backdoor works. Samples of class 0 are
+    left out.
 
     Args:
         data: of images, before any is poisoned.
@@ -69,8 +75,13 @@ def with_trigger(x: np.ndarray, rows: Int[np.ndarray, "r"]) -> np.ndarray:
     """The samples, some of them with the trigger. Raises DataError where they are no images."""
     shape = x.shape[1:]
     side = isqrt(x.shape[1]) if x.ndim == 2 else 0
-    if x.dtype.kind != "f" or not (x.ndim in (3, 4) or (x.ndim == 2 and side * side == x.shape[1] >= PATCH**2)):
-        raise DataError(f"a trigger needs images, flat and square or [H, W] or [H, W, channels]; got {list(shape)}")
+    if x.dtype.kind != "f" or not (
+        x.ndim in (3, 4) or (x.ndim == 2 and side * side == x.shape[1] >= PATCH**2)
+    ):
+        raise DataError(
+            f"a trigger needs images, flat and square or [H, W] or [H, W, channels]; got "
+            f"{list(shape)}"
+        )
     changed = x.copy()
     images = changed.reshape(len(x), side, side) if x.ndim == 2 else changed
     images[rows, -PATCH:, -PATCH:] = x.max()
@@ -86,7 +97,8 @@ POISONS: dict[str, Callable[[FederatedData, Bool[np.ndarray, "N"]], FederatedDat
 
 @dataclass(frozen=True)
 class LaterPoisoning:
-    """Samples that are poisoned from a round on. Clients that attack say nothing of it: none counts as shifted.
+    """Samples that are poisoned from a round on. Clients that attack say nothing of it: none counts
+    as shifted.
 
     Attributes:
         poison: a name of ``POISONS``.
@@ -115,8 +127,11 @@ class LaterPoisoning:
         return POISONS[self.poison](original, attacks), none
 
 
-def _own_training_rows(data: FederatedData, clients: Bool[np.ndarray, "N"], refusal: str) -> list[Int[np.ndarray, "_"]]:
-    """The rows that each of some clients trains on. Raises DataError where changing them changes others' samples."""
+def _own_training_rows(
+    data: FederatedData, clients: Bool[np.ndarray, "N"], refusal: str
+) -> list[Int[np.ndarray, "_"]]:
+    """The rows that each of some clients trains on. Raises DataError where changing them changes
+    others' samples."""
     if data.packed is not None:
         raise DataError(f"{refusal}: the data are in packed files; load them into memory")
     rows = [data.train[c] for c in np.flatnonzero(clients).tolist()]

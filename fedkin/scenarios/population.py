@@ -22,10 +22,11 @@ from fedkin.scenarios.validation import fraction
 class Population:
     """Which clients take part, and which fail.
 
-    Fractions are probabilities per client and round (FedProx's code draws an exact share of each cohort; here clients
-    are independent). ``arrivals`` maps a round to the number of clients (the next ids, up to the highest) that arrive
-    in it; all others take part from the start. ``departures`` maps a round to the number of clients (the lowest
-    remaining ids) that leave in it, for good.
+    Fractions are probabilities per client and round (FedProx's code draws an exact share of each
+    cohort; here clients are independent). ``arrivals`` maps a round to the number of clients (the
+    next ids, up to the highest) that arrive in it; all others take part from the start.
+    ``departures`` maps a round to the number of clients (the lowest remaining ids) that leave in
+    it, for good.
     """
 
     dropout: float = 0.0  # does not reply in a round
@@ -40,9 +41,12 @@ class Population:
         for name in ("arrivals", "departures"):
             for round, count in getattr(self, name).items():
                 if not all(
-                    isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1 for n in (round, count)
+                    isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1
+                    for n in (round, count)
                 ):
-                    raise ConfigError(f"{name} must name rounds and counts from 1 up, got {round!r}: {count!r}")
+                    raise ConfigError(
+                        f"{name} must name rounds and counts from 1 up, got {round!r}: {count!r}"
+                    )
 
     def departed(self, round: int) -> Int[np.ndarray, "g"]:
         """Ids of the clients that have left for good by a round."""
@@ -56,10 +60,13 @@ class Population:
         late = sum(count for when, count in self.arrivals.items() if when > round)
         departed = len(self.departed(round))
         if late >= total:
-            raise ConfigError(f"arrivals leave no client at round {round}: {late} of {total} come later")
+            raise ConfigError(
+                f"arrivals leave no client at round {round}: {late} of {total} come later"
+            )
         if departed >= total - late:
             raise ConfigError(
-                f"departures leave no client at round {round}: {departed} have left, {late} of {total} come later"
+                f"departures leave no client at round {round}: {departed} have left, {late} of "
+                f"{total} come later"
             )
         return _ids(departed, int(total - late))
 
@@ -67,7 +74,9 @@ class Population:
         """Which clients drop out of this round."""
         return self._draw(clients, stream.child("dropout")) < self.dropout
 
-    def never_responding(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
+    def never_responding(
+        self, clients: Int[np.ndarray, "n"], stream: Stream
+    ) -> Bool[np.ndarray, "n"]:
         """Which clients never reply: the same ones in every round."""
         return self._draw(clients, stream.at(0).child("mute")) < self.mute
 

@@ -1,7 +1,8 @@
-"""Data shifts between rounds: the protocol of a shift, the data of each round, and incremental training data.
+"""Data shifts between rounds: the protocol of a shift, the data of each round, and incremental
+training data.
 
-Incremental is of M. Duan et al.: Flexible Clustered Federated Learning for Client-Level Data Distribution Shift. IEEE
-TPDS 2022, arXiv 2108.09749, section 5.3.
+Incremental is of M. Duan et al.: Flexible Clustered Federated Learning for Client-Level Data
+Distribution Shift. IEEE TPDS 2022, arXiv 2108.09749, section 5.3.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Shift(Protocol):
         Args:
             original: the data before any shift.
             current: the data of the round before; in round 0 the original.
-            round: 0 is before any training, 1 the first communication round. In round 0 data may be prepared, but no
-                client counts as shifted.
+            round: 0 is before any training, 1 the first communication round. In round 0 data may be
+                prepared, but no client counts as shifted.
             reachable: clients that take part in the round.
             stream: randomness of the round.
         """
@@ -51,7 +52,10 @@ class ShiftedData:
     """The data of a run in each of its rounds."""
 
     def __init__(
-        self, data: FederatedData, shift: Shift | None, reachable: Callable[[int], Int[np.ndarray, "c"]]
+        self,
+        data: FederatedData,
+        shift: Shift | None,
+        reachable: Callable[[int], Int[np.ndarray, "c"]],
     ) -> None:
         """``reachable`` returns the clients that take part in a round."""
         self._data, self._shift, self._reachable = data, shift, reachable
@@ -59,9 +63,10 @@ class ShiftedData:
         self._current: ShiftedRound = (data, np.zeros(data.clients, bool))
 
     def at(self, stream: Stream) -> ShiftedRound:
-        """The data of round ``stream.round``, and which clients' data shifted in it; the step of round r draws from
-        ``stream.at(r)``. Steps continue from the latest round, or restart where the round is earlier (or seed or
-        purpose differ), so that a resumed run has the same data."""
+        """The data of round ``stream.round``, and which clients' data shifted in it; the step of
+        round r draws from ``stream.at(r)``. Steps continue from the latest round, or restart where
+        the round is earlier (or seed or purpose differ), so that a resumed run has the same data.
+        """
         if self._shift is None:
             return self._current
         last = self._last
@@ -69,7 +74,9 @@ class ShiftedData:
             self._current, last = (self._data, self._current[1]), None
         for round in range(0 if last is None else last.round + 1, stream.round + 1):
             reachable = self._reachable(round)
-            self._current = self._shift.step(self._data, self._current[0], round, reachable, stream.at(round))
+            self._current = self._shift.step(
+                self._data, self._current[0], round, reachable, stream.at(round)
+            )
             self._last = stream.at(round)
         return self._current
 
@@ -79,22 +86,26 @@ class ShiftedData:
 class Incremental:
     """Training data are released in portions; all test (and validation) data from the start.
 
-    Release 0 is in round 0, release j in round 1 + j ``every``. With release j a client has the first ceil(r_j n) of
-    its n training samples, in a random order of its own. A client that arrives late has all that was released before.
+    Release 0 is in round 0, release j in round 1 + j ``every``. With release j a client has the
+    first ceil(r_j n) of its n training samples, in a random order of its own. A client that arrives
+    late has all that was released before.
 
-    ``as_coded``, as the authors' code does it: in round 0, and so in the cold start, clients have all their data.
-    Release 0 cuts them in round 1, and each release takes its portion of the client's *current* samples, so that their
-    number falls. Until they detect a shift, clients compare with their label counts before any shift. So those with a
-    cluster from round 0 on detect the cut in round 1. In a later round r newcomers are placed, by the data they have
-    then, before clients are tested: one placed in round r passes its first test, and detects the cut in round r + 1.
-    (Of a method whose newcomers choose while they train, like IFCA, the first test is in round r + 1, and they detect
-    the cut in round r + 2.) Without ``as_coded``, clients compare with what they had when placed.
+    ``as_coded``, as the authors' code does it: in round 0, and so in the cold start, clients have
+    all their data. Release 0 cuts them in round 1, and each release takes its portion of the
+    client's *current* samples, so that their number falls. Until they detect a shift, clients
+    compare with their label counts before any shift. So those with a cluster from round 0 on detect
+    the cut in round 1. In a later round r newcomers are placed, by the data they have then, before
+    clients are tested: one placed in round r passes its first test, and detects the cut in round r
+    + 1. (Of a method whose newcomers choose while they train, like IFCA, the first test is in round
+    r + 1, and they detect the cut in round r + 2.) Without ``as_coded``, clients compare with what
+    they had when placed.
 
     The order of a client's samples is drawn from ``Stream(seed, 0, "scenario").child("order")``.
 
     Attributes:
         every: rounds from one release to the next.
-        releases: r_j, the share of a client's training samples that is released with release j; they rise.
+        releases: r_j, the share of a client's training samples that is released with release j;
+            they rise.
         as_coded: as the authors' code does it, above.
     """
 
@@ -109,7 +120,10 @@ class Incremental:
             fraction("releases", rate)
         rates = (0, *self.releases)
         if len(rates) == 1 or any(late <= early for early, late in pairwise(rates)):
-            raise ConfigError(f"releases must be fractions in (0, 1] that rise, like 0.25, 0.5; got {self.releases!r}")
+            raise ConfigError(
+                f"releases must be fractions in (0, 1] that rise, like 0.25, 0.5; got "
+                f"{self.releases!r}"
+            )
 
     def step(
         self,
@@ -139,7 +153,8 @@ class Incremental:
 
 
 def stale_counts(shift: Shift | None) -> bool:
-    """Whether placed clients compare with their label counts before any shift, as in the authors' code."""
+    """Whether placed clients compare with their label counts before any shift, as in the authors'
+    code."""
     return isinstance(shift, Incremental) and shift.as_coded
 
 

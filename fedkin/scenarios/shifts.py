@@ -1,6 +1,8 @@
-"""The named ways in which data shift during a run. ``SHIFTS`` has them by their names in configurations.
+"""The named ways in which data shift during a run. ``SHIFTS`` has them by their names in
+configurations.
 
-The imports below are the list. A new shift is its class and its line here: ``SwapAll`` is ``swap_all``.
+The imports below are the list. A new shift is its class and its line here: ``SwapAll`` is
+``swap_all``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Shifts in which pairs of clients swap their data: all of them, or one label each.
 
-M. Duan et al.: Flexible Clustered Federated Learning for Client-Level Data Distribution Shift. IEEE TPDS 2022,
-arXiv 2108.09749, section 5.3. The union of all clients' data stays the same; only row numbers change owners.
+M. Duan et al.: Flexible Clustered Federated Learning for Client-Level Data Distribution Shift. IEEE
+TPDS 2022, arXiv 2108.09749, section 5.3. The union of all clients' data stays the same; only row
+numbers change owners.
 
-Differs from the authors' code: it swaps *warm* clients only, those that the method has assigned to a cluster. Here all
-reachable clients take part, so that compared methods have the same data.
+Differs from the authors' code: it swaps *warm* clients only, those that the method has assigned to
+a cluster. Here all reachable clients take part, so that compared methods have the same data.
 """
 
 from __future__ import annotations
@@ -20,19 +21,24 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.validation import fraction, switch
 
-ShiftedRound = tuple[FederatedData, Bool[np.ndarray, "N"]]  # the data of a round, and which clients' data shifted in it
+ShiftedRound = tuple[
+    FederatedData, Bool[np.ndarray, "N"]
+]  # the data of a round, and which clients' data shifted in it
 
 
 @plain_options
 @dataclass(frozen=True)
 class SwapAll:
-    """Two clients swap all their data (training, validation and test), and with them their true clusters.
+    """Two clients swap all their data (training, validation and test), and with them their true
+    clusters.
 
-    Pairs, and which of them swap, are drawn from ``Stream(seed, round, "scenario").child("pairs")``.
+    Pairs, and which of them swap, are drawn from ``Stream(seed, round,
+    "scenario").child("pairs")``.
 
     Attributes:
-        probability: that a pair swaps, per round from 1 on. In every round all reachable clients are paired at random
-            anew, so it is also the probability that a client's data change in a round.
+        probability: that a pair swaps, per round from 1 on. In every round all reachable clients
+            are paired at random anew, so it is also the probability that a client's data change in
+            a round.
     """
 
     probability: float = 0.05
@@ -54,17 +60,22 @@ class SwapAll:
 @plain_options
 @dataclass(frozen=True)
 class SwapPart:
-    """Two clients swap one label each: all their samples with it, in training and test data (and for validation).
+    """Two clients swap one label each: all their samples with it, in training and test data (and
+    for validation).
 
-    A label qualifies where a client has it in training and test data, and the other client has not. Where no label
-    qualifies for one of them, the pair does not swap. The true cluster of a client is the one that most of its training
-    samples come from (of a sample with several owners: from the last of them); where two are equal, it does not change.
+    A label qualifies where a client has it in training and test data, and the other client has not.
+    Where no label qualifies for one of them, the pair does not swap. The true cluster of a client
+    is the one that most of its training samples come from (of a sample with several owners: from
+    the last of them); where two are equal, it does not change.
 
-    Pairs are drawn as those of ``SwapAll``, labels from ``Stream(seed, round, "scenario").child("labels")``.
+    Pairs are drawn as those of ``SwapAll``, labels from ``Stream(seed, round,
+    "scenario").child("labels")``.
 
     Attributes:
-        probability: that a pair is drawn to swap, per round from 1 on; all reachable clients are paired at random.
-        as_coded: as the authors' code, drop the rest of the round's pairs after one in which no label qualifies.
+        probability: that a pair is drawn to swap, per round from 1 on; all reachable clients are
+            paired at random.
+        as_coded: as the authors' code, drop the rest of the round's pairs after one in which no
+            label qualifies.
     """
 
     probability: float = 0.05
@@ -121,7 +132,8 @@ def swap_labels(
     if not shifted.any():
         return current, shifted
     parts: dict[str, Any] = {
-        split: _give_labels(current.part(split), current.y, partner, exchanged) for split in current.splits
+        split: _give_labels(current.part(split), current.y, partner, exchanged)
+        for split in current.splits
     }
     clusters = _majority_clusters(original, current, parts["train"], np.flatnonzero(shifted))
     return current.with_rows(**parts, true_clusters=clusters), shifted
@@ -130,7 +142,8 @@ def swap_labels(
 def draw_labels(
     current: FederatedData, pairs: Int[np.ndarray, "k two"], stream: Stream
 ) -> tuple[Int[np.ndarray, "k two"], Bool[np.ndarray, "k"]]:
-    """A label that each client of a pair may give, drawn at random, and the pairs in which both have one.
+    """A label that each client of a pair may give, drawn at random, and the pairs in which both
+    have one.
 
     Args:
         current: the data.
@@ -151,7 +164,9 @@ def _label_counts(part: Ragged, data: FederatedData) -> Int[np.ndarray, "n C"]:
     return np.bincount(flat, minlength=len(part) * data.classes).reshape(-1, data.classes)
 
 
-def _pairs(probability: float, round: int, reachable: Int[np.ndarray, "c"], stream: Stream) -> Int[np.ndarray, "k two"]:
+def _pairs(
+    probability: float, round: int, reachable: Int[np.ndarray, "c"], stream: Stream
+) -> Int[np.ndarray, "k two"]:
     """The pairs that swap, each client in at most one; none before the first communication round."""
     rng = stream.child("pairs").rng()
     order = rng.permutation(reachable)
@@ -160,13 +175,18 @@ def _pairs(probability: float, round: int, reachable: Int[np.ndarray, "c"], stre
 
 
 def _give_labels(
-    part: Ragged, y: Int[np.ndarray, "M"], partner: Int[np.ndarray, "N"], labels: Int[np.ndarray, "N"]
+    part: Ragged,
+    y: Int[np.ndarray, "M"],
+    partner: Int[np.ndarray, "N"],
+    labels: Int[np.ndarray, "N"],
 ) -> Ragged:
     """The index after every sample whose label its owner gives has gone to the partner."""
     owner = part.owners()
     owner = np.where(y[part.rows] == labels[owner], partner[owner], owner)
     sizes = np.bincount(owner, minlength=len(part))
-    return Ragged(part.rows[np.argsort(owner, kind="stable")], np.concatenate([[0], np.cumsum(sizes)]))
+    return Ragged(
+        part.rows[np.argsort(owner, kind="stable")], np.concatenate([[0], np.cumsum(sizes)])
+    )
 
 
 def _majority_clusters(

@@ -9,7 +9,11 @@ from fedkin.core.errors import ConfigError, unknown
 
 def fraction(name: str, value: object) -> None:
     """Refuse (ConfigError) what is not a number from 0 to 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.number))
+        or not 0 <= value <= 1
+    ):
         raise ConfigError(f"{name} must be a fraction in [0, 1], got {value!r}")
 
 

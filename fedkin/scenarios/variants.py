@@ -17,8 +17,8 @@ def rotate_images(
     variants: int,
     pixels: tuple[float, float] = (0.0, 1.0),
 ) -> Float[np.ndarray, "M H W *c"]:
-    """Each image rotated counter-clockwise by variant x 360 / variants degrees (by 90 x variant for 3 variants, so that
-    up to 4 variants need no interpolation).
+    """Each image rotated counter-clockwise by variant x 360 / variants degrees (by 90 x variant for
+    3 variants, so that up to 4 variants need no interpolation).
 
     Args:
         x: square images.
@@ -36,7 +36,9 @@ def rotate_images(
         if math.isclose(quarters, round(quarters)):
             result[rows] = np.rot90(x[rows], round(quarters), axes=(1, 2))
         else:
-            interpolated = ndimage.rotate(x[rows], number * step, axes=(1, 2), reshape=False, order=1, cval=low)
+            interpolated = ndimage.rotate(
+                x[rows], number * step, axes=(1, 2), reshape=False, order=1, cval=low
+            )
             result[rows] = np.clip(interpolated, low, high)
     return result
 
@@ -64,8 +66,8 @@ def label_permutations(classes: int, variants: int, stream: Stream) -> Int[np.nd
 
 
 def label_swaps(classes: int, clusters: int) -> Int[np.ndarray, "K C"]:
-    """The label of every class in each cluster: cluster k swaps the labels 2 k and 2 k + 1; of two clusters the second
-    swaps 6 and 7, where there are as many classes."""
+    """The label of every class in each cluster: cluster k swaps the labels 2 k and 2 k + 1; of two
+    clusters the second swaps 6 and 7, where there are as many classes."""
     labels = np.tile(np.arange(classes), (clusters, 1))
     for cluster in range(clusters):
         first = 6 if cluster == 1 and clusters == 2 and classes > 7 else 2 * cluster

@@ -5,8 +5,9 @@
     vector    + own mask + masks with each neighbour, added by the one with the lower number and subtracted by the other
     reveal    of each holder's neighbour ONE of the two shares: its seed where its vector is in the sum, else its key
 
-Bonawitz et al. 2017, Practical Secure Aggregation; masks are of ``security.secret_keys``. Between requests the client
-keeps a ``Session``, and nothing once it has revealed. Shapes: G holders of its shares, V numbers of a vector.
+Bonawitz et al. 2017, Practical Secure Aggregation; masks are of ``security.secret_keys``. Between
+requests the client keeps a ``Session``, and nothing once it has revealed. Shapes: G holders of its
+shares, V numbers of a vector.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from fedkin.secret.neighbours import threshold
 from fedkin.security import secret_keys as keys
 from fedkin.security.secret_keys import KEY, SEAL, SEED, SecretKeyError
 
-ANNOUNCED = 3 * KEY  # bytes of a client's announcement: public keys of masks and of shares, and the commitment
+ANNOUNCED = (
+    3 * KEY
+)  # bytes of a client's announcement: public keys of masks and of shares, and the commitment
 SEALED = 2 * SEED + SEAL  # bytes of the shares that are sealed for a holder
 LEAST = 3  # a client takes part in no sum of fewer
 NOBODY = -1  # among holders: a place that is not taken
@@ -57,7 +60,14 @@ class Session:
 
     def array(self) -> Int[np.ndarray, "s"]:
         """As a client's memory has it."""
-        text = bytes([self.stage]) + self.about + self.seed + self.mask_seed + self.private + self.agreed
+        text = (
+            bytes([self.stage])
+            + self.about
+            + self.seed
+            + self.mask_seed
+            + self.private
+            + self.agreed
+        )
         return np.frombuffer(text, np.uint8).astype(np.int16)
 
     @classmethod
@@ -193,17 +203,20 @@ def reveal(
     sealed: UInt8[np.ndarray, "G _"],
     wanted: Int[np.ndarray, "G"],
 ) -> tuple[Session, UInt8[np.ndarray, "G s"]]:
-    """One share of each neighbour about whom one is wanted; the session is over, and its secrets forgotten.
+    """One share of each neighbour about whom one is wanted; the session is over, and its secrets
+    forgotten.
 
     Args:
         session: after ``mask``.
         group: as in ``share``.
         partners: as in ``mask``.
         sealed: what each holder has sealed for this client.
-        wanted: OWN_SEED of a client whose vector is in the sum, MASK_KEY of one that has gone, else NOTHING.
+        wanted: OWN_SEED of a client whose vector is in the sum, MASK_KEY of one that has gone, else
+            NOTHING.
 
     Raises:
-        RefusedError: it has answered already, both shares of one client are wanted, or the sum is of too few.
+        RefusedError: it has answered already, both shares of one client are wanted, or the sum is
+            of too few.
     """
     _expect(session, _MASKED, group.about)
     if group.digest(partners.tobytes()) != session.agreed:
@@ -270,13 +283,18 @@ def _channel(session: Session, group: Group, row: int | np.integer) -> bytes:
 
 
 def _announced(session: Session, about: bytes) -> bytes:
-    public = keys.public_key(mask_private(session.mask_seed, about)), keys.public_key(session.private)
+    public = (
+        keys.public_key(mask_private(session.mask_seed, about)),
+        keys.public_key(session.private),
+    )
     return b"".join((*public, commitment(session.seed, about)))
 
 
 def _expect(session: Session, stage: int, about: bytes) -> None:
     if session.stage != stage or session.about != hashlib.sha256(about).digest():
-        raise RefusedError("a request that is not the next one of this sum: each is answered once, in its order")
+        raise RefusedError(
+            "a request that is not the next one of this sum: each is answered once, in its order"
+        )
 
 
 def _enough(count: int, what: str, least: int = LEAST) -> None:

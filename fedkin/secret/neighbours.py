@@ -1,4 +1,5 @@
-"""Who masks with whom, and who holds whose shares: a graph of about 20 neighbours (Bell et al. 2020, SecAgg+).
+"""Who masks with whom, and who holds whose shares: a graph of about 20 neighbours (Bell et al.
+2020, SecAgg+).
 
 Shapes: n clients of a sum, G holders of each client's shares, itself among them.
 """
@@ -21,9 +22,11 @@ def ring_size(neighbours: int) -> int:
 
 
 def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
-    """Each client and its neighbours, by position: all others, or those that are next to it on a ring in random order.
+    """Each client and its neighbours, by position: all others, or those that are next to it on a
+    ring in random order.
 
-    Neighbours are mutual. The order is of the operating system's randomness: nobody outside can choose neighbours.
+    Neighbours are mutual. The order is of the operating system's randomness: nobody outside can
+    choose neighbours.
 
     Args:
         clients: n.
@@ -39,6 +42,7 @@ def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
 
 
 def threshold(count: int) -> int:
-    """t, shares that give a secret: more than two thirds of the holders, so that a server that tells some of them that
-    a client is there, and others that it has gone, never gets enough of both."""
+    """t, shares that give a secret: more than two thirds of the holders, so that a server that
+    tells some of them that a client is there, and others that it has gone, never gets enough of
+    both."""
     return 2 * count // 3 + 1

@@ -1,9 +1,11 @@
-"""Vectors as integers, whose sums are exact: numbers modulo 2^32, where a negative one is 2^32 minus its size.
+"""Vectors as integers, whose sums are exact: numbers modulo 2^32, where a negative one is 2^32
+minus its size.
 
-    q = floor(x L / R + u),  |x| <= R,  u uniform on [0, 1):  unbiased;  L = 2^(b - 1) - 1,  n 2^b <= 2^32
+    q = floor(x L / R + u),  |x| <= R,  u uniform on [0, 1):  unbiased;  L = 2^(b - 1) - 1,  n 2^b
+    <= 2^32
 
-so that no sum of n clients can leave the range. A vector travels with a few integers behind it, in the same sum.
-Shapes: n clients, p numbers of a vector, V = p + 4, K models.
+so that no sum of n clients can leave the range. A vector travels with a few integers behind it, in
+the same sum. Shapes: n clients, p numbers of a vector, V = p + 4, K models.
 """
 
 from __future__ import annotations
@@ -87,8 +89,8 @@ class Grid:
     def quantized(
         self, update: Float[np.ndarray, "p"], examples: int, rng: np.random.Generator
     ) -> UInt32[np.ndarray, "V"]:
-        """A client's weighted vector as integers, and those behind it; of one that is not finite, or of no examples,
-        only the last.
+        """A client's weighted vector as integers, and those behind it; of one that is not finite,
+        or of no examples, only the last.
 
         Args:
             update: the client's.
@@ -115,7 +117,8 @@ class Grid:
         """A client's clipped vector with its share of noise, as integers, with nothing behind it.
 
         Args:
-            update: the client's; None: of a model that it has not trained, of which only noise is sent.
+            update: the client's; None: of a model that it has not trained, of which only noise is
+                sent.
             examples: its training examples.
             share: of the noise.
             rng: of the rounding, and of seeded noise.
@@ -140,7 +143,10 @@ class Grid:
         """Fill the front of a vector with the integers of numbers."""
         for start in range(0, len(numbers), _BLOCK):
             part = numbers[start : start + _BLOCK].astype(np.float64)
-            part = np.floor(np.clip(part, -self.limit, self.limit) * (self.scale * weight) + rng.random(len(part)))
+            part = np.floor(
+                np.clip(part, -self.limit, self.limit) * (self.scale * weight)
+                + rng.random(len(part))
+            )
             vector[start : start + len(part)] = part.astype(np.int64).astype(np.uint32)
 
     def sums(self, total: UInt32[np.ndarray, "K V"]) -> Sums:

@@ -1,4 +1,5 @@
-"""The server's side of a secret sum: who is there, whose shares are wanted, and the sum without its masks.
+"""The server's side of a secret sum: who is there, whose shares are wanted, and the sum without its
+masks.
 
 Shapes: n clients of a group, G holders of each client's shares, V numbers of a vector.
 """
@@ -75,7 +76,9 @@ class Exchange:
             LostSumError: they are too few.
         """
         if len(clients) < least:
-            raise LostSumError(f"{len(clients)} clients have announced keys, and {least} are needed")
+            raise LostSumError(
+                f"{len(clients)} clients have announced keys, and {least} are needed"
+            )
         return cls(about, clients, announced, holders(len(clients), neighbours), least)
 
     @property
@@ -84,7 +87,8 @@ class Exchange:
         return client.needed(self.places.shape[1], self.least)
 
     def leave_out_lonely(self) -> bool:
-        """Go on without clients too few of whose holders have shared, and without those that then have too few.
+        """Go on without clients too few of whose holders have shared, and without those that then
+        have too few.
 
         They would refuse to send a vector. Returns whether anybody is left.
         """
@@ -93,7 +97,8 @@ class Exchange:
         return bool(self.shared.any())
 
     def can_reveal(self) -> Bool[np.ndarray, "n"]:
-        """Clients that have answered, and enough of their holders: others would refuse to reveal anything."""
+        """Clients that have answered, and enough of their holders: others would refuse to reveal
+        anything."""
         return self.answered & ((self.wanted() == OWN_SEED).sum(axis=1) >= self.needed)
 
     @property
@@ -120,7 +125,9 @@ class Exchange:
         kinds = np.where(self.answered, OWN_SEED, MASK_KEY)[self.places]
         return np.where(self.partners & self.answered[:, None], kinds, NOTHING)
 
-    def unmasked(self, revealed: UInt8[np.ndarray, "n G _"], replied: Bool[np.ndarray, "n"]) -> UInt32[np.ndarray, "V"]:
+    def unmasked(
+        self, revealed: UInt8[np.ndarray, "n G _"], replied: Bool[np.ndarray, "n"]
+    ) -> UInt32[np.ndarray, "V"]:
         """The sum of the vectors of those that have answered.
 
         Args:
@@ -134,7 +141,9 @@ class Exchange:
         if count < self.least or self.total is None:
             raise LostSumError(f"{count} clients have answered, and {self.least} are needed")
         total, seeds = self.total.copy(), {}
-        gone = np.flatnonzero(self.shared & ~self.answered)  # others have masks with them in the sum
+        gone = np.flatnonzero(
+            self.shared & ~self.answered
+        )  # others have masks with them in the sum
         for position in (*np.flatnonzero(self.answered), *gone):
             seeds[int(position)] = self._secret(int(position), revealed, replied)
         for position in np.flatnonzero(self.answered):
@@ -143,11 +152,17 @@ class Exchange:
             self._subtract_pairs(total, int(position), seeds[int(position)])
         return total
 
-    def _secret(self, position: int, revealed: UInt8[np.ndarray, "n G _"], replied: Bool[np.ndarray, "n"]) -> bytes:
-        """A client's seed, or that of its mask key, from what its holders have revealed: the one that was announced."""
+    def _secret(
+        self, position: int, revealed: UInt8[np.ndarray, "n G _"], replied: Bool[np.ndarray, "n"]
+    ) -> bytes:
+        """A client's seed, or that of its mask key, from what its holders have revealed: the one
+        that was announced."""
         own, back = self.places[position], self._place_of_each[position]
         there = replied[own] & self.partners[position]
-        shares = {int(place) + 1: revealed[own[place], back[place]].tobytes() for place in np.flatnonzero(there)}
+        shares = {
+            int(place) + 1: revealed[own[place], back[place]].tobytes()
+            for place in np.flatnonzero(there)
+        }
         announced, name = self.announced[position].tobytes(), self.clients[position]
         try:
             secret = keys.combine(shares, threshold(len(own)))
@@ -161,10 +176,14 @@ class Exchange:
             raise LostSumError(f"shares of client {name} are not those of what it has announced")
         return secret
 
-    def _subtract_pairs(self, total: UInt32[np.ndarray, "V"], position: int, mask_seed: bytes) -> None:
+    def _subtract_pairs(
+        self, total: UInt32[np.ndarray, "V"], position: int, mask_seed: bytes
+    ) -> None:
         """Take out the masks that others have with a client that has gone."""
         private, me = client.mask_private(mask_seed, self.about), int(self.clients[position])
-        for other in self.places[position][self.answered[self.places[position]] & self.partners[position]]:
+        for other in self.places[position][
+            self.answered[self.places[position]] & self.partners[position]
+        ]:
             number = int(self.clients[other])
             pair = self.about + f" {min(me, number)} {max(me, number)}".encode()
             key = client.pair_mask(private, self.announced[other, :KEY].tobytes(), pair)

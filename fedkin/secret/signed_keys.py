@@ -1,7 +1,8 @@
 """Announcements that clients have signed, so that no server can put keys of its own in their place.
 
-A signature is by a member's certificate (``security.signatures``), over the sum, the client's number and its keys.
-Shapes: G holders of a client's shares, S bytes of a signature with the name and the certificate behind it.
+A signature is by a member's certificate (``security.signatures``), over the sum, the client's
+number and its keys. Shapes: G holders of a client's shares, S bytes of a signature with the name
+and the certificate behind it.
 """
 
 from __future__ import annotations
@@ -38,16 +39,26 @@ def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
         RefusedError: it has none, or its certificate is longer than any that fedkin makes.
     """
     if identity is None:
-        raise RefusedError("secret.signed needs a certificate of this site: sign_certificate and others in [client]")
+        raise RefusedError(
+            "secret.signed needs a certificate of this site: sign_certificate and others in "
+            "[client]"
+        )
     name, signer = identity.name.encode(), identity.signer
     signature = signer.sign(_content(group, 0))
-    text = _LENGTHS.pack(len(name), len(signature), len(signer.certificate)) + name + signature + signer.certificate
+    text = (
+        _LENGTHS.pack(len(name), len(signature), len(signer.certificate))
+        + name
+        + signature
+        + signer.certificate
+    )
     if len(text) > SIGNATURE:
         raise RefusedError(f"a certificate of {len(signer.certificate)} bytes, which is too long")
     return np.frombuffer(text.ljust(SIGNATURE, b"\0"), np.uint8)
 
 
-def check_signed(identity: Identity | None, group: Group, signatures: UInt8[np.ndarray, "G S"]) -> None:
+def check_signed(
+    identity: Identity | None, group: Group, signatures: UInt8[np.ndarray, "G S"]
+) -> None:
     """Refuse holders whose keys others than they have announced.
 
     Args:
@@ -59,7 +70,10 @@ def check_signed(identity: Identity | None, group: Group, signatures: UInt8[np.n
         RefusedError: the first key that does not verify, or a name that is there twice.
     """
     if identity is None:
-        raise RefusedError("secret.signed needs a certificate of this site: sign_certificate and others in [client]")
+        raise RefusedError(
+            "secret.signed needs a certificate of this site: sign_certificate and others in "
+            "[client]"
+        )
     names = []
     for row in np.flatnonzero(group.present):
         number = int(group.holders[row])
@@ -77,7 +91,12 @@ def check_signed(identity: Identity | None, group: Group, signatures: UInt8[np.n
 def _content(group: Group, row: int) -> bytes:
     """What is signed of a client's announcement."""
     number = int(group.holders[row])
-    return b"fedkin secret sums 1 keys " + group.about + f" client {number} ".encode() + group.announced[row].tobytes()
+    return (
+        b"fedkin secret sums 1 keys "
+        + group.about
+        + f" client {number} ".encode()
+        + group.announced[row].tobytes()
+    )
 
 
 def _parts(text: bytes) -> tuple[str, bytes, bytes]:

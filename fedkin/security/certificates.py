@@ -1,7 +1,9 @@
-"""An authority and the certificates that it signs for members of a federation. Needs ``cryptography``.
+"""An authority and the certificates that it signs for members of a federation. Needs
+``cryptography``.
 
-The common name of a certificate is the member's name. Peers authenticate with it when they connect (mutual TLS),
-and sign their messages with its key (``security.signatures``); sites authenticate their server by it.
+The common name of a certificate is the member's name. Peers authenticate with it when they connect
+(mutual TLS), and sign their messages with its key (``security.signatures``); sites authenticate
+their server by it.
 """
 
 from __future__ import annotations
@@ -36,9 +38,13 @@ class Authority:
         name = _name(f"fedkin {federation}")
         usage = c.x509.KeyUsage(False, False, False, False, False, True, True, False, False)
         builder = _builder(name, name, key.public_key(), AUTHORITY_DAYS)
-        builder = builder.add_extension(c.x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(
+            c.x509.BasicConstraints(ca=True, path_length=0), critical=True
+        )
         builder = builder.add_extension(usage, critical=True)
-        key_id = c.x509.SubjectKeyIdentifier.from_public_key(key.public_key())  # strict TLS libraries require it
+        key_id = c.x509.SubjectKeyIdentifier.from_public_key(
+            key.public_key()
+        )  # strict TLS libraries require it
         builder = builder.add_extension(key_id, critical=False)
         return cls(builder.sign(key, c.hashes.SHA256()), key)
 
@@ -61,9 +67,14 @@ class Authority:
         """
         c = load_cryptography()
         key = c.ec.generate_private_key(c.ec.SECP256R1())
-        usages = [c.x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, c.x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
+        usages = [
+            c.x509.oid.ExtendedKeyUsageOID.SERVER_AUTH,
+            c.x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH,
+        ]
         builder = _builder(_name(name), self.certificate.subject, key.public_key(), MEMBER_DAYS)
-        builder = builder.add_extension(c.x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(
+            c.x509.BasicConstraints(ca=False, path_length=None), critical=True
+        )
         names = [c.x509.DNSName(name), *map(_address, addresses)]
         builder = builder.add_extension(c.x509.SubjectAlternativeName(names), critical=False)
         issuer = c.x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
@@ -89,7 +100,9 @@ def _builder(name: Any, issuer: Any, key: Any, days: int) -> Any:
     builder = c.x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(key)
     builder = builder.serial_number(c.x509.random_serial_number())
     an_hour = datetime.timedelta(hours=1)  # tolerance for clocks that differ
-    return builder.not_valid_before(now - an_hour).not_valid_after(now + datetime.timedelta(days=days))
+    return builder.not_valid_before(now - an_hour).not_valid_after(
+        now + datetime.timedelta(days=days)
+    )
 
 
 def _name(text: str) -> Any:
@@ -120,22 +133,29 @@ def read_certificate(path: Path, where: str) -> Certificate:
     try:
         return load_cryptography().x509.load_pem_x509_certificate(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"{where}: {path} cannot be read: {error.strerror}; fedkin peer init writes it") from error
+        raise ConfigError(
+            f"{where}: {path} cannot be read: {error.strerror}; fedkin peer init writes it"
+        ) from error
     except ValueError as error:
         raise ConfigError(f"{where}: {path} is not a certificate in PEM") from error
 
 
 def read_key(path: Path, where: str) -> EllipticCurvePrivateKey:
-    """A private key in PEM, of an elliptic curve. Raises ConfigError, which begins with ``where``, for any other."""
+    """A private key in PEM, of an elliptic curve. Raises ConfigError, which begins with ``where``,
+    for any other."""
     c = load_cryptography()
     try:
         key = c.serialization.load_pem_private_key(path.read_bytes(), None)
     except OSError as error:
-        raise ConfigError(f"{where}: {path} cannot be read: {error.strerror}; fedkin peer init writes it") from error
+        raise ConfigError(
+            f"{where}: {path} cannot be read: {error.strerror}; fedkin peer init writes it"
+        ) from error
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {path} is not a key in PEM without a password") from error
     if not isinstance(key, c.ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"{where}: {path}: expected a key of an elliptic curve (P-256), got another type")
+        raise ConfigError(
+            f"{where}: {path}: expected a key of an elliptic curve (P-256), got another type"
+        )
     return key
 
 
@@ -158,5 +178,6 @@ def load_cryptography() -> Cryptography:
         return Cryptography()
     except ImportError as error:
         raise MissingExtra(
-            "certificates need the package cryptography, which is not installed: pip install 'fedkin[p2p]'"
+            "certificates need the package cryptography, which is not installed: pip install "
+            "'fedkin[p2p]'"
         ) from error

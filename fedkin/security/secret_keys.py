@@ -1,8 +1,9 @@
-"""Keys, masks and shares of secret sums. Every primitive is of ``cryptography`` or, for Shamir's shares, PyCryptodome.
+"""Keys, masks and shares of secret sums. Every primitive is of ``cryptography`` or, for Shamir's
+shares, PyCryptodome.
 
-Keys are agreed by X25519 and derived by HKDF (SHA-256), with what they are for in the derivation; masks are AES in
-counter mode; what one client sends another is sealed by AES-GCM. (Flower 1.41's masks come from seeds of 28 to 32 bits,
-which a server can try one after another.)
+Keys are agreed by X25519 and derived by HKDF (SHA-256), with what they are for in the derivation;
+masks are AES in counter mode; what one client sends another is sealed by AES-GCM. (Flower 1.41's
+masks come from seeds of 28 to 32 bits, which a server can try one after another.)
 """
 
 from __future__ import annotations
@@ -57,10 +58,13 @@ def public_key(private: bytes) -> bytes:
 
 
 def agreed(private: bytes, public: bytes) -> bytes:
-    """What the owners of two keys of X25519 have in common. Raises SecretKeyError for a public key that is none."""
+    """What the owners of two keys of X25519 have in common. Raises SecretKeyError for a public key
+    that is none."""
     c = _cryptography()
     try:
-        return c["Private"].from_private_bytes(private).exchange(c["Public"].from_public_bytes(public))
+        return (
+            c["Private"].from_private_bytes(private).exchange(c["Public"].from_public_bytes(public))
+        )
     except ValueError as error:
         raise SecretKeyError("a public key that is none") from error
 
@@ -112,8 +116,8 @@ def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
 
 
 def split(secret: bytes, threshold: int, holders: int) -> list[bytes]:
-    """Shamir's shares of a secret of 16 bytes, of holders 1, 2, ...; so many of them as the threshold give the secret,
-    and fewer nothing.
+    """Shamir's shares of a secret of 16 bytes, of holders 1, 2, ...; so many of them as the
+    threshold give the secret, and fewer nothing.
 
     Args:
         secret: that is shared.
@@ -126,7 +130,9 @@ def split(secret: bytes, threshold: int, holders: int) -> list[bytes]:
 def combine(shares: dict[int, bytes], threshold: int) -> bytes:
     """The secret behind shares, by the numbers of their holders. Raises SecretKeyError for too few."""
     if len(shares) < threshold:
-        raise SecretKeyError(f"{len(shares)} shares of a secret are there, and {threshold} are needed")
+        raise SecretKeyError(
+            f"{len(shares)} shares of a secret are there, and {threshold} are needed"
+        )
     return _shamir().combine(list(shares.items())[:threshold])
 
 
@@ -135,7 +141,10 @@ def _cryptography() -> dict[str, Any]:
     """The parts of ``cryptography`` that are used, imported on first use."""
     try:
         from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+        from cryptography.hazmat.primitives.asymmetric.x25519 import (
+            X25519PrivateKey,
+            X25519PublicKey,
+        )
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -158,4 +167,6 @@ def _shamir() -> Any:
 
 
 def _missing(package: str) -> MissingExtra:
-    return MissingExtra(f"secret sums need {package}, which is not installed: pip install 'fedkin[secret]'")
+    return MissingExtra(
+        f"secret sums need {package}, which is not installed: pip install 'fedkin[secret]'"
+    )

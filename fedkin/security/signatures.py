@@ -1,6 +1,7 @@
 """Signatures of messages, which prove their sender. Needs ``cryptography``.
 
-A member with a valid certificate could still reply in another's name; so each message is signed by its sender.
+A member with a valid certificate could still reply in another's name; so each message is signed by
+its sender.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class SignatureError(FedkinError):
-    """A message that is not from the member it names; ``reason`` is ``signature`` or ``certificate``."""
+    """A message that is not from the member it names; ``reason`` is ``signature`` or
+    ``certificate``."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -38,7 +40,8 @@ class MessageSigner(Protocol):
         ...
 
     def check(self, name: str, certificate: bytes, signature: bytes, content: bytes) -> None:
-        """Raises SignatureError unless the certificate is ``name``'s and its key has signed ``content``."""
+        """Raises SignatureError unless the certificate is ``name``'s and its key has signed
+        ``content``."""
         ...
 
 
@@ -78,14 +81,18 @@ class Signer:
     def check(self, name: str, certificate: bytes, signature: bytes, content: bytes) -> None:
         c = load_cryptography()
         try:
-            self._key_of(name, certificate).verify(signature, content, c.ec.ECDSA(c.hashes.SHA256()))
+            self._key_of(name, certificate).verify(
+                signature, content, c.ec.ECDSA(c.hashes.SHA256())
+            )
         except c.InvalidSignature as error:
             raise SignatureError("signature", "it is not of this content by this key") from error
 
     def _key_of(self, name: str, certificate: bytes) -> EllipticCurvePublicKey:
         """The public key of a valid certificate for this name. Raises SignatureError for any other."""
         if (name, certificate) not in self._public_keys:
-            newest = {key: value for key, value in self._public_keys.items() if key[0] != name}  # one for each name
+            newest = {
+                key: value for key, value in self._public_keys.items() if key[0] != name
+            }  # one for each name
             self._public_keys = newest | {(name, certificate): self._verified(name, certificate)}
         return self._public_keys[name, certificate]
 
@@ -94,14 +101,21 @@ class Signer:
         try:
             claimed = c.x509.load_der_x509_certificate(certificate)
             claimed.verify_directly_issued_by(self._authority)
-            names = [entry.value for entry in claimed.subject.get_attributes_for_oid(c.x509.oid.NameOID.COMMON_NAME)]
+            names = [
+                entry.value
+                for entry in claimed.subject.get_attributes_for_oid(c.x509.oid.NameOID.COMMON_NAME)
+            ]
             key = claimed.public_key()
             now = datetime.datetime.now(datetime.UTC)
             valid = claimed.not_valid_before_utc <= now <= claimed.not_valid_after_utc
         except (ValueError, TypeError, c.InvalidSignature, c.UnsupportedAlgorithm) as error:
-            raise SignatureError("certificate", "it is not of this federation's authority") from error
+            raise SignatureError(
+                "certificate", "it is not of this federation's authority"
+            ) from error
         if names != [name]:
-            raise SignatureError("certificate", f"it was made for {' and '.join(map(str, names))[:64]!r}")
+            raise SignatureError(
+                "certificate", f"it was made for {' and '.join(map(str, names))[:64]!r}"
+            )
         if not valid:
             raise SignatureError("certificate", "it has expired, or is not valid yet")
         if not isinstance(key, c.ec.EllipticCurvePublicKey):

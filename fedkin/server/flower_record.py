@@ -1,9 +1,11 @@
-"""A message's parts as Flower's records: a ConfigRecord with the header, and one ``Array`` per model or update.
+"""A message's parts as Flower's records: a ConfigRecord with the header, and one ``Array`` per
+model or update.
 
-Large models are not part of one blob because Flower (1.41) cuts only an ``Array`` into chunks (5 MB each) and stores
-objects by their content: a model that goes to a hundred nodes is uploaded once, and a ConfigRecord of any size would be
-sent whole, a hundred times. Small ones are, and replies: every ``Array`` is three more objects, and every object a
-request to the SuperLink and one from it, of 12 ms each. Nothing but the standard library and Flower is imported here.
+Large models are not part of one blob because Flower (1.41) cuts only an ``Array`` into chunks (5 MB
+each) and stores objects by their content: a model that goes to a hundred nodes is uploaded once,
+and a ConfigRecord of any size would be sent whole, a hundred times. Small ones are, and replies:
+every ``Array`` is three more objects, and every object a request to the SuperLink and one from it,
+of 12 ms each. Nothing but the standard library and Flower is imported here.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ _MAX_ARRAYS = 24
 
 def parts_to_record(parts: Parts) -> RecordDict:
     """A message as Flower sends it."""
-    arrays = {name: Array(part.dtype, part.shape, "fedkin", part.data) for name, part in parts.arrays.items()}
+    arrays = {
+        name: Array(part.dtype, part.shape, "fedkin", part.data)
+        for name, part in parts.arrays.items()
+    }
     record = RecordDict({_REST: ConfigRecord({_MESSAGE: parts.rest})})
     if arrays:
         record[_ARRAYS] = ArrayRecord(arrays)
@@ -29,10 +34,15 @@ def record_to_parts(record: RecordDict) -> Parts:
     """A message that Flower has delivered. Raises ValueError for anything else."""
     try:
         rest, arrays = record.config_records[_REST][_MESSAGE], record.array_records.get(_ARRAYS, {})
-        parts = {name: Part(array.dtype, tuple(array.shape), array.data) for name, array in arrays.items()}
+        parts = {
+            name: Part(array.dtype, tuple(array.shape), array.data)
+            for name, array in arrays.items()
+        }
     except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"a message that cannot be read ({type(error).__name__})") from error
-    if not isinstance(rest, bytes) or not all(isinstance(part.data, bytes) for part in parts.values()):
+    if not isinstance(rest, bytes) or not all(
+        isinstance(part.data, bytes) for part in parts.values()
+    ):
         raise ValueError(f"expected bytes, in at most {_MAX_ARRAYS} parts")
     if len(parts) >= _MAX_ARRAYS:
         raise ValueError(f"expected bytes, in at most {_MAX_ARRAYS} parts")

@@ -14,24 +14,47 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedkin.server.flower_record import parts_to_record, record_to_parts
-from fedkin.server.message import IN_REPLY, IN_REQUEST, InvalidMessageError, RpcMessage, from_parts, one_line, to_parts
+from fedkin.server.message import (
+    IN_REPLY,
+    IN_REQUEST,
+    InvalidMessageError,
+    RpcMessage,
+    from_parts,
+    one_line,
+    to_parts,
+)
 from fedkin.server.node import Node, respond
 from fedkin.server.reply_fetches import ReplyFetches
 from fedkin.server.transport import OnlineNode, Reply, SentRequest
 
-_MESSAGE_TYPES = {"train": "train", "evaluate": "evaluate"}  # Flower's; every other operation is a query
-_LOST = {3, 4, 5, 8}  # error codes: message unavailable, reply expired, node unavailable, client process crashed
-_REASONS = {3: "the message was lost", 4: "the reply came too late", 5: "the node is gone", 8: "its process crashed"}
+_MESSAGE_TYPES = {
+    "train": "train",
+    "evaluate": "evaluate",
+}  # Flower's; every other operation is a query
+_LOST = {
+    3,
+    4,
+    5,
+    8,
+}  # error codes: message unavailable, reply expired, node unavailable, client process crashed
+_REASONS = {
+    3: "the message was lost",
+    4: "the reply came too late",
+    5: "the node is gone",
+    8: "its process crashed",
+}
 
 
 def to_record(message: RpcMessage, whole: int = IN_REQUEST) -> tuple[RecordDict, int]:
-    """A message as Flower sends it, and its bytes; float arrays of more than ``whole`` bytes are objects."""
+    """A message as Flower sends it, and its bytes; float arrays of more than ``whole`` bytes are
+    objects."""
     parts = to_parts(message, whole)
     return parts_to_record(parts), parts.size
 
 
 def from_record(record: RecordDict) -> tuple[RpcMessage, int]:
-    """A message that Flower has delivered, and its bytes. Raises InvalidMessageError for anything else."""
+    """A message that Flower has delivered, and its bytes. Raises InvalidMessageError for anything
+    else."""
     try:
         parts = record_to_parts(record)
     except ValueError as error:
@@ -51,27 +74,38 @@ class FlowerTransport:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        self._fetches = ReplyFetches[Message](lambda request_id: list(grid.pull_messages([request_id])))
+        self._fetches = ReplyFetches[Message](
+            lambda request_id: list(grid.pull_messages([request_id]))
+        )
 
     def nodes(self) -> Sequence[OnlineNode]:
-        return [OnlineNode(n.node_id, n.name, _key(n), n.online_until) for n in self._grid.get_nodes()]
+        return [
+            OnlineNode(n.node_id, n.name, _key(n), n.online_until) for n in self._grid.get_nodes()
+        ]
 
-    def push(self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[SentRequest]:
+    def push(
+        self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float
+    ) -> Sequence[SentRequest]:
         messages, sizes = [], []
         for node_id, request in requests:
             record, size = to_record(request)
             message_type = _MESSAGE_TYPES.get(str(request.header["operation"]), "query")
-            messages.append(Message(record, node_id, message_type, ttl=lifetime, group_id=str(round)))
+            messages.append(
+                Message(record, node_id, message_type, ttl=lifetime, group_id=str(round))
+            )
             sizes.append(size)
         request_ids = list(self._grid.push_messages(messages)) or [None] * len(messages)
-        return [SentRequest(one or None, size) for one, size in zip(request_ids, sizes, strict=True)]
+        return [
+            SentRequest(one or None, size) for one, size in zip(request_ids, sizes, strict=True)
+        ]
 
     def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
         return [_reply(message) for message in self._fetches.fetch(request_ids)]
 
 
 def _key(node: Any) -> str:
-    """A digest of the key that a node is registered under; one that is not makes a new key at each start."""
+    """A digest of the key that a node is registered under; one that is not makes a new key at each
+    start."""
     return hashlib.sha256(node.public_key).hexdigest()[:16] if node.name else ""
 
 
@@ -79,7 +113,12 @@ def _reply(message: Message) -> Reply:
     request_id = message.metadata.reply_to_message_id
     if message.has_error():
         code, reason = message.error.code, one_line(message.error.reason or "")
-        return Reply(request_id, None, error=_REASONS.get(code) or f"error {code}: {reason}", lost=code in _LOST)
+        return Reply(
+            request_id,
+            None,
+            error=_REASONS.get(code) or f"error {code}: {reason}",
+            lost=code in _LOST,
+        )
     try:
         content, size = from_record(message.content)
     except InvalidMessageError as error:
@@ -92,7 +131,9 @@ def client_app(make_node: Callable[[dict[str, Any], dict[str, Any]], Node]) -> C
     app = ClientApp()
 
     def handle(message: Message, context: Context) -> Message:
-        return reply_here(message, lambda: make_node(dict(context.node_config), dict(context.run_config)))
+        return reply_here(
+            message, lambda: make_node(dict(context.node_config), dict(context.run_config))
+        )
 
     for register in (app.train, app.evaluate, app.query):
         register()(handle)

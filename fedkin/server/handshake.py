@@ -37,8 +37,9 @@ _OPTIONAL = ("federation", "config")  # compared where both sides have them
 
 @dataclass(frozen=True)
 class Handshake:
-    """A side's description of itself. ``federation`` and ``config`` are empty where a program makes the client, not a
-    file; ``start`` is a digest of the initial model that comes from fixed randomness."""
+    """A side's description of itself. ``federation`` and ``config`` are empty where a program makes
+    the client, not a file; ``start`` is a digest of the initial model that comes from fixed
+    randomness."""
 
     federation: str
     version: str
@@ -55,7 +56,11 @@ class Handshake:
     def sizes(self) -> dict[str, int]:
         """d, the numbers of one sample, where the description has them."""
         shape = re.match(r"\[([\d, ]*)\] -> ", self.samples)
-        return {"d": math.prod(int(size) for size in shape[1].split(",") if size.strip())} if shape else {}
+        return (
+            {"d": math.prod(int(size) for size in shape[1].split(",") if size.strip())}
+            if shape
+            else {}
+        )
 
     @classmethod
     def of(cls, message: RpcMessage) -> Handshake:
@@ -76,12 +81,19 @@ def check(own: Handshake, other: Handshake, here: str, there: str) -> None:
     for name, words in _COMPARED.items():
         mine, theirs = getattr(own, name), getattr(other, name)
         if mine != theirs and not (name in _OPTIONAL and not (mine and theirs)):
-            difference = f"{words} {one_line(repr(mine))} {here} and {one_line(repr(theirs))} {there}"
+            difference = (
+                f"{words} {one_line(repr(mine))} {here} and {one_line(repr(theirs))} {there}"
+            )
             raise InvalidMessageError(f"{difference}: {_CURES.get(name, _SHARED)}")
 
 
 def make_handshake(
-    federation: str, version: str, spec: ModelSpec, shape: tuple[int, ...], classes: int, config: str = ""
+    federation: str,
+    version: str,
+    spec: ModelSpec,
+    shape: tuple[int, ...],
+    classes: int,
+    config: str = "",
 ) -> Handshake:
     """A side's handshake, without ``start``.
 

@@ -1,4 +1,5 @@
-"""The nodes of a federation: which are online, their identity (by handshake), and whether they may take part."""
+"""The nodes of a federation: which are online, their identity (by handshake), and whether they may
+take part."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ _log = logging.getLogger("fedkin")
 _POLL = 0.5  # seconds between queries for nodes, while clients are too few
 _REMINDER = 60.0  # seconds between log lines while waiting
 _FIRST_SITE = 3600.0  # seconds in which a first site can be registered and started
-_RETRY_REFUSED = 120.0  # seconds after which a refused node may try again; at once, if it was offline meanwhile
+_RETRY_REFUSED = (
+    120.0  # seconds after which a refused node may try again; at once, if it was offline meanwhile
+)
 _MAX_LOST = 3  # handshakes that are lost, until a node counts as refused
 
 
@@ -35,8 +38,8 @@ class Candidate(NamedTuple):
 class Membership:
     """The nodes of one server process.
 
-    A new node is sent the server's handshake, and no round waits for its reply: from the round after the reply has
-    arrived, its clients take part.
+    A new node is sent the server's handshake, and no round waits for its reply: from the round
+    after the reply has arrived, its clients take part.
 
     Args:
         request_round: sends and receives.
@@ -47,7 +50,8 @@ class Membership:
 
     Attributes:
         waiting: what the server waits for; empty where it does not wait.
-        on_change: called whenever it may have changed which nodes take part, or what the server waits for.
+        on_change: called whenever it may have changed which nodes take part, or what the server
+            waits for.
     """
 
     def __init__(
@@ -59,10 +63,14 @@ class Membership:
         signed: bool = False,
     ) -> None:
         self.request_round, self.own, self.classes, self._save = request_round, own, classes, save
-        self.registry = NodeRegistry(request_round.settings.capacity, request_round.settings.registered, signed)
+        self.registry = NodeRegistry(
+            request_round.settings.capacity, request_round.settings.registered, signed
+        )
         self.waiting = ""
         self.on_change: Callable[[], None] = lambda: None
-        self.same_start = True  # every node makes the same initial model from the same randomness as the server
+        self.same_start = (
+            True  # every node makes the same initial model from the same randomness as the server
+        )
         self._handshake_bytes = [0, 0]  # sent, received
         self._online: list[OnlineNode] = []
         self._started = False
@@ -80,7 +88,9 @@ class Membership:
     def online_clients(self) -> Int[np.ndarray, "c"]:
         """Ids of the clients that can be sent requests, ascending."""
         suspects = self.request_round.suspects
-        return self.registry.online_clients(node for node in self._online if node.node_id not in suspects)
+        return self.registry.online_clients(
+            node for node in self._online if node.node_id not in suspects
+        )
 
     def candidates(self) -> list[str]:
         """Names of the nodes that may take part, and were not accepted yet."""
@@ -88,8 +98,8 @@ class Membership:
 
     def begin_round(self, round: int) -> None:
         """Accept the nodes whose handshakes have arrived. The first round of this process waits for
-        ``settings.wait_for`` clients, and where a run goes on no longer than a deadline: some may have left for good.
-        Every other round waits for one client.
+        ``settings.wait_for`` clients, and where a run goes on no longer than a deadline: some may
+        have left for good. Every other round waits for one client.
 
         Raises ConfigError where too few come for the first round (``settings.start_deadline``).
         """
@@ -108,8 +118,8 @@ class Membership:
     def wait_for_clients(self, clients: int, round: int = 0, patience: float = np.inf) -> None:
         """Wait until so many clients are online; after ``patience`` seconds one is enough.
 
-        The deadline of the first round begins when the first node is online, because its key may have
-        to be registered until then; after an hour it begins without one.
+        The deadline of the first round begins when the first node is online, because its key may
+        have to be registered until then; after an hour it begins without one.
 
         Raises ConfigError where too few come for the first round, or all nodes are refused.
         """
@@ -123,7 +133,11 @@ class Membership:
             self.on_change()
             now = self.request_round.clock()
             if now - start >= patience and clients > 1:
-                _log.warning("%d clients have not come in %.0f s; going on with those that have", clients, now - start)
+                _log.warning(
+                    "%d clients have not come in %.0f s; going on with those that have",
+                    clients,
+                    now - start,
+                )
                 clients = 1
                 continue
             if not self._started and not came and now - start < _FIRST_SITE:
@@ -164,16 +178,21 @@ class Membership:
     def _too_few(self, clients: int, seconds: float) -> str:
         """The message of a wait that was in vain."""
         ready = self._ready()
-        refused = [f"{name} is refused: {reason}" for name, reason in self.registry.refusals.items()]
+        refused = [
+            f"{name} is refused: {reason}" for name, reason in self.registry.refusals.items()
+        ]
         cures = ["mend or start the other sites"]
         if 0 < ready < clients:
             cures.append(f"set federation.wait_for={ready} in server.toml")
         cures.append("set a longer federation.start_deadline there")
-        found = "; ".join([f"{ready} of {clients} clients are ready after {seconds:.0f} s", *refused])
+        found = "; ".join(
+            [f"{ready} of {clients} clients are ready after {seconds:.0f} s", *refused]
+        )
         return f"the run cannot go on: {found}. {', or '.join(cures)}; then start it again with fedkin deploy up"
 
     def _meet(self, round: int, at_least: int) -> bool:
-        """Send handshakes to new nodes, and accept the candidates if that makes ``at_least`` clients; whether it does.
+        """Send handshakes to new nodes, and accept the candidates if that makes ``at_least``
+        clients; whether it does.
 
         At the start all are accepted together, so that ids follow their names.
         """
@@ -190,25 +209,35 @@ class Membership:
         return len(self.online_clients()) >= at_least
 
     def _retry_refused(self) -> None:
-        """Refused nodes that were offline since, or have waited long enough, are sent a handshake again."""
+        """Refused nodes that were offline since, or have waited long enough, are sent a handshake
+        again."""
         now = self.request_round.clock()
         online = {node.node_id for node in self._online}
         self.registry.forget_absent(online)
         refused = self.registry.refused.keys()
         self._refused_since = {node: self._refused_since.get(node, now) for node in refused}
         self.registry.allow_retry(
-            [node for node in refused if node not in online or now - self._refused_since[node] >= _RETRY_REFUSED]
+            [
+                node
+                for node in refused
+                if node not in online or now - self._refused_since[node] >= _RETRY_REFUSED
+            ]
         )
 
     def _send_handshakes(self, round: int) -> None:
-        pending = {*self._handshakes.values(), *(candidate.node for candidate in self._candidates.values())}
+        pending = {
+            *self._handshakes.values(),
+            *(candidate.node for candidate in self._candidates.values()),
+        }
         ids = {node.node_id for node in pending}
         new = [node for node in self.registry.unknown(self._online) if node.node_id not in ids]
         if not new:
             return
         request = RpcMessage({"operation": "hello", **self.own.header()})
         lifetime = float(self.request_round.settings.deadline)
-        messages = self.request_round.transport.push([(node.node_id, request) for node in new], round, lifetime)
+        messages = self.request_round.transport.push(
+            [(node.node_id, request) for node in new], round, lifetime
+        )
         for one, node in zip(messages, new, strict=True):
             if one.request_id is not None:
                 self._handshakes[one.request_id] = node
@@ -216,7 +245,9 @@ class Membership:
 
     def _received_handshakes(self) -> list[tuple[OnlineNode, RpcMessage]]:
         """Replies to handshakes. A node whose handshake was lost is a new one again, a few times."""
-        replies = list(self.request_round.transport.pull(self._handshakes)) if self._handshakes else []
+        replies = (
+            list(self.request_round.transport.pull(self._handshakes)) if self._handshakes else []
+        )
         self._handshake_bytes[1] += sum(reply.size for reply in replies)
         received = []
         for reply in replies:
@@ -243,7 +274,9 @@ class Membership:
             check(self.own, other, "at the server", "at the site")
             samples = message.integers("samples", np.size(message.arrays.get("samples", ())))
             if not len(samples) or not 1 <= samples.min() <= samples.max() <= MAX_COUNT:
-                raise InvalidMessageError("each of its clients must have training samples, and it reports some without")
+                raise InvalidMessageError(
+                    "each of its clients must have training samples, and it reports some without"
+                )
             self.registry.check(node, name, len(samples))
         except InvalidMessageError as error:
             self.registry.refuse(node, name, str(error))

@@ -1,8 +1,9 @@
-"""The messages between a server and its nodes: a header of plain values and named arrays, encoded by ``core.codec``.
+"""The messages between a server and its nodes: a header of plain values and named arrays, encoded
+by ``core.codec``.
 
-Models, updates and masked vectors are encoded as they are. Integers and booleans about clients (ids, model choices,
-counts) are packed first: differences of neighbours, compressed, so that a thousand consecutive ids take a few dozen
-bytes.
+Models, updates and masked vectors are encoded as they are. Integers and booleans about clients
+(ids, model choices, counts) are packed first: differences of neighbours, compressed, so that a
+thousand consecutive ids take a few dozen bytes.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from fedkin.core.errors import FedkinError
 from fedkin.server.parts import Part, Parts
 
 _PACKED = "packed."  # prefix of the names of packed arrays
-_HEAD = 2  # integers in front of a packed array's shape: whether it is boolean, and its number of axes
+_HEAD = (
+    2  # integers in front of a packed array's shape: whether it is boolean, and its number of axes
+)
 _SIZE_LIMIT = 2**25  # bytes that one packed array may decompress to
-IN_REQUEST = 2**16  # bytes of an array in one piece with its header: a larger one is stored once for all nodes
+IN_REQUEST = (
+    2**16
+)  # bytes of an array in one piece with its header: a larger one is stored once for all nodes
 IN_REPLY = 2**22  # in a reply, which nobody shares; Flower cuts what is larger than 5 MB
 _MAX_ARRAYS = 24  # in a message; ours have up to a dozen
 
@@ -38,11 +43,13 @@ class RpcMessage:
 
     @property
     def refusal(self) -> str:
-        """Why a node did not do what it was asked, of a reply that says so; empty of any other message."""
+        """Why a node did not do what it was asked, of a reply that says so; empty of any other
+        message."""
         return str(self.header.get("refused") or self.header.get("failed") or "")
 
     def value(self, name: str, kind: type) -> Any:
-        """An entry of the header. Raises InvalidMessageError where it is missing, or of another type."""
+        """An entry of the header. Raises InvalidMessageError where it is missing, or of another
+        type."""
         value = self.header.get(name)
         if type(value) is not kind:
             raise InvalidMessageError(f"expected {name} ({kind.__name__}), got {str(value)[:60]!r}")
@@ -51,7 +58,9 @@ class RpcMessage:
     def array(self, name: str) -> np.ndarray:
         """Any array. Raises InvalidMessageError where it is missing."""
         if name not in self.arrays:
-            raise InvalidMessageError(f"expected {name}, got {', '.join(sorted(self.arrays)) or 'no array'}")
+            raise InvalidMessageError(
+                f"expected {name}, got {', '.join(sorted(self.arrays)) or 'no array'}"
+            )
         return self.arrays[name]
 
     def floats(self, name: str, *shape: int) -> np.ndarray:
@@ -72,7 +81,8 @@ class RpcMessage:
             raise InvalidMessageError(f"expected {name} of shape {list(shape)}, got none")
         if array.dtype.kind not in kinds or array.shape != shape:
             raise InvalidMessageError(
-                f"expected {name} of shape {list(shape)}, got {array.dtype} of shape {list(array.shape)}"
+                f"expected {name} of shape {list(shape)}, got {array.dtype} of shape "
+                f"{list(array.shape)}"
             )
         return array
 
@@ -88,7 +98,9 @@ def encode(message: RpcMessage) -> bytes:
     """A message as bytes. Raises ValueError for a header that JSON cannot hold (NaN)."""
     floats = {name: array for name, array in message.arrays.items() if _as_it_is(array)}
     others = {name: array for name, array in message.arrays.items() if name not in floats}
-    packed = {f"{_PACKED}{name}": np.frombuffer(pack(array), np.uint8) for name, array in others.items()}
+    packed = {
+        f"{_PACKED}{name}": np.frombuffer(pack(array), np.uint8) for name, array in others.items()
+    }
     return codec.encode(message.header, floats | packed)
 
 
@@ -112,11 +124,18 @@ def decode(data: bytes) -> RpcMessage:
 
 
 def to_parts(message: RpcMessage, whole: int = IN_REQUEST) -> Parts:
-    """A message as named bytes: float arrays of more than ``whole`` bytes are parts of their own, which an engine may
-    send apart. Raises ValueError as ``encode``."""
-    floats = {n: array for n, array in message.arrays.items() if _as_it_is(array) and array.nbytes > whole}
-    rest = RpcMessage(message.header, {name: a for name, a in message.arrays.items() if name not in floats})
-    arrays = {name: Part(str(a.dtype), a.shape, encode(RpcMessage({}, {name: a}))) for name, a in floats.items()}
+    """A message as named bytes: float arrays of more than ``whole`` bytes are parts of their own,
+    which an engine may send apart. Raises ValueError as ``encode``."""
+    floats = {
+        n: array for n, array in message.arrays.items() if _as_it_is(array) and array.nbytes > whole
+    }
+    rest = RpcMessage(
+        message.header, {name: a for name, a in message.arrays.items() if name not in floats}
+    )
+    arrays = {
+        name: Part(str(a.dtype), a.shape, encode(RpcMessage({}, {name: a})))
+        for name, a in floats.items()
+    }
     return Parts(encode(rest), arrays)
 
 
@@ -129,7 +148,8 @@ def from_parts(parts: Parts) -> RpcMessage:
 
 
 def _as_it_is(array: np.ndarray) -> bool:
-    """Whether an array is sent as it is: floats, and uint32, which are masked vectors: noise, that nothing shortens."""
+    """Whether an array is sent as it is: floats, and uint32, which are masked vectors: noise, that
+    nothing shortens."""
     return array.dtype.kind == "f" or array.dtype == np.uint32
 
 
@@ -154,5 +174,7 @@ def unpack(data: bytes) -> np.ndarray:
     except (zlib.error, ValueError, IndexError) as error:
         raise InvalidMessageError("packed numbers that cannot be read") from error
     if not stream.eof or stream.unused_data:
-        raise InvalidMessageError(f"packed numbers that are cut, or of more than {_SIZE_LIMIT} bytes")
+        raise InvalidMessageError(
+            f"packed numbers that are cut, or of more than {_SIZE_LIMIT} bytes"
+        )
     return flat.astype(bool) if head[0] else flat

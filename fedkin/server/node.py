@@ -1,7 +1,8 @@
 """The clients' side: a node handles requests with a simulated world of its own clients.
 
-So it computes what the simulator computes, with the simulator's own code, for one client or for a fleet. Every request
-may meet a new process; what must last (label counts, models) is on the node's disk.
+So it computes what the simulator computes, with the simulator's own code, for one client or for a
+fleet. Every request may meet a new process; what must last (label counts, models) is on the node's
+disk.
 """
 
 from __future__ import annotations
@@ -22,14 +23,24 @@ from fedkin.server.handshake import Handshake, check
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.node_memory import Disk, NodeMemory, NodeWorld
 from fedkin.server.rpc_client import MOVED
-from fedkin.server.task_messages import call_digest, decode_task, encode_reply, kept_fields, make_task, read_stream
+from fedkin.server.task_messages import (
+    call_digest,
+    decode_task,
+    encode_reply,
+    kept_fields,
+    make_task,
+    read_stream,
+)
 from fedkin.tasks import all_tasks, find_task
 
 _log = logging.getLogger("fedkin")
 
 
-def respond(make_node: Callable[[], Node], read: Callable[[], RpcMessage], name: str = "") -> RpcMessage:
-    """A node's reply to a request; an error that fedkin raises on purpose is a reply, too, and is logged.
+def respond(
+    make_node: Callable[[], Node], read: Callable[[], RpcMessage], name: str = ""
+) -> RpcMessage:
+    """A node's reply to a request; an error that fedkin raises on purpose is a reply, too, and is
+    logged.
 
     Args:
         make_node: gives the node.
@@ -53,26 +64,37 @@ class Node:
     handshake: Callable[[ModelSpec], Handshake]  # its own, without ``start``
     start: Callable[[], str]  # digest of the initial model from fixed randomness
     samples: Int[np.ndarray, "c"]  # training samples of each client
-    world: Callable[[Int[np.ndarray, "c"]], NodeWorld]  # of the ids that its clients have at the server
+    world: Callable[
+        [Int[np.ndarray, "c"]], NodeWorld
+    ]  # of the ids that its clients have at the server
     disk: Disk
 
     def handle(self, request: RpcMessage) -> RpcMessage:
-        """The reply to a request. Raises InvalidMessageError for one that no server of this version sends."""
+        """The reply to a request. Raises InvalidMessageError for one that no server of this version
+        sends."""
         operation = request.value("operation", str)
         if operation == "hello":
             return self._hello(request)
         kind = find_task(operation)
         if kind is None:
             raise InvalidMessageError(
-                f"the task {operation[:40]!r} is not known here; is this the server's version of fedkin?"
+                f"the task {operation[:40]!r} is not known here; is this the server's version of "
+                f"fedkin?"
             )
-        run, first, count = request.value("run", str), request.value("first", int), request.value("count", int)
+        run, first, count = (
+            request.value("run", str),
+            request.value("first", int),
+            request.value("count", int),
+        )
         if count != len(self.samples):
             raise InvalidMessageError(
-                f"{self.name} had {count} clients when it was accepted, and has {len(self.samples)} now"
+                f"{self.name} had {count} clients when it was accepted, and has "
+                f"{len(self.samples)} now"
             )
         if not 0 <= first <= MAX_COUNT:
-            raise InvalidMessageError(f"a request for clients from id {first:.3g} on, which no server gives")
+            raise InvalidMessageError(
+                f"a request for clients from id {first:.3g} on, which no server gives"
+            )
         world = self.world(first + np.arange(count))
         server = Handshake.of(RpcMessage(request.value("handshake", dict)))
         check(self.handshake(world.spec), server, "at the site", "at the server")
@@ -93,15 +115,24 @@ class Node:
         """Positions of this node's clients. Raises InvalidMessageError for none, or others."""
         clients = request.integers(name, np.size(request.array(name)))
         if not (len(clients) and 0 <= clients.min() <= clients.max() < len(self.samples)):
-            raise InvalidMessageError(f"a request about clients that {self.name} does not have ({name})")
+            raise InvalidMessageError(
+                f"a request about clients that {self.name} does not have ({name})"
+            )
         return clients
 
     def _run(
-        self, kind: type[Task], world: World, request: RpcMessage, clients: Int[np.ndarray, "r"], memory: NodeMemory
+        self,
+        kind: type[Task],
+        world: World,
+        request: RpcMessage,
+        clients: Int[np.ndarray, "r"],
+        memory: NodeMemory,
     ) -> dict[str, np.ndarray]:
         """Do the task of a request; its reply's arrays."""
         task = decode_task(kind, request, world.initial, memory.kept)
-        memory.keep({name: getattr(task, name) for name in kept_fields(kind) if name in request.arrays})
+        memory.keep(
+            {name: getattr(task, name) for name in kept_fields(kind) if name in request.arrays}
+        )
         stream = read_stream(request.header["stream"]) if "stream" in request.header else None
         reply = world.run(task, clients, stream)
         models = task.stored_models(reply) if len(self.samples) == 1 else {}
@@ -121,7 +152,9 @@ class Node:
             if kind.delivery == "next" and kind.name in request.arrays:
                 world.run(kind(), self._own_clients(request, kind.name))
 
-    def _standing(self, world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]) -> dict[str, np.ndarray]:
+    def _standing(
+        self, world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]
+    ) -> dict[str, np.ndarray]:
         """The replies to standing tasks, which every reply carries."""
         arrays: dict[str, np.ndarray] = {}
         for kind in all_tasks():
@@ -137,4 +170,6 @@ class Node:
         except InvalidMessageError as error:
             _log.error("%s cannot take part: %s", self.name, error)
             return RpcMessage({"refused": str(error), "name": self.name})
-        return RpcMessage({**own.header(), "start": self.start(), "name": self.name}, {"samples": self.samples})
+        return RpcMessage(
+            {**own.header(), "start": self.start(), "name": self.name}, {"samples": self.samples}
+        )

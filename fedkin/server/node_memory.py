@@ -1,4 +1,5 @@
-"""What a node's disk holds of a run: its clients' memory, arrays that it was sent to keep, and its last replies."""
+"""What a node's disk holds of a run: its clients' memory, arrays that it was sent to keep, and its
+last replies."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ import numpy as np
 from fedkin.core.world import World
 from fedkin.tasks import all_tasks
 
-_KEPT, _REPLY = "kept/", "replies/"  # in front of names of arrays: that were sent to keep, and of last replies
+_KEPT, _REPLY = (
+    "kept/",
+    "replies/",
+)  # in front of names of arrays: that were sent to keep, and of last replies
 
 
 class NodeWorld(World, Protocol):
@@ -40,16 +44,24 @@ class Disk(Protocol):
 
 
 class NodeMemory:
-    """What lasts from one request to the next. Replies to tasks with memory do, as the work is not done twice where a
-    reply was lost."""
+    """What lasts from one request to the next. Replies to tasks with memory do, as the work is not
+    done twice where a reply was lost."""
 
     def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
         self.run, self._disk, self._world = run, disk, world
         stored = disk.load_memory(run)
-        self.kept = {name.removeprefix(_KEPT): array for name, array in stored.items() if name.startswith(_KEPT)}
+        self.kept = {
+            name.removeprefix(_KEPT): array
+            for name, array in stored.items()
+            if name.startswith(_KEPT)
+        }
         self._replies = {name: array for name, array in stored.items() if name.startswith(_REPLY)}
         if stored:
-            own = {name: array for name, array in stored.items() if not name.startswith((_KEPT, _REPLY))}
+            own = {
+                name: array
+                for name, array in stored.items()
+                if not name.startswith((_KEPT, _REPLY))
+            }
             world.recall(own)
         self._changes, self._new = world.memory_changes, False
 
@@ -64,21 +76,34 @@ class NodeMemory:
         known = self._replies.get(prefix)
         if known is None or known.tobytes() != call.encode():
             return None
-        own = {name.removeprefix(prefix): array for name, array in self._replies.items() if name.startswith(prefix)}
+        own = {
+            name.removeprefix(prefix): array
+            for name, array in self._replies.items()
+            if name.startswith(prefix)
+        }
         return {name: array for name, array in own.items() if name}
 
     def remember(self, task: str, call: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep the reply to a call, in place of the last of its task."""
         prefix = f"{_REPLY}{task}/"
-        self._replies = {name: array for name, array in self._replies.items() if not name.startswith(prefix)}
+        self._replies = {
+            name: array for name, array in self._replies.items() if not name.startswith(prefix)
+        }
         own = {prefix + name: array for name, array in arrays.items()}
         self._replies |= {prefix: np.frombuffer(call.encode(), np.uint8), **own}
         self._new = True
 
     def forget_replies(self) -> None:
-        """Forget those of work whose results clients kept for clusters that have changed: it is done again."""
-        kinds = {kind.name for kind in all_tasks() if any(m.lifetime == "assignment" for m in kind.memory.values())}
-        lasting = {name: array for name, array in self._replies.items() if name.split("/")[1] not in kinds}
+        """Forget those of work whose results clients kept for clusters that have changed: it is
+        done again."""
+        kinds = {
+            kind.name
+            for kind in all_tasks()
+            if any(m.lifetime == "assignment" for m in kind.memory.values())
+        }
+        lasting = {
+            name: array for name, array in self._replies.items() if name.split("/")[1] not in kinds
+        }
         self._new |= len(lasting) < len(self._replies)
         self._replies = lasting
 

@@ -1,7 +1,8 @@
 """The nodes that were accepted: their names, their clients, and the ids of those in methods.
 
-A node has a name, and holds one client or a fleet of them. Its clients get consecutive ids when it is first accepted,
-and keep them: a node that comes back, in another process and with another id at the engine, has its ids again.
+A node has a name, and holds one client or a fleet of them. Its clients get consecutive ids when it
+is first accepted, and keep them: a node that comes back, in another process and with another id at
+the engine, has its ids again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ Memory = dict[str, np.ndarray]
 
 @dataclass
 class NodeInfo:
-    """A node that was accepted: its first client's id, how many it has, and the key that it is registered under."""
+    """A node that was accepted: its first client's id, how many it has, and the key that it is
+    registered under."""
 
     name: str
     first: int
@@ -60,13 +62,16 @@ class NodeRegistry:
     Args:
         capacity: N, the most clients that there can be.
         registered: nodes must be registered with the engine, which vouches for their names.
-        signed: keys of secret sums are signed in the names of nodes, so that a node may have one client only.
+        signed: keys of secret sums are signed in the names of nodes, so that a node may have one
+            client only.
     """
 
     def __init__(self, capacity: int, registered: bool = False, signed: bool = False) -> None:
         self.capacity, self.registered, self.signed = capacity, registered, signed
         self.members: dict[str, NodeInfo] = {}
-        self.samples = np.zeros(capacity, np.int64)  # training samples of each client, as last reported
+        self.samples = np.zeros(
+            capacity, np.int64
+        )  # training samples of each client, as last reported
         self.refused: dict[int, str] = {}  # node ids that may not take part, and why
         self.refusals: dict[str, str] = {}  # the same by name, until it may take part
         self.failures: dict[str, str] = {}  # why the last request to a member failed, by its name
@@ -99,23 +104,31 @@ class NodeRegistry:
             raise InvalidMessageError(f"{one_line(name, 64)!r} cannot be a name")
         if node.name and node.name != name:
             raise InvalidMessageError(
-                f"it is registered as {one_line(node.name)!r} and calls itself {name!r}; both must be the same"
+                f"it is registered as {one_line(node.name)!r} and calls itself {name!r}; both "
+                f"must be the same"
             )
         if self.registered and not node.name:
             raise InvalidMessageError(
-                "it is not registered under a name (flwr supernode register ... --name), and all must be"
+                "it is not registered under a name (flwr supernode register ... --name), and all "
+                "must be"
             )
         if self.signed and clients > 1:
             raise InvalidMessageError(
-                f"it has {clients} clients, and signed sums (secret.signed) are of sites with one client each: give "
-                "each client a site with a name and a certificate of its own, or leave out secret.signed"
+                f"it has {clients} clients, and signed sums (secret.signed) are of sites with one "
+                f"client each: give "
+                "each client a site with a name and a certificate of its own, or leave out "
+                "secret.signed"
             )
         if member is None:
             self._check_capacity(clients)
         elif member.key and not node.key:
-            raise InvalidMessageError(f"the name {name!r} belongs to a node that is registered, with another key")
+            raise InvalidMessageError(
+                f"the name {name!r} belongs to a node that is registered, with another key"
+            )
         elif clients != member.count:
-            raise InvalidMessageError(f"it had {member.count} clients and now has {clients}; give it another name")
+            raise InvalidMessageError(
+                f"it had {member.count} clients and now has {clients}; give it another name"
+            )
 
     def accept(self, node: OnlineNode, name: str, samples: Int[np.ndarray, "c"]) -> NodeInfo:
         """Give a node's clients their ids; those that it had before, if it was accepted before.
@@ -131,7 +144,9 @@ class NodeRegistry:
         self.check(node, name, len(samples))
         member = self.members.setdefault(name, NodeInfo(name, len(self), len(samples), node.key))
         if member.key != node.key:  # the engine vouches for the name, whatever the key
-            _log.warning("%s came with another key than before, which is registered under its name", name)
+            _log.warning(
+                "%s came with another key than before, which is registered under its name", name
+            )
             member.key = node.key
         before = self._node_ids.get(name)
         if before is not None and before != node.node_id:
@@ -199,7 +214,12 @@ class NodeRegistry:
         if label != one_line(node.name or name, 64):
             self._numbered[node.node_id] = label
         if reason != before:
-            _log.warning("client %r (node %d) is refused: %s", one_line(name or node.name, 64), node.node_id, reason)
+            _log.warning(
+                "client %r (node %d) is refused: %s",
+                one_line(name or node.name, 64),
+                node.node_id,
+                reason,
+            )
 
     def _label(self, node: OnlineNode, name: str) -> str:
         """How a refused node is called: the name that the engine vouches for comes first."""
@@ -215,14 +235,21 @@ class NodeRegistry:
     def online_clients(self, nodes: Iterable[OnlineNode]) -> Int[np.ndarray, "c"]:
         """Ids of the clients of these nodes, ascending."""
         online = {node.node_id for node in nodes}
-        ids = [member.ids for name, member in self.members.items() if self._node_ids.get(name) in online]
+        ids = [
+            member.ids
+            for name, member in self.members.items()
+            if self._node_ids.get(name) in online
+        ]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
     def rows_by_node(self, clients: Int[np.ndarray, "n"]) -> list[NodeRows]:
-        """Which rows of a call belong to which node. Clients that were not met in this process belong to none."""
+        """Which rows of a call belong to which node. Clients that were not met in this process
+        belong to none."""
         assigned = []
         for name, member in self.members.items():
-            rows = np.flatnonzero((clients >= member.first) & (clients < member.first + member.count))
+            rows = np.flatnonzero(
+                (clients >= member.first) & (clients < member.first + member.count)
+            )
             if len(rows) and name in self._node_ids:
                 assigned.append(NodeRows(self._node_ids[name], member, rows))
         return assigned
@@ -235,22 +262,33 @@ class NodeRegistry:
     def memory(self) -> Memory:
         """All that must outlive a process, as arrays of a checkpoint."""
         entries = [asdict(member) for member in self.members.values()]
-        return {MEMORY: np.frombuffer(json.dumps(entries).encode(), np.uint8).copy(), "samples": self.samples.copy()}
+        return {
+            MEMORY: np.frombuffer(json.dumps(entries).encode(), np.uint8).copy(),
+            "samples": self.samples.copy(),
+        }
 
     def recall(self, memory: Memory) -> None:
-        """Put back what ``memory`` gave, beside the nodes accepted since; where each is must be found out anew.
+        """Put back what ``memory`` gave, beside the nodes accepted since; where each is must be
+        found out anew.
 
         Raises CheckpointError where it is the memory of another federation.
         """
-        stored = {entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())}
+        stored = {
+            entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())
+        }
         if len(memory["samples"]) != self.capacity:
             raise CheckpointError(
-                f"federation.capacity was {len(memory['samples'])} when the run began, and is {self.capacity} now"
+                f"federation.capacity was {len(memory['samples'])} when the run began, and is "
+                f"{self.capacity} now"
             )
         merged = stored | self.members
         ids = [client for member in merged.values() for client in member.ids]
-        if any(merged[name] != member for name, member in stored.items()) or len(set(ids)) < len(ids):
-            raise CheckpointError("the run was made with other clients, or with the same in another order")
+        if any(merged[name] != member for name, member in stored.items()) or len(set(ids)) < len(
+            ids
+        ):
+            raise CheckpointError(
+                "the run was made with other clients, or with the same in another order"
+            )
         self.members = merged
         self.samples = np.where(self.samples > 0, self.samples, memory["samples"])
 
@@ -258,7 +296,8 @@ class NodeRegistry:
         used = len(self)
         if used + count > self.capacity:
             raise InvalidMessageError(
-                f"there is no room for {count} more clients: {used} of {self.capacity} ids are taken "
+                f"there is no room for {count} more clients: {used} of {self.capacity} ids are "
+                f"taken "
                 "(federation.capacity)"
             )
 

@@ -1,4 +1,5 @@
-"""Updates that are far longer than others: each is compared with those of the same model and of the same call."""
+"""Updates that are far longer than others: each is compared with those of the same model and of the
+same call."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class NormFilter:
             differ between them.
     """
 
-    def __init__(self, limit: float | int, typical: dict[str, float] | None = None, training: str = "") -> None:
+    def __init__(
+        self, limit: float | int, typical: dict[str, float] | None = None, training: str = ""
+    ) -> None:
         self.limit = limit
         self.training = training
         self.typical: dict[str, float] = {} if typical is None else typical
@@ -58,7 +61,8 @@ class NormFilter:
         models: Int[np.ndarray, "r"] | None = None,
         starts: Float[np.ndarray, "r"] | None = None,
     ) -> Float[np.ndarray, "r"]:
-        """The largest norm that each update of a call may have; the typical norms follow those within it.
+        """The largest norm that each update of a call may have; the typical norms follow those
+        within it.
 
         Args:
             norms: of the updates.
@@ -95,7 +99,8 @@ class NormFilter:
         return min(float(norms[moving].min(initial=np.inf)), self._first(moving, start))
 
     def _first(self, moving: Bool[np.ndarray, "r"], start: float) -> float:
-        """The largest typical norm where there is nothing to compare with; none where all the updates are moving."""
+        """The largest typical norm where there is nothing to compare with; none where all the
+        updates are moving."""
         return np.inf if moving.all() else _FIRST * max(start, 1.0)
 
     def _remember(
@@ -130,10 +135,15 @@ class NormFilter:
         """The name of each model's typical norm, and which updates are of the model."""
         if models is None:
             return [(self.training, np.ones(len(norms), bool))] if len(norms) else []
-        return [(f"{self.training} model {model}", models == model) for model in np.unique(models).tolist()]
+        return [
+            (f"{self.training} model {model}", models == model)
+            for model in np.unique(models).tolist()
+        ]
 
 
-def _moving(norms: Float[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None) -> Bool[np.ndarray, "r"]:
+def _moving(
+    norms: Float[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None
+) -> Bool[np.ndarray, "r"]:
     """Which updates are long enough to say something about a typical norm."""
     return norms > _RESOLUTION * np.maximum(1.0, 0.0 if starts is None else starts)
 

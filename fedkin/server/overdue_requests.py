@@ -40,12 +40,15 @@ class OverdueRequests:
 
     def __init__(self, collector: Callable[[Task, Int[np.ndarray, "r"]], ReplyCollector]) -> None:
         self._collector = collector
-        self._rounds: dict[str, int] = {}  # how long replies to the next call are of use, by the task's name
+        self._rounds: dict[
+            str, int
+        ] = {}  # how long replies to the next call are of use, by the task's name
         self._requests: dict[str, _Overdue] = {}  # by the engine's id
         self._replies: list[LateReply] = []
 
     def rounds(self, task: Task) -> int:
-        """For how many rounds a reply to this call is of use: to one after ``take``, and to no other of its kind."""
+        """For how many rounds a reply to this call is of use: to one after ``take``, and to no
+        other of its kind."""
         return self._rounds.pop(task.name, 0)
 
     def add(
@@ -69,9 +72,13 @@ class OverdueRequests:
         """
         for request, node in missed.items() if rounds else ():
             own, last = rows[node], round + rounds
-            self._requests[request] = _Overdue(task.select(own), clients[own], used_in_reply(task, own), round, last)
+            self._requests[request] = _Overdue(
+                task.select(own), clients[own], used_in_reply(task, own), round, last
+            )
 
-    def receive(self, replies: Iterable[NodeReply], standing: StandingReports | None, round: int) -> None:
+    def receive(
+        self, replies: Iterable[NodeReply], standing: StandingReports | None, round: int
+    ) -> None:
         """Read what has come, and forget what is too old by now.
 
         Args:
@@ -102,4 +109,6 @@ class OverdueRequests:
         except (NoReplyError, InvalidMessageError, TaskError) as error:
             _log.warning("a late reply of round %d is of no use: %s", request.round, error)
             return
-        self._replies.append(LateReply(request.task, request.clients, collector.reply(), request.round))
+        self._replies.append(
+            LateReply(request.task, request.clients, collector.reply(), request.round)
+        )

@@ -1,6 +1,7 @@
 """A message as named bytes: how Flower's records and a site's socket carry it.
 
-Only the standard library is imported here, because every message to a site starts a process that needs this.
+Only the standard library is imported here, because every message to a site starts a process that
+needs this.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Parts:
         return len(self.rest) + sum(len(part.data) for part in self.arrays.values())
 
 
-def write_frame(connection: socket.socket, head: dict[str, Any], parts: Parts | None = None) -> None:
+def write_frame(
+    connection: socket.socket, head: dict[str, Any], parts: Parts | None = None
+) -> None:
     """Send a head of plain values, and a message where there is one. Raises OSError.
 
     Args:
@@ -46,7 +49,10 @@ def write_frame(connection: socket.socket, head: dict[str, Any], parts: Parts | 
         parts: the message; None: there is none.
     """
     if parts is not None:
-        arrays = [[name, part.dtype, list(part.shape), len(part.data)] for name, part in parts.arrays.items()]
+        arrays = [
+            [name, part.dtype, list(part.shape), len(part.data)]
+            for name, part in parts.arrays.items()
+        ]
         head = {**head, "rest": len(parts.rest), "arrays": arrays}
     text = json.dumps(head).encode()
     connection.sendall(_LENGTH.pack(len(text)) + text)
@@ -56,7 +62,8 @@ def write_frame(connection: socket.socket, head: dict[str, Any], parts: Parts | 
 
 
 def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Parts | None]:
-    """What ``write_frame`` has sent. Raises ConnectionError where the other side ends, or sends anything else."""
+    """What ``write_frame`` has sent. Raises ConnectionError where the other side ends, or sends
+    anything else."""
     (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
     if length > _HEAD_LIMIT:
         raise ConnectionError(f"a head of {length} bytes")
@@ -68,7 +75,8 @@ def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Parts | None]
             return head, None
         rest = _read(connection, head.pop("rest"))
         arrays = {
-            name: Part(dtype, tuple(shape), _read(connection, size)) for name, dtype, shape, size in head.pop("arrays")
+            name: Part(dtype, tuple(shape), _read(connection, size))
+            for name, dtype, shape, size in head.pop("arrays")
         }
     except (ValueError, TypeError, KeyError) as error:
         raise ConnectionError(f"a message that cannot be read ({error})") from error

@@ -1,8 +1,8 @@
 """The ``World`` of a server: every task is one request to each node that holds some of the clients.
 
-A node gets only the models that its rows need, and replies for all its clients at once: with single updates, or with
-weighted means where the task needs no more. A node without a reply in time, or with one that cannot be used, counts
-as a client that did not reply in any world.
+A node gets only the models that its rows need, and replies for all its clients at once: with single
+updates, or with weighted means where the task needs no more. A node without a reply in time, or
+with one that cannot be used, counts as a client that did not reply in any world.
 """
 
 from __future__ import annotations
@@ -29,10 +29,23 @@ from fedkin.server.message import RpcMessage
 from fedkin.server.overdue_requests import OverdueRequests
 from fedkin.server.reply_collector import NormFilter, Outlier, ReplyCollector
 from fedkin.server.rpc_client import MOVED, RpcClient
-from fedkin.server.task_messages import Known, array_digest, encode_task, kept_fields, plain_stream, used_in_reply
+from fedkin.server.task_messages import (
+    Known,
+    array_digest,
+    encode_task,
+    kept_fields,
+    plain_stream,
+    used_in_reply,
+)
 
 _log = logging.getLogger("fedkin")
-_RUN, _NORMS, _START, _PENDING, _FORGETFUL = "run", "typical_norms", "start", "pending/", "forgetful"  # in a checkpoint
+_RUN, _NORMS, _START, _PENDING, _FORGETFUL = (
+    "run",
+    "typical_norms",
+    "start",
+    "pending/",
+    "forgetful",
+)  # in a checkpoint
 
 
 class RemoteWorld:
@@ -65,13 +78,19 @@ class RemoteWorld:
         self._norm_filter = NormFilter(membership.request_round.settings.norm_limit)
         self._start = Known()  # the randomness of the initial model, and its digest
         self._kept: dict[int, dict[str, str]] = {}  # digests of the arrays that each node keeps
-        self._forgetful = np.zeros(self.total_clients, bool)  # clients that keep something for their cluster only
+        self._forgetful = np.zeros(
+            self.total_clients, bool
+        )  # clients that keep something for their cluster only
         self._overdue = OverdueRequests(self._collector)
 
     @property
     def update_memory(self) -> int:
         """Bytes of single updates that may be requested where means would do: none of fleets."""
-        return 0 if any(member.count > 1 for member in self.membership.registry.members.values()) else UPDATE_MEMORY
+        return (
+            0
+            if any(member.count > 1 for member in self.membership.registry.members.values())
+            else UPDATE_MEMORY
+        )
 
     @property
     def client_names(self) -> list[str]:
@@ -85,7 +104,9 @@ class RemoteWorld:
         if self.membership.request_round.late_bytes:
             self.ledger.measure("late", 0, self.membership.request_round.late_bytes)
             self.membership.request_round.late_bytes = 0
-        self._overdue.receive(self.membership.request_round.late_replies(), self._client.standing, stream.round)
+        self._overdue.receive(
+            self.membership.request_round.late_replies(), self._client.standing, stream.round
+        )
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
         return self.membership.online_clients()
@@ -103,7 +124,8 @@ class RemoteWorld:
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         if task.between_peers or task.local:
             raise TaskError(
-                f"task {task.name} is between peers, without a server: start each of them with fedkin peer, or choose "
+                f"task {task.name} is between peers, without a server: start each of them with "
+                f"fedkin peer, or choose "
                 "another method"
             )
         task.check("of this federation", self.spec, self.membership.classes)
@@ -122,7 +144,9 @@ class RemoteWorld:
             reply = self._client.ask_standing(task, clients)
         else:
             reply, asked = self._call(task.for_messages(self.spec), clients, stream)
-        count = traffic(task.select(asked), clients[asked], (reply.arrived | reply.nonfinite)[asked], sizes)
+        count = traffic(
+            task.select(asked), clients[asked], (reply.arrived | reply.nonfinite)[asked], sizes
+        )
         if count:
             self.ledger.add(task.name, *count)
         return reply
@@ -144,10 +168,18 @@ class RemoteWorld:
     def memory(self) -> dict[str, np.ndarray]:
         """The registry, and what clients have not received yet."""
         start = [*(plain_stream(self._start.start) or []), self._start.start_digest]
-        pending = {_PENDING + name: waiting.copy() for name, waiting in self._client.pending.items()}
-        texts = {_START: json.dumps(start), _RUN: self._client.run, _NORMS: json.dumps(self._norm_filter.typical)}
+        pending = {
+            _PENDING + name: waiting.copy() for name, waiting in self._client.pending.items()
+        }
+        texts = {
+            _START: json.dumps(start),
+            _RUN: self._client.run,
+            _NORMS: json.dumps(self._norm_filter.typical),
+        }
         own = {name: np.frombuffer(text.encode(), np.uint8).copy() for name, text in texts.items()}
-        return self.membership.registry.memory() | pending | own | {_FORGETFUL: self._forgetful.copy()}
+        return (
+            self.membership.registry.memory() | pending | own | {_FORGETFUL: self._forgetful.copy()}
+        )
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
         self.membership.registry.recall(memory)
@@ -180,8 +212,10 @@ class RemoteWorld:
         model = "" if outlier.model is None else f" to model {outlier.model}"
         factor = self.membership.request_round.settings.norm_limit
         _log.warning(
-            "round %d: the update%s of %s is excluded (%s): its norm is %.3g, and the limit is %.3g "
-            "(federation.norm_limit = %g times the typical norm, and at least the norm of the model); if the update is "
+            "round %d: the update%s of %s is excluded (%s): its norm is %.3g, and the limit is "
+            "%.3g "
+            "(federation.norm_limit = %g times the typical norm, and at least the norm of the "
+            "model); if the update is "
             "right, set a larger norm_limit",
             self._client.round,
             model,
@@ -201,7 +235,11 @@ class RemoteWorld:
         kept = {name: array_digest(getattr(task, name)) for name in kept_fields(task)}
 
         def write(node: int, rows: Int[np.ndarray, "r"]) -> RpcMessage:
-            start = (self._start.start, self._start.start_digest) if self.membership.same_start else (None, "")
+            start = (
+                (self._start.start, self._start.start_digest)
+                if self.membership.same_start
+                else (None, "")
+            )
             message = encode_task(task, rows, Known(self._kept.get(node, {}), *start))
             rows_of[node] = rows
             return RpcMessage({**header, **message.header}, message.arrays)
@@ -214,10 +252,18 @@ class RemoteWorld:
             self._kept.pop(node, None)
 
         once, late = bool(task.memory), self._overdue.rounds(task)
-        asked = self._client.call(task.name, clients, write, read, collector.exclude, forget, once, late)
-        self._overdue.add(self.membership.request_round.missed, task, clients, rows_of, self._client.round, late)
+        asked = self._client.call(
+            task.name, clients, write, read, collector.exclude, forget, once, late
+        )
+        self._overdue.add(
+            self.membership.request_round.missed, task, clients, rows_of, self._client.round, late
+        )
         return collector.reply(), asked
 
     def _sizes(self) -> dict[str, int]:
         """Sizes by name, of the model and the samples, which every side knows."""
-        return {"P": self.spec.parameters, "C": self.membership.classes, **self.membership.own.sizes()}
+        return {
+            "P": self.spec.parameters,
+            "C": self.membership.classes,
+            **self.membership.own.sizes(),
+        }

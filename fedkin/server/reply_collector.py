@@ -1,4 +1,5 @@
-"""The reply to a task from the messages of its nodes: checked against the schema, and without outliers in norm."""
+"""The reply to a task from the messages of its nodes: checked against the schema, and without
+outliers in norm."""
 
 from __future__ import annotations
 
@@ -66,11 +67,16 @@ class ReplyCollector(ReplyBuilder):
         self._tell = tell
         self._outliers: list[int] = []
         known = known_rows(task)
-        self._known = {name: np.asarray(getattr(task, INDEX) if name == INDEX else samples) for name in known}
+        self._known = {
+            name: np.asarray(getattr(task, INDEX) if name == INDEX else samples) for name in known
+        }
         self._means: list[_Means] = []
 
     def read(
-        self, rows: Int[np.ndarray, "r"], arrays: Mapping[str, np.ndarray], used: Int[np.ndarray, "k"] | None
+        self,
+        rows: Int[np.ndarray, "r"],
+        arrays: Mapping[str, np.ndarray],
+        used: Int[np.ndarray, "k"] | None,
     ) -> None:
         """Take a node's reply about its rows.
 
@@ -91,14 +97,21 @@ class ReplyCollector(ReplyBuilder):
         if used is not None and INDEX in checked:
             checked[INDEX] = self._translated(INDEX, checked[INDEX], used)
         index = getattr(self.task, INDEX, None)
-        if index is not None and INDEX in checked and (arrived & (checked[INDEX] != np.asarray(index)[rows])).any():
+        if (
+            index is not None
+            and INDEX in checked
+            and (arrived & (checked[INDEX] != np.asarray(index)[rows])).any()
+        ):
             raise TaskError(f"task {self.task.name}: {INDEX} is another than it was told")
         checked |= {name: values[rows] for name, values in self._known.items()}
         self.task.check_reply(checked | totals)
         if means:
             self._check_weight(means, checked[INDEX][arrived], checked[WEIGHT][arrived])
         for name, array in self.rows.items():
-            if checked[name].dtype.kind == "f" and (arrived & ~sound_rows(array, checked[name])).any():
+            if (
+                checked[name].dtype.kind == "f"
+                and (arrived & ~sound_rows(array, checked[name])).any()
+            ):
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
         self.arrived[rows], self.nonfinite[rows] = arrived, nonfinite
         for name in self.rows:
@@ -165,7 +178,10 @@ class ReplyCollector(ReplyBuilder):
 
     def _read_totals(self, clients: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Sums over those clients of a node that count: bounds of one client, so many times."""
-        known = {name: _summed(array, self.sums[name].dtype, clients) for name, array in self.totals.items()}
+        known = {
+            name: _summed(array, self.sums[name].dtype, clients)
+            for name, array in self.totals.items()
+        }
         own = {name: arrays.pop(name) for name in known if name in arrays}
         totals = check_arrays(self.task, own, known, None, self.sizes)
         for name, array in known.items():
@@ -174,7 +190,10 @@ class ReplyCollector(ReplyBuilder):
         return totals
 
     def _read_means(
-        self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], used: Int[np.ndarray, "k"] | None
+        self,
+        rows: Int[np.ndarray, "r"],
+        arrays: dict[str, np.ndarray],
+        used: Int[np.ndarray, "k"] | None,
     ) -> _Means | None:
         """Means by model, with the examples behind each; all are used or none."""
         if not self.means:
@@ -185,7 +204,9 @@ class ReplyCollector(ReplyBuilder):
         models, weight = checked.pop(MODELS), checked.pop("weight")
         if len(set(models.tolist())) != len(models):
             raise TaskError(f"task {self.task.name}: {MODELS} has a model twice")
-        models = self._translated(MODELS, models, np.arange(self.sizes["K"]) if used is None else used)
+        models = self._translated(
+            MODELS, models, np.arange(self.sizes["K"]) if used is None else used
+        )
         for name, array in self.means.items():
             if not sound_rows(array, checked[name]).all():
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
@@ -194,18 +215,26 @@ class ReplyCollector(ReplyBuilder):
         return _Means(rows, models, weight, checked)
 
     def _check_weight(self, means: _Means, index: Int[np.ndarray, "a"], examples: Any) -> None:
-        """Refuse (TaskError) means of other models than clients trained, or with the weight of other examples."""
+        """Refuse (TaskError) means of other models than clients trained, or with the weight of
+        other examples."""
         counted = index[examples > 0]
         if set(counted.tolist()) != set(means.models.tolist()):
             raise TaskError(f"task {self.task.name}: {MODELS} are others than those of its clients")
         expected = np.bincount(index, examples, self.sizes["K"])[means.models]
         if not np.allclose(means.weight, expected, rtol=1e-6):
-            raise TaskError(f"task {self.task.name}: weight is not the number of its clients' examples")
+            raise TaskError(
+                f"task {self.task.name}: weight is not the number of its clients' examples"
+            )
 
-    def _translated(self, name: str, models: Int[np.ndarray, "r"], used: Int[np.ndarray, "k"]) -> Int[np.ndarray, "r"]:
+    def _translated(
+        self, name: str, models: Int[np.ndarray, "r"], used: Int[np.ndarray, "k"]
+    ) -> Int[np.ndarray, "r"]:
         """Numbers among the models that a node was sent, as numbers among all."""
         if models.size and models.max() >= len(used):
-            raise TaskError(f"task {self.task.name}: {name} has models that were not sent, such as {models.max()}")
+            raise TaskError(
+                f"task {self.task.name}: {name} has models that were not sent, such as "
+                f"{models.max()}"
+            )
         return used[models]
 
     def _add_means(self) -> None:
@@ -227,7 +256,9 @@ class ReplyCollector(ReplyBuilder):
         models = np.concatenate([np.zeros(0, np.int64), *(means.models for means in self._means)])
         found: dict[int, Outlier] = {}
         for name in [name for name, array in self.means.items() if array.norm_checked]:
-            norms = np.concatenate([np.zeros(0), *(_norms(means.arrays[name]) for means in self._means)])
+            norms = np.concatenate(
+                [np.zeros(0), *(_norms(means.arrays[name]) for means in self._means)]
+            )
             found |= dict(self._find_outliers(norms, models)) if count else {}
         return found
 
@@ -235,7 +266,11 @@ class ReplyCollector(ReplyBuilder):
 def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:
     """The schema of a sum over so many clients; of none, it is not used."""
     low, high = (0, 1) if np.dtype(array.dtype).kind == "b" else (array.low, array.high)
-    bounds = {"low": low * clients, "high": high * clients} if clients else {"low": -np.inf, "high": np.inf}
+    bounds = (
+        {"low": low * clients, "high": high * clients}
+        if clients
+        else {"low": -np.inf, "high": np.inf}
+    )
     return replace(array, dtype=dtype.type, missing=0, **bounds)
 
 

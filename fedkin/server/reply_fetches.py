@@ -1,9 +1,9 @@
 """Fetches replies from the engine, so that a reply that does not come to an end holds up no other.
 
-Flower's ``Grid.pull_messages`` returns only when every part of every reply that it found has arrived. A site that is
-killed while it sends its reply leaves a reply whose parts never come, and Flower (1.41) waits for them for 180 s. Asked
-for all replies at once, it would return none of the others in the meantime. So the engine is
-asked about one request at a time, in several threads.
+Flower's ``Grid.pull_messages`` returns only when every part of every reply that it found has
+arrived. A site that is killed while it sends its reply leaves a reply whose parts never come, and
+Flower (1.41) waits for them for 180 s. Asked for all replies at once, it would return none of the
+others in the meantime. So the engine is asked about one request at a time, in several threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Message = TypeVar("Message")
 
 
 class ReplyFetches(Generic[Message]):
-    """The fetches of one server. Each runs in a thread, and goes on in the background where it takes long.
+    """The fetches of one server. Each runs in a thread, and goes on in the background where it
+    takes long.
 
     Every look for replies starts its own threads. So a reply that holds up a thread of one look
     takes no thread from the next look. These threads are daemons, for which Python does not wait
@@ -30,7 +31,9 @@ class ReplyFetches(Generic[Message]):
         patience: seconds that a call of ``fetch`` may take.
     """
 
-    def __init__(self, pull: Callable[[str], Sequence[Message]], patience: float = PATIENCE) -> None:
+    def __init__(
+        self, pull: Callable[[str], Sequence[Message]], patience: float = PATIENCE
+    ) -> None:
         self._pull = pull
         self._patience = patience
         self._changed = threading.Condition()  # guards all that follows
@@ -43,7 +46,8 @@ class ReplyFetches(Generic[Message]):
     def fetch(self, request_ids: Iterable[str]) -> list[Message]:
         """What has arrived for some requests, each once.
 
-        Where the time is not enough for all requests, those whose turn is longest ago come first in the next call.
+        Where the time is not enough for all requests, those whose turn is longest ago come first in
+        the next call.
 
         Args:
             request_ids: of the requests.

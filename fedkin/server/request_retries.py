@@ -1,4 +1,5 @@
-"""One round of requests to some nodes: lost messages are retried until all have replied or the deadline is over."""
+"""One round of requests to some nodes: lost messages are retried until all have replied or the
+deadline is over."""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ GRACE = 5.0  # seconds that the requests of a round may take beyond its deadline
 class RequestRound:
     """Sends requests and waits for replies as long as the settings allow.
 
-    ``suspects`` are nodes that missed a deadline, with the heartbeat that they had shown by then: they are sent nothing
-    more before another one (not a later one: the engine's clock may be set back).
+    ``suspects`` are nodes that missed a deadline, with the heartbeat that they had shown by then:
+    they are sent nothing more before another one (not a later one: the engine's clock may be set
+    back).
 
     Args:
         transport: the engine.
@@ -44,7 +46,9 @@ class RequestRound:
         self.suspects: dict[int, float] = {}
         self.bytes_sent = self.bytes_received = 0  # in the last call of ``send``
         self.late_bytes = 0  # of replies that arrived after they were given up
-        self.missed: dict[str, int] = {}  # node ids by the ids of requests that the last call of ``send`` gave up
+        self.missed: dict[
+            str, int
+        ] = {}  # node ids by the ids of requests that the last call of ``send`` gave up
         self._late: list[Reply] = []
         self._deadline = clock() + settings.deadline
         self._given_up: set[str] = set()  # ids of requests whose replies are no longer waited for
@@ -69,11 +73,15 @@ class RequestRound:
     def online_nodes(self) -> list[OnlineNode]:
         """Nodes that are online and not suspected."""
         nodes = list(self.transport.nodes())
-        back = {node.node_id for node in nodes if node.alive_until != self.suspects.get(node.node_id)}
+        back = {
+            node.node_id for node in nodes if node.alive_until != self.suspects.get(node.node_id)
+        }
         self.suspects = {node: alive for node, alive in self.suspects.items() if node not in back}
         return [node for node in nodes if node.node_id not in self.suspects]
 
-    def send(self, requests: Mapping[int, RpcMessage], round: int, late: int = 0) -> dict[int, Reply]:
+    def send(
+        self, requests: Mapping[int, RpcMessage], round: int, late: int = 0
+    ) -> dict[int, Reply]:
         """Replies by node id; a node without one in time is left out, and suspected from now on.
 
         A call takes two thirds of what is left of the round at most. So the nodes that reply have a
@@ -92,7 +100,11 @@ class RequestRound:
         start = self.clock()
         end = start + _SHARE * (self._deadline - start)
         if end <= start:
-            _log.warning("round %d: its time is up before requests to %d nodes could be sent", round, len(requests))
+            _log.warning(
+                "round %d: its time is up before requests to %d nodes could be sent",
+                round,
+                len(requests),
+            )
             return {}
         operation = str(next(iter(requests.values())).header["operation"])
         longer = late * self.settings.deadline
@@ -101,20 +113,30 @@ class RequestRound:
         replies: dict[int, Reply] = {}
         expired: list[int] = []
         while waiting:
-            # A pull or a sleep may have taken long. What arrived meanwhile is fetched once more after the end.
+            # A pull or a sleep may have taken long. What arrived meanwhile is fetched once more
+            # after the end.
             over = self.clock() >= end
             for reply in self._pull(waiting):
                 node = waiting.pop(reply.request_id, None)
                 if node is None:  # a reply that was delivered twice counts once
                     continue
-                if not over and reply.lost and retries[node] < self.settings.retries and self._is_online(node):
+                if (
+                    not over
+                    and reply.lost
+                    and retries[node] < self.settings.retries
+                    and self._is_online(node)
+                ):
                     retries[node] += 1
-                    waiting |= self._push(requests, [node], round, max(1.0, end - self.clock()) + longer)
+                    waiting |= self._push(
+                        requests, [node], round, max(1.0, end - self.clock()) + longer
+                    )
                     continue
                 replies[node] = reply
                 expired += [node] if over and reply.lost else []
                 self._note_time(node, operation, reply, self.clock() - start)
-                if sum(one.succeeded for one in replies.values()) >= self.settings.quorum * len(requests):
+                if sum(one.succeeded for one in replies.values()) >= self.settings.quorum * len(
+                    requests
+                ):
                     end = min(end, start + 2 * (self.clock() - start))
             if over or not waiting:
                 break
@@ -151,7 +173,11 @@ class RequestRound:
     ) -> dict[str, int]:
         """Send; node ids by the ids of the requests that the engine took."""
         messages = self.transport.push([(node, requests[node]) for node in nodes], round, lifetime)
-        accepted = [(one, node) for one, node in zip(messages, nodes, strict=True) if one.request_id is not None]
+        accepted = [
+            (one, node)
+            for one, node in zip(messages, nodes, strict=True)
+            if one.request_id is not None
+        ]
         for node in set(nodes) - {node for _, node in accepted}:
             _log.warning("round %d: the engine did not take a request for node %d", round, node)
         self.bytes_sent += sum(one.size for one, _ in accepted)

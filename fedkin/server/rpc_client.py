@@ -1,7 +1,9 @@
-"""Remote calls about clients: rows are sent to the nodes that hold them, and read from their replies.
+"""Remote calls about clients: rows are sent to the nodes that hold them, and read from their
+replies.
 
-Every request also carries what waits for its node's clients (tasks that ask for no reply, changes of their clusters);
-every reply also answers the standing task, once there is one. Neither takes messages of its own.
+Every request also carries what waits for its node's clients (tasks that ask for no reply, changes
+of their clusters); every reply also answers the standing task, once there is one. Neither takes
+messages of its own.
 """
 
 from __future__ import annotations
@@ -37,9 +39,13 @@ class StandingReports:
 
     def __init__(self, task: Task, clients: int) -> None:
         self.task, self.round = task, np.full(clients, NEVER)
-        self.arrays = {name: np.full(clients, a.missing, a.dtype) for name, a in task.up.arrays.items()}
+        self.arrays = {
+            name: np.full(clients, a.missing, a.dtype) for name, a in task.up.arrays.items()
+        }
 
-    def split(self, arrays: dict[str, np.ndarray], rows: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    def split(
+        self, arrays: dict[str, np.ndarray], rows: int
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """The arrays of a reply, to a request of any kind: the standing task's, and the others.
 
         Args:
@@ -50,13 +56,17 @@ class StandingReports:
             TaskError: the standing task's are not as its schema says.
         """
         known = self.task.up.arrays
-        own = check_arrays(self.task, {n: a for n, a in arrays.items() if n in known}, known, rows, {})
+        own = check_arrays(
+            self.task, {n: a for n, a in arrays.items() if n in known}, known, rows, {}
+        )
         for name, values in own.items():
             if values.dtype.kind == "f" and not sound_rows(known[name], values).all():
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
         return own, {name: array for name, array in arrays.items() if name not in known}
 
-    def take(self, clients: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], round: int) -> None:
+    def take(
+        self, clients: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], round: int
+    ) -> None:
         """Take what these clients replied in a round."""
         for name, values in arrays.items():
             self.arrays[name][clients] = values
@@ -70,11 +80,14 @@ class StandingReports:
 
 
 class RpcClient:
-    """The remote calls of one run; nodes store what they keep of it under ``run``, and bytes go on the ledger."""
+    """The remote calls of one run; nodes store what they keep of it under ``run``, and bytes go on
+    the ledger."""
 
     def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
         self.membership, self.run, self.ledger, self.round = membership, run, ledger, 0
-        self._calls: Counter[str] = Counter()  # in this round, of each kind: a server that resumes counts the same
+        self._calls: Counter[str] = (
+            Counter()
+        )  # in this round, of each kind: a server that resumes counts the same
         self.pending: dict[str, Bool[np.ndarray, "N"]] = {}  # what waits for clients, by name
         self.standing: StandingReports | None = None
 
@@ -83,7 +96,9 @@ class RpcClient:
         self.round = round
         self._calls.clear()
 
-    def schedule(self, name: str, clients: Int[np.ndarray, "n"], resets: tuple[str, ...] = ()) -> None:
+    def schedule(
+        self, name: str, clients: Int[np.ndarray, "n"], resets: tuple[str, ...] = ()
+    ) -> None:
         """Let clients hear of something in the next request that they get.
 
         Args:
@@ -91,7 +106,9 @@ class RpcClient:
             clients: ids.
             resets: arrays of the standing task that have nothing to report then.
         """
-        self.pending.setdefault(name, np.zeros(self.membership.registry.capacity, bool))[clients] = True
+        self.pending.setdefault(name, np.zeros(self.membership.registry.capacity, bool))[
+            clients
+        ] = True
         if self.standing is not None and self.standing.arrays.keys() & set(resets):
             self.standing.reset(clients, self.round)
 
@@ -102,7 +119,8 @@ class RpcClient:
         return self.standing
 
     def ask_standing(self, task: Task, clients: Int[np.ndarray, "n"]) -> Reply:
-        """What clients replied in this round or in the last; only those without a reply are sent a request."""
+        """What clients replied in this round or in the last; only those without a reply are sent a
+        request."""
         reports = self.stand(task)
         silent = clients[reports.round[clients] < self.round - 1]
         if len(silent):
@@ -114,7 +132,9 @@ class RpcClient:
             )
         arrived = reports.round[clients] >= self.round - 1
         arrays = {
-            name: np.where(arrived, reports.arrays[name][clients], array.missing).astype(array.dtype)
+            name: np.where(arrived, reports.arrays[name][clients], array.missing).astype(
+                array.dtype
+            )
             for name, array in task.up.arrays.items()
         }
         return Reply(arrays, arrived, np.zeros(len(clients), bool))
@@ -139,7 +159,8 @@ class RpcClient:
             read: takes a node's reply about some rows; raises TaskError where it cannot be used.
             discard: is called with the rows of such a reply.
             forget: is called with a node that has not done it, or whose reply cannot be used.
-            once: whether a node that gets the request again, as its reply was lost, must not do the work again.
+            once: whether a node that gets the request again, as its reply was lost, must not do the
+                work again.
             late: after how many rounds a reply is of no use.
 
         Returns:
@@ -148,13 +169,22 @@ class RpcClient:
         self._calls[operation] += 1
         number = {"call": [self.round, self._calls[operation]]} if once else {}
         online = self.membership.online_clients()
-        nodes = [node for node in self.membership.registry.rows_by_node(clients) if node.info.first in online]
+        nodes = [
+            node
+            for node in self.membership.registry.rows_by_node(clients)
+            if node.info.first in online
+        ]
         requests = {
-            one.node_id: self._request(operation, one.info, clients[one.rows], number, write(one.node_id, one.rows))
+            one.node_id: self._request(
+                operation, one.info, clients[one.rows], number, write(one.node_id, one.rows)
+            )
             for one in nodes
         }
         replies = self.membership.request_round.send(requests, self.round, late)
-        sent, received = self.membership.request_round.bytes_sent, self.membership.request_round.bytes_received
+        sent, received = (
+            self.membership.request_round.bytes_sent,
+            self.membership.request_round.bytes_received,
+        )
         self.ledger.measure(operation, sent, received)
         for node_id, info, rows in nodes:
             try:
@@ -189,10 +219,22 @@ class RpcClient:
         number: dict[str, list[int]],
         message: RpcMessage,
     ) -> RpcMessage:
-        """A request with what every node needs: its clients, the run, what waits for it, and the standing task."""
-        waiting = {name: np.flatnonzero(all_clients[info.ids]) for name, all_clients in self.pending.items()}
-        arrays = {"clients": clients - info.first, **{name: own for name, own in waiting.items() if len(own)}}
-        header: dict[str, Any] = {"operation": operation, "run": self.run, "first": info.first, "count": info.count}
+        """A request with what every node needs: its clients, the run, what waits for it, and the
+        standing task."""
+        waiting = {
+            name: np.flatnonzero(all_clients[info.ids])
+            for name, all_clients in self.pending.items()
+        }
+        arrays = {
+            "clients": clients - info.first,
+            **{name: own for name, own in waiting.items() if len(own)},
+        }
+        header: dict[str, Any] = {
+            "operation": operation,
+            "run": self.run,
+            "first": info.first,
+            "count": info.count,
+        }
         header |= {kind.standing: None for kind in all_tasks() if kind.standing}
         if self.standing is not None:
             header[self.standing.task.standing] = plain_settings(self.standing.task)

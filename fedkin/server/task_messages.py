@@ -1,4 +1,5 @@
-"""Tasks and their replies as messages: one encoding for every kind of client work, from its declarations."""
+"""Tasks and their replies as messages: one encoding for every kind of client work, from its
+declarations."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ class Known:
 
 
 def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndarray, "k"]]:
-    """The models that some rows of a task name, ascending, by the field that names them; without fields that are None,
-    as their clients get all models."""
+    """The models that some rows of a task name, ascending, by the field that names them; without
+    fields that are None, as their clients get all models."""
     used = {}
     for _, down in fields_down(task):
         if down.kind == "chosen" and (index := getattr(task, down.by)) is not None:
@@ -53,9 +54,14 @@ def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndar
 
 
 def used_in_reply(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"] | None:
-    """The models, of all K, that some rows are sent and reply about by number; None where they are sent all."""
+    """The models, of all K, that some rows are sent and reply about by number; None where they are
+    sent all."""
     used = used_models(task, rows)
-    named = (down.by for _, down in fields_down(task) if down.kind == "chosen" and down.axes.split()[0] == "K")
+    named = (
+        down.by
+        for _, down in fields_down(task)
+        if down.kind == "chosen" and down.axes.split()[0] == "K"
+    )
     return next((used[by] for by in named if by in used), None)
 
 
@@ -126,18 +132,27 @@ def decode_task(
             if name not in message.header and fields[name].default is None:
                 continue
             if name not in kept or message.value(name, str) != array_digest(kept[name]):
-                raise InvalidMessageError(f"{name} were not sent, and none, or others, are kept here")
+                raise InvalidMessageError(
+                    f"{name} were not sent, and none, or others, are kept here"
+                )
             values[name] = kept[name]
         else:
-            values[name] = message.arrays.get(name) if fields[name].default is None else message.array(name)
+            values[name] = (
+                message.arrays.get(name) if fields[name].default is None else message.array(name)
+            )
     return make_task(kind, values)
 
 
 def call_digest(kind: type[Task], message: RpcMessage) -> str:
-    """A short digest of a numbered request, the same where the same work is requested again for the same clients."""
+    """A short digest of a numbered request, the same where the same work is requested again for the
+    same clients."""
     own = {"call", "clients", "stream", *(field.name for field in dataclasses.fields(kind))}
     entries = {name: value for name, value in message.header.items() if name in own}
-    digests = {name: array_digest(array) for name, array in message.arrays.items() if name.split(".")[0] in own}
+    digests = {
+        name: array_digest(array)
+        for name, array in message.arrays.items()
+        if name.split(".")[0] in own
+    }
     return hashlib.sha256(json.dumps(entries | digests, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -148,7 +163,9 @@ def make_task(kind: type[Task], values: Any) -> Task:
     except FedkinError as error:
         raise InvalidMessageError(str(error)) from error
     except (TypeError, ValueError) as error:
-        raise InvalidMessageError(f"settings that the task {kind.name} does not have: {error}") from error
+        raise InvalidMessageError(
+            f"settings that the task {kind.name} does not have: {error}"
+        ) from error
 
 
 def array_digest(array: np.ndarray) -> str:
@@ -160,11 +177,16 @@ def array_digest(array: np.ndarray) -> str:
 def kept_fields(task: Task | type[Task]) -> list[str]:
     """Names of the fields whose arrays a node keeps; of a task, of those that it has."""
     names = [name for name, down in fields_down(task) if down.kind == "kept"]
-    return names if isinstance(task, type) else [name for name in names if getattr(task, name) is not None]
+    return (
+        names
+        if isinstance(task, type)
+        else [name for name in names if getattr(task, name) is not None]
+    )
 
 
 def known_rows(task: Task) -> set[str]:
-    """Arrays by row that a server knows itself where it wants means: what it registered, and models that it chose."""
+    """Arrays by row that a server knows itself where it wants means: what it registered, and models
+    that it chose."""
     if not task.up.of("model"):
         return set()
     known = {name for name, array in task.up.of("row").items() if array.registered}
@@ -172,9 +194,15 @@ def known_rows(task: Task) -> set[str]:
 
 
 def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
-    """The arrays of a node's reply: means of the models that it trained only, and which rows hold numbers."""
+    """The arrays of a node's reply: means of the models that it trained only, and which rows hold
+    numbers."""
     schema, known = task.up, known_rows(task)
-    arrays = {name: reply.arrays[name] for over in ("row", "all") for name in schema.of(over) if name not in known}
+    arrays = {
+        name: reply.arrays[name]
+        for over in ("row", "all")
+        for name in schema.of(over)
+        if name not in known
+    }
     if schema.flags_rows or not reply.arrived.all():
         arrays |= {"arrived": reply.arrived, "nonfinite": reply.nonfinite}
     if reply.weight is not None:
@@ -197,14 +225,22 @@ def plain_stream(stream: Stream | None) -> list[Any] | None:
 def read_stream(value: Any) -> Stream:
     """What ``plain_stream`` made. Raises InvalidMessageError for anything else."""
     if not isinstance(value, list) or [type(part) for part in value] != [int, int, str]:
-        raise InvalidMessageError(f"expected a stream [seed, round, purpose], got {str(value)[:60]!r}")
+        raise InvalidMessageError(
+            f"expected a stream [seed, round, purpose], got {str(value)[:60]!r}"
+        )
     return Stream(*value)
 
 
-def _encode_setting(task: Task, name: str, value: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+def _encode_setting(
+    task: Task, name: str, value: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> None:
     if isinstance(value, LocalTraining):
         settings = value.settings()
-        own = {f"{name}.{one}": array for one, array in settings.items() if isinstance(array, np.ndarray)}
+        own = {
+            f"{name}.{one}": array
+            for one, array in settings.items()
+            if isinstance(array, np.ndarray)
+        }
         header[name] = {one: entry for one, entry in settings.items() if f"{name}.{one}" not in own}
         arrays |= own
         return
@@ -214,20 +250,29 @@ def _encode_setting(task: Task, name: str, value: Any, header: dict[str, Any], a
     entries = value if isinstance(value, tuple) else (value,)
     plain = [entry.item() if isinstance(entry, np.generic) else entry for entry in entries]
     if not all(entry is None or (isinstance(entry, _PLAIN) and entry == entry) for entry in plain):
-        how = "declare how it travels, such as shared('K P')" if isinstance(value, np.ndarray) else "use a plain value"
+        how = (
+            "declare how it travels, such as shared('K P')"
+            if isinstance(value, np.ndarray)
+            else "use a plain value"
+        )
         raise TaskError(f"task {task.name}: {name} = {value!r} cannot be sent as a setting; {how}")
     header[name] = plain if isinstance(value, tuple) else plain[0]
 
 
 def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:
-    """What ``_encode_setting`` made. Raises InvalidMessageError for nothing, or another type than the default's."""
+    """What ``_encode_setting`` made. Raises InvalidMessageError for nothing, or another type than
+    the default's."""
     if name not in message.header:
         raise InvalidMessageError(f"expected {name}, got none")
     value = message.header[name]
     if isinstance(value, dict) and value.keys() == {_SLICE}:
         return slice(*value[_SLICE])
     if isinstance(value, dict):
-        own = {one.removeprefix(f"{name}."): a for one, a in message.arrays.items() if one.startswith(f"{name}.")}
+        own = {
+            one.removeprefix(f"{name}."): a
+            for one, a in message.arrays.items()
+            if one.startswith(f"{name}.")
+        }
         return LocalTraining.from_settings({**value, **own})
     if isinstance(default, (bool, str)):
         return message.value(name, type(default))

@@ -1,4 +1,5 @@
-"""What the server needs of an engine that carries messages, so that most tests put one in memory in its place."""
+"""What the server needs of an engine that carries messages, so that most tests put one in memory in
+its place."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from fedkin.server.message import RpcMessage
 
 @dataclass(frozen=True)
 class OnlineNode:
-    """A node that is online: its id at the engine, the name and the key that it is registered under (empty where it
-    is not), and until when the engine takes its last heartbeat to hold."""
+    """A node that is online: its id at the engine, the name and the key that it is registered under
+    (empty where it is not), and until when the engine takes its last heartbeat to hold."""
 
     node_id: int
     name: str = ""
@@ -30,7 +31,8 @@ class SentRequest:
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply to a request, or the error in its place and whether it happened on the way (``lost``)."""
+    """The reply to a request, or the error in its place and whether it happened on the way
+    (``lost``)."""
 
     request_id: str
     message: RpcMessage | None
@@ -52,7 +54,9 @@ class Transport(Protocol):
         """The nodes that are online."""
         ...
 
-    def push(self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[SentRequest]:
+    def push(
+        self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float
+    ) -> Sequence[SentRequest]:
         """Send each of these to its node id; replies are of no use after ``lifetime`` seconds."""
         ...
 

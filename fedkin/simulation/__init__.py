@@ -1,1 +1,2 @@
-"""Simulated clients on one machine: local training, scoring and gradients, compiled by JAX or run by PyTorch."""
+"""Simulated clients on one machine: local training, scoring and gradients, compiled by JAX or run
+by PyTorch."""

@@ -1,4 +1,5 @@
-"""Mini-batches of local training: drawn on the host, per client, so that every trainer has the same."""
+"""Mini-batches of local training: drawn on the host, per client, so that every trainer has the
+same."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def local_batches(
         num_steps: epochs, or steps where ``work.steps`` is set.
         client: its number in the stream.
         stream: randomness of the call.
-        largest: upper bound of the batch size, at least ``samples``: a full batch needs no more room.
+        largest: upper bound of the batch size, at least ``samples``: a full batch needs no more
+            room.
     """
     rng = stream.child("batches").client(client)
     if work.steps is not None:
@@ -57,8 +59,8 @@ def epoch_batches(samples: int, batch: int, epochs: int, rng: np.random.Generato
 
 
 def step_batches(samples: int, batch: int, steps: int, rng: np.random.Generator) -> Batches:
-    """A number of batches, as in FlexCFL's pre-training: the last batch of an epoch is filled up with the first
-    samples of the next permutation, which then starts again from its beginning.
+    """A number of batches, as in FlexCFL's pre-training: the last batch of an epoch is filled up
+    with the first samples of the next permutation, which then starts again from its beginning.
 
     Args:
         samples, batch: number of samples, and batch size.
@@ -86,6 +88,7 @@ def sequential_batches(samples: int, batch: int) -> Batches:
 
 
 def rounded_up(size: int) -> int:
-    """The next of four sizes per power of two: few compiled shapes, and at most a quarter of padding."""
+    """The next of four sizes per power of two: few compiled shapes, and at most a quarter of
+    padding."""
     step = max(1, 2 ** (max(size, 1).bit_length() - 3))
     return -(-max(size, 1) // step) * step

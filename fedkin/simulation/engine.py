@@ -25,7 +25,13 @@ from fedkin.data.packed_files import check_files, mapped_files
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift, ShiftedData, stale_counts
 from fedkin.simulation.row_replies import add_replies
-from fedkin.simulation.workers import AnyModel, check_samples, decided, program_release, worker_factory
+from fedkin.simulation.workers import (
+    AnyModel,
+    check_samples,
+    decided,
+    program_release,
+    worker_factory,
+)
 
 
 class SimulatedWorld:
@@ -33,20 +39,25 @@ class SimulatedWorld:
 
     Args:
         data: samples of all clients.
-        model: the model to train: a JAX ``Model``, or a ``TorchModel``, which is trained by PyTorch.
+        model: the model to train: a JAX ``Model``, or a ``TorchModel``, which is trained by
+            PyTorch.
         work: the run's local training.
         population: which clients take part, drop out or straggle.
         shift: how clients' data change from round to round; None where they do not.
-        devices: number of XLA devices; None for all. Results do not depend on it. Ignored by PyTorch models.
-        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere the fastest. PyTorch
-            trains one after another.
-        ids: numbers of the clients in streams, ascending; None for 0 .. N-1. A world of the clients 7 and 9
-            alone trains them with the random numbers that they have among all.
-        compiled: whether tasks are run in their compiled form, where they have one; else client by client.
+        devices: number of XLA devices; None for all. Results do not depend on it. Ignored by
+            PyTorch models.
+        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere
+            the fastest. PyTorch trains one after another.
+        ids: numbers of the clients in streams, ascending; None for 0 .. N-1. A world of the clients
+            7 and 9 alone trains them with the random numbers that they have among all.
+        compiled: whether tasks are run in their compiled form, where they have one; else client by
+            client.
         memory_limit: bytes that one client may keep between rounds.
-        engine: None for this process; ``ray``, or ``ray:`` and the address of a cluster, for the actors of Ray.
+        engine: None for this process; ``ray``, or ``ray:`` and the address of a cluster, for the
+            actors of Ray.
         actors: how many of these; None for one on each machine, on one machine one on each core.
-        sum_by_actor: whether each actor adds up the updates of its clients, which changes last bits.
+        sum_by_actor: whether each actor adds up the updates of its clients, which changes last
+            bits.
     """
 
     def __init__(
@@ -88,7 +99,9 @@ class SimulatedWorld:
         if engine is not None:
             from fedkin.simulation.ray.workers import ray_factory
 
-            self._workers = ray_factory(engine, decided(model, data), self._ids, clients_per_batch, actors)
+            self._workers = ray_factory(
+                engine, decided(model, data), self._ids, clients_per_batch, actors
+            )
         self._sum_by_actor = sum_by_actor and engine is not None
         self._scorer, self._trainer = self._workers(data)
         self._release_programs = program_release(model)
@@ -96,7 +109,9 @@ class SimulatedWorld:
         self._stale_counts = stale_counts(shift)
         self._memory = ClientMemory(data.clients, memory_limit, self._ids, data.client_names)
         self.true_clusters = data.true_clusters
-        self.shifted_clients: Bool[np.ndarray, "N"] | None = None  # in this round; None without shift
+        self.shifted_clients: Bool[np.ndarray, "N"] | None = (
+            None  # in this round; None without shift
+        )
         arrays = (data.x, data.y, data.train.rows, data.test.rows)
         self._files = {} if data.packed else mapped_files(arrays)  # by whoever made the data
         self._now = Stream(0)  # stream of the current round
@@ -117,8 +132,9 @@ class SimulatedWorld:
         return self.data.scored_split
 
     def rehearsal(self) -> SimulatedWorld:
-        """The same clients with their present data, for what shall be measured and leave no trace: all of them reply
-        in full, and what they store is lost with this world. The ledger is shared."""
+        """The same clients with their present data, for what shall be measured and leave no trace:
+        all of them reply in full, and what they store is lost with this world. The ledger is
+        shared."""
         other = copy.copy(self)
         other.population = replace(self.population, dropout=0.0, mute=0.0, stragglers=0.0)
         other._memory = self._memory.copy()
@@ -181,13 +197,18 @@ class SimulatedWorld:
         return self._memory.changes
 
     def _sums_at_actors(self, task: Task) -> bool:
-        """Whether actors add up what their clients reply to a task, whose sums need nothing that this process keeps."""
+        """Whether actors add up what their clients reply to a task, whose sums need nothing that
+        this process keeps."""
         wanted = self._sum_by_actor and not task.memory and self._shifted_data is None
         return wanted and mean_vector(task) is not None
 
     def _sizes(self) -> dict[str, int]:
         """The sizes that every world knows: parameters, classes, and numbers of a sample."""
-        return {"P": self.spec.parameters, "C": self.data.classes, "d": int(np.prod(self.data.x.shape[1:]))}
+        return {
+            "P": self.spec.parameters,
+            "C": self.data.classes,
+            "d": int(np.prod(self.data.x.shape[1:])),
+        }
 
     def _rows(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None) -> ClientRows:
         """The rows of a call, with those that do the work and the steps that they complete."""
@@ -243,8 +264,8 @@ class SimulatedWorld:
     ) -> tuple[ClientSamples, ClientEngine]:
         """Samples and engine of clients that have a part of their training samples.
 
-        Behind them is one that nobody asks, with the most samples of all: by it the width of batches, and so what is
-        dropped out, is that of any other training.
+        Behind them is one that nobody asks, with the most samples of all: by it the width of
+        batches, and so what is dropped out, is that of any other training.
         """
         largest = int(np.argmax(self.data.train.sizes))
         rows = [self.data.train[int(c)][some] for c, some in zip(clients, own, strict=True)]
@@ -256,8 +277,11 @@ class SimulatedWorld:
         samples = ClientSamples(ids, data, first_data=data, stale_counts=self._stale_counts)
         return samples, ClientEngine(scorer, trainer, together=self.spec.detects)
 
-    def _failed(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
-        """Rows whose client does not reply. One that never replies can still do work that nobody waits for."""
+    def _failed(
+        self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream
+    ) -> Bool[np.ndarray, "n"]:
+        """Rows whose client does not reply. One that never replies can still do work that nobody
+        waits for."""
         population = self.population
         if not (task.can_be_lost and (population.dropout or population.mute or task.between_peers)):
             return np.zeros(len(clients), bool)
@@ -281,5 +305,7 @@ def _check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray
     if ids is None:
         return np.arange(clients)
     if len(ids) != clients or ids.min(initial=0) < 0 or (np.diff(ids) <= 0).any():
-        raise ConfigError(f"ids must be one number for each of {clients} clients, ascending from 0 up, got {ids}")
+        raise ConfigError(
+            f"ids must be one number for each of {clients} clients, ascending from 0 up, got {ids}"
+        )
     return ids

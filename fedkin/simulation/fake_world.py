@@ -26,13 +26,14 @@ from fedkin.simulation.engine import SimulatedWorld
 
 @dataclass
 class FakeWorld(SimulatedWorld):
-    """A world of quadratic clients for tests: the loss of client i is half the squared distance to ``target[i]``.
+    """A world of quadratic clients for tests: the loss of client i is half the squared distance to
+    ``target[i]``.
 
-    One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply; those in ``garbage``
-    reply NaN. ``counts`` are the label counts of the shift test; tests change them. The whole vector is the last layer
-    and its bias, or ``head`` is. With ``detects`` the target of a detector of class c is ``target[i] + c``, and it
-    scores P - |w|^2 on any sample. A client has one sample, of its first class, with its row of ``features``;
-    ``examples`` are its weight.
+    One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply; those
+    in ``garbage`` reply NaN. ``counts`` are the label counts of the shift test; tests change them.
+    The whole vector is the last layer and its bias, or ``head`` is. With ``detects`` the target of
+    a detector of class c is ``target[i] + c``, and it scores P - |w|^2 on any sample. A client has
+    one sample, of its first class, with its row of ``features``; ``examples`` are its weight.
     """
 
     target: Float[np.ndarray, "N P"]
@@ -90,7 +91,9 @@ class FakeWorld(SimulatedWorld):
         samples = ClientSamples(self._ids[clients], part.data, first_data=part.data)
         return samples, ClientEngine(part._scorer, part._trainer, together=self.spec.detects)
 
-    def _failed(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
+    def _failed(
+        self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream
+    ) -> Bool[np.ndarray, "n"]:
         away = self.silent if task.work is not None else self.silent | self.garbage
         return np.isin(clients, list(away)) & bool(task.can_be_lost)
 
@@ -145,9 +148,9 @@ class _Samples:
     def label_counts(self, split: str = "train", clients: Any = None) -> Int[np.ndarray, "n C"]:
         """The present ones; of one class where the world has none."""
         counts = self._world.counts
-        return _Labels(np.ones((self._world.total_clients, 1), int) if counts is None else counts).label_counts(
-            split, clients
-        )
+        return _Labels(
+            np.ones((self._world.total_clients, 1), int) if counts is None else counts
+        ).label_counts(split, clients)
 
 
 class _Quadratic:
@@ -187,14 +190,21 @@ class _Quadratic:
         )
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
         """The way from the target."""
         return (models[model_index] - self._world.target[clients]).astype(np.float32)
 
-    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+    def losses(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "n K"]:
         """Half the squared distances to the target."""
-        return 0.5 * np.sum((models[None] - self._world.target[clients][:, None]) ** 2, axis=2).astype(np.float64)
+        return 0.5 * np.sum(
+            (models[None] - self._world.target[clients][:, None]) ** 2, axis=2
+        ).astype(np.float64)
 
     def score(
         self,
@@ -203,12 +213,19 @@ class _Quadratic:
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Correct within a distance of 1; of detectors, where the client's own first class scores highest."""
+        """Correct within a distance of 1; of detectors, where the client's own first class scores
+        highest."""
         ones = np.ones(len(clients), np.int64)
         if model_index.ndim == 2:
-            scores = np.where(model_index < 0, -np.inf, models.shape[1] - np.sum(models[model_index] ** 2, axis=2))
-            return ScoreSums((scores.argmax(axis=1) == self._world.data.y[clients]) * 1.0, 0.0 * ones, ones)
-        distance = np.sum((models[model_index] - self._world.target[clients]) ** 2, axis=1).astype(np.float64)
+            scores = np.where(
+                model_index < 0, -np.inf, models.shape[1] - np.sum(models[model_index] ** 2, axis=2)
+            )
+            return ScoreSums(
+                (scores.argmax(axis=1) == self._world.data.y[clients]) * 1.0, 0.0 * ones, ones
+            )
+        distance = np.sum((models[model_index] - self._world.target[clients]) ** 2, axis=1).astype(
+            np.float64
+        )
         return ScoreSums((distance < 1) * 1.0, distance, ones)
 
     def predict(
@@ -229,7 +246,10 @@ class _Quadratic:
         """Those of a linear layer, the model, on as many numbers of the target as it takes."""
         classes = self._world.data.classes
         weight = model[: len(model) - classes].reshape(classes, -1)
-        return self._world.target[clients, : weight.shape[1]] @ weight.T + model[len(model) - classes :]
+        return (
+            self._world.target[clients, : weight.shape[1]] @ weight.T
+            + model[len(model) - classes :]
+        )
 
     def raw_scores(
         self,
@@ -260,7 +280,9 @@ def _step(
     return gradient if call.trained is None else gradient * call.trained
 
 
-def _minimiser(envelope: Envelope, w: Float[np.ndarray, "r P"], target: Float[np.ndarray, "r P"]) -> np.ndarray:
+def _minimiser(
+    envelope: Envelope, w: Float[np.ndarray, "r P"], target: Float[np.ndarray, "r P"]
+) -> np.ndarray:
     """theta of quadratic clients, by steps from w."""
     theta = w
     for _ in range(envelope.steps):

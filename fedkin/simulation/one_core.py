@@ -1,7 +1,8 @@
-"""The environment of a process that has one core: one device, no threads in matrix products (XLA's and NumPy's).
+"""The environment of a process that has one core: one device, no threads in matrix products (XLA's
+and NumPy's).
 
-Several processes with as many threads as there are cores spend a third of their time on switches and on waiting in
-loops. The bits are the same.
+Several processes with as many threads as there are cores spend a third of their time on switches
+and on waiting in loops. The bits are the same.
 """
 
 ONE_CORE = {

@@ -25,7 +25,8 @@ def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None
     Args:
         builder: of the reply, which has the task.
         rows: of the call.
-        compiled: whether the task is run in its compiled form, where it has one; else client by client.
+        compiled: whether the task is run in its compiled form, where it has one; else client by
+            client.
 
     Raises:
         TaskError: replies that do not fit the task's schema; a row that has none, or two.
@@ -76,7 +77,9 @@ class RowReplies:
         trainer: trains it.
     """
 
-    def __init__(self, data: FederatedData, ids: Int[np.ndarray, "N"], scorer: Scorer, trainer: Trainer) -> None:
+    def __init__(
+        self, data: FederatedData, ids: Int[np.ndarray, "N"], scorer: Scorer, trainer: Trainer
+    ) -> None:
         self._data = data
         self._ids = ids
         self._scorer = scorer
@@ -104,11 +107,17 @@ class RowReplies:
 
 
 def _refuse_part(*_: Any) -> NoReturn:
-    raise TaskError("a task that takes a part of a client's samples cannot be summed by actors (run.sum_by_actor)")
+    raise TaskError(
+        "a task that takes a part of a client's samples cannot be summed by actors "
+        "(run.sum_by_actor)"
+    )
 
 
-def _active(index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]) -> tuple[Any, dict[str, Any]]:
-    """The rows of a portion whose clients reply, and their arrays; a wrong number of entries stays as it is."""
+def _active(
+    index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]
+) -> tuple[Any, dict[str, Any]]:
+    """The rows of a portion whose clients reply, and their arrays; a wrong number of entries stays
+    as it is."""
     rows = np.arange(len(active))[index]
     replying = active[rows]
     arrays = {name: np.asarray(values) for name, values in arrays.items()}

@@ -1,7 +1,7 @@
 """Where a model's trainer and scorer come from: compiled by JAX, or its own.
 
-All else in a simulated world (participation, failures, bytes, memory) is the same for every model. JAX is imported only
-where a JAX model is used: a client with another model starts without it.
+All else in a simulated world (participation, failures, bytes, memory) is the same for every model.
+JAX is imported only where a JAX model is used: a client with another model starts without it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class ModelWithWorkers(AnyModel, Protocol):
     """A model outside JAX, with its own trainer and scorer."""
 
     def check(self, data: Samples) -> ModelSpec:
-        """Try the model on one sample; return its layout. Raises ModelError where it does not fit the data."""
+        """Try the model on one sample; return its layout. Raises ModelError where it does not fit
+        the data."""
         ...
 
     def in_jax(self, data: FederatedData) -> Any:
@@ -65,13 +66,14 @@ class ModelWithWorkers(AnyModel, Protocol):
         ...
 
     def digest(self, data: FederatedData) -> str:
-        """A digest of the model's computation, as far as it can be compared, and of its initial weights."""
+        """A digest of the model's computation, as far as it can be compared, and of its initial
+        weights."""
         ...
 
 
 def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
-    """Try the model on one sample; return its layout, without a last layer where the last bias is not that of the
-    scores. Raises ModelError where the model does not fit the data."""
+    """Try the model on one sample; return its layout, without a last layer where the last bias is
+    not that of the scores. Raises ModelError where the model does not fit the data."""
     if isinstance(model, ModelWithWorkers):
         return model.check(data)
     from fedkin.simulation.jax import workers as jax_workers
@@ -88,7 +90,8 @@ def worker_factory(
         model: a JAX model, or one with workers of its own.
         ids: numbers of the clients in streams.
         devices: number of XLA devices; None for all. JAX models only, as is the next.
-        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere the fastest.
+        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere
+            the fastest.
     """
 
     def workers(data: FederatedData) -> Workers:
@@ -108,8 +111,11 @@ def decided(model: AnyModel, data: FederatedData) -> AnyModel:
 
 
 def program_release(model: AnyModel) -> Callable[[], object]:
-    """A function that releases compiled programs where the process has too many, to be called between rounds."""
-    if isinstance(model, ModelWithWorkers) and "jax" not in sys.modules:  # nothing has been compiled
+    """A function that releases compiled programs where the process has too many, to be called
+    between rounds."""
+    if (
+        isinstance(model, ModelWithWorkers) and "jax" not in sys.modules
+    ):  # nothing has been compiled
         return lambda: None
     from fedkin.simulation.jax import compiled_programs
 

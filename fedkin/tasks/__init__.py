@@ -1,7 +1,8 @@
 """Client work, one kind in one file: what clients receive, what they compute, and what they reply.
 
-Importing this package imports all of its modules, so that every kind of task is known by its name. What a task of
-one's own is made of can be imported from here: ``from fedkin.tasks import Rows, Task, floats``.
+Importing this package imports all of its modules, so that every kind of task is known by its name.
+What a task of one's own is made of can be imported from here: ``from fedkin.tasks import Rows,
+Task, floats``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""APFL's client work: a model of each client's own, trained in a mix with that of its cluster. It never leaves it.
+"""APFL's client work: a model of each client's own, trained in a mix with that of its cluster. It
+never leaves it.
 
 Shapes: n rows, r of a portion, K models, P parameters.
 """
@@ -31,8 +32,9 @@ class TrainMixed(Train):
     """Local training of w as in ``Train``, and by the same batches of the client's own v in the mix
     v~ = share v + (1 - share) w: v <- v - lr share g(v~), where g is the gradient of the loss.
 
-    v begins as the first w that the client receives; where a training diverged, it stays. The share moves once before
-    the training, but is used after it: share - share_lr <v - w, g(v~)>, of the full training loss, cut to 0 .. 1.
+    v begins as the first w that the client receives; where a training diverged, it stays. The share
+    moves once before the training, but is used after it: share - share_lr <v - w, g(v~)>, of the
+    full training loss, cut to 0 .. 1.
 
     Attributes:
         share: the first one.
@@ -90,7 +92,11 @@ class TrainMixed(Train):
             along = np.sum((own - received).astype(np.float64) * gradient, axis=1)
             after = np.clip(share - self.share_lr * along, 0, 1).astype(np.float32)
         own = own + np.asarray(local.own)
-        sound = sound_rows(_MODEL, own) & sound_rows(_MODEL, np.asarray(local.update)) & np.isfinite(after)
+        sound = (
+            sound_rows(_MODEL, own)
+            & sound_rows(_MODEL, np.asarray(local.update))
+            & np.isfinite(after)
+        )
         return self._arrays(local), own, after, sound
 
     def for_messages(self, spec: ModelSpec) -> Train:
@@ -99,8 +105,8 @@ class TrainMixed(Train):
 
 @dataclass(frozen=True)
 class EvaluateMixed(EvaluateOwn):
-    """Evaluation of each client's mix of its own model and that of its cluster on its own data; of a client that has
-    no model of its own, of the cluster's."""
+    """Evaluation of each client's mix of its own model and that of its cluster on its own data; of
+    a client that has no model of its own, of the cluster's."""
 
     memory = _MEMORY
 

@@ -15,8 +15,9 @@ from fedkin.core.task import Task, stays
 
 @dataclass(frozen=True)
 class Ask(Task):
-    """Whether each client, a peer that is asked by another, replies with so many vectors: its model, and perhaps its
-    last update. The simulation has the models already, so the reply carries none.
+    """Whether each client, a peer that is asked by another, replies with so many vectors: its
+    model, and perhaps its last update. The simulation has the models already, so the reply carries
+    none.
 
     Bytes count as download and as upload: one client receives what another sends.
     """

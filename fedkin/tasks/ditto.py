@@ -1,4 +1,5 @@
-"""Ditto's client work: beside the model of its cluster each client trains one of its own, which never leaves it.
+"""Ditto's client work: beside the model of its cluster each client trains one of its own, which
+never leaves it.
 
 Shapes: n rows, r of a portion, K models, P parameters.
 """
@@ -27,10 +28,11 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainBeside(Train):
-    """Local training as in ``Train``, and of the client's own model v_i, pulled to the model w that it received:
-    v_i <- v_i - lr (g_i(v_i) + strength (v_i - w)).
+    """Local training as in ``Train``, and of the client's own model v_i, pulled to the model w that
+    it received: v_i <- v_i - lr (g_i(v_i) + strength (v_i - w)).
 
-    Both see the same batches. v_i begins as the first w that the client receives; where its training diverged it stays.
+    Both see the same batches. v_i begins as the first w that the client receives; where its
+    training diverged it stays.
 
     Attributes:
         strength: of the pull.
@@ -49,7 +51,10 @@ class TrainBeside(Train):
         reply = super().compute(client)
         received = self.models[reply["model_index"]]
         own = client.memory.get(OWN, received)
-        work, terms = self._own_work(), GradientTerms(anchor=received[None], strength=self._strengths(1))
+        work, terms = (
+            self._own_work(),
+            GradientTerms(anchor=received[None], strength=self._strengths(1)),
+        )
         own = own + client.train(own, work, terms=terms).update
         if sound_rows(_MODEL, own[None])[0]:
             client.memory[OWN] = own
@@ -62,7 +67,11 @@ class TrainBeside(Train):
             own = rows.memory.read(OWN, rows.clients[some], received)
             terms = GradientTerms(anchor=received, strength=self._strengths(len(some)))
             done = rows.steps[some]
-            steps = done if self.own_epochs is None else shortened(self.own_epochs, done, self.work.select(some))
+            steps = (
+                done
+                if self.own_epochs is None
+                else shortened(self.own_epochs, done, self.work.select(some))
+            )
             part = rows.select(some)
             call = part.train_call(
                 and_padding(own),
@@ -83,7 +92,9 @@ class TrainBeside(Train):
     def _own_work(self) -> LocalTraining:
         count = "epochs" if self.work.steps is None else "steps"
         given = {count: self.own_epochs, "lr": self.own_lr, "mu": 0.0}  # FedProx pulls w only
-        return replace(self.work, **{name: value for name, value in given.items() if value is not None})
+        return replace(
+            self.work, **{name: value for name, value in given.items() if value is not None}
+        )
 
     def for_messages(self, spec: ModelSpec) -> Train:
         return self  # a client's model is not its local solution, which Train would store

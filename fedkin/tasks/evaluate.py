@@ -1,4 +1,5 @@
-"""Evaluation: each client scores its model on its own samples. Shapes: n rows, K models, P parameters, C classes."""
+"""Evaluation: each client scores its model on its own samples. Shapes: n rows, K models, P
+parameters, C classes."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from fedkin.core.world import World
 class Evaluate(Task):
     """Evaluation of each client's model on its own data.
 
-    Where models are detectors, ``model_index`` [n C] has one for each class (-1: none). A sample is of the class whose
-    detector gives the highest score, the first of equals.
+    Where models are detectors, ``model_index`` [n C] has one for each class (-1: none). A sample is
+    of the class whose detector gives the highest score, the first of equals.
 
     Attributes:
         models: what is scored.
@@ -40,32 +41,45 @@ class Evaluate(Task):
     up = Rows(
         correct=integers(counted=False),
         examples=integers(counted=False),
-        loss=floats(missing=0.0, finite=False, counted=False),  # infinite where a model has diverged
+        loss=floats(
+            missing=0.0, finite=False, counted=False
+        ),  # infinite where a model has diverged
     )
     detectors = None
     can_be_lost = False  # it measures a method, and so every client
 
     def compute(self, client: Client) -> dict[str, Any]:
-        correct, loss, examples = client.score(self.models, np.asarray(self.model_index[0]), self.split)
+        correct, loss, examples = client.score(
+            self.models, np.asarray(self.model_index[0]), self.split
+        )
         return {"correct": np.int64(correct), "examples": examples, "loss": loss / max(examples, 1)}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        sums = rows.scorer.score(self.models, rows.clients, np.asarray(self.model_index, np.int64), self.split)
+        sums = rows.scorer.score(
+            self.models, rows.clients, np.asarray(self.model_index, np.int64), self.split
+        )
         loss = sums.loss / np.maximum(sums.examples, 1)
-        yield rows.every, {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss}
+        yield (
+            rows.every,
+            {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss},
+        )
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
         """Detectors are scored together, other models one by one."""
         expected = (classes,) if spec.detects else ()
         if self.model_index.shape[1:] != expected:
             raise ModelError(
-                f"model {model!r} is {'a' if spec.detects else 'no'} detector: detectors are scored together, one of "
-                f"each of {classes} classes, and other models one by one; got shape {self.model_index.shape}"
+                f"model {model!r} is {'a' if spec.detects else 'no'} detector: detectors are "
+                f"scored together, one of "
+                f"each of {classes} classes, and other models one by one; got shape "
+                f"{self.model_index.shape}"
             )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if (arrays["correct"] > arrays["examples"]).any():
-            raise TaskError(f"task {self.name}: impossible scores, more correct samples than samples")
+            raise TaskError(
+                f"task {self.name}: impossible scores, more correct samples than samples"
+            )
 
     def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
         return {"cluster": self.models[self.model_index[0]]} if self.model_index.ndim == 1 else {}
@@ -73,7 +87,8 @@ class Evaluate(Task):
 
 @dataclass(frozen=True)
 class Scores:
-    """Evaluation results, one entry per row: counts, so that they can be summed over any set of clients."""
+    """Evaluation results, one entry per row: counts, so that they can be summed over any set of
+    clients."""
 
     correct: Int[np.ndarray, "n"]
     examples: Int[np.ndarray, "n"]

@@ -1,7 +1,8 @@
-"""FedDrift's client work, on a part of clients' samples: a model is trained on those steps of a client that it owns.
+"""FedDrift's client work, on a part of clients' samples: a model is trained on those steps of a
+client that it owns.
 
-Clients keep the samples of all steps, in the order in which they came; the server says which of them by position.
-Shapes: n rows, r of a portion, K models, P parameters, S steps, s samples.
+Clients keep the samples of all steps, in the order in which they came; the server says which of
+them by position. Shapes: n rows, r of a portion, K models, P parameters, S steps, s samples.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class SampleCounts(Task):
 
 @dataclass(frozen=True)
 class SpanScores(Task):
-    """How many of its training samples ``start`` .. ``stop`` - 1 each model classifies correctly, for each row."""
+    """How many of its training samples ``start`` .. ``stop`` - 1 each model classifies correctly,
+    for each row."""
 
     models: Float[np.ndarray, "K P"] = shared("K P")
     start: Int[np.ndarray, "n"] = each()
@@ -51,13 +53,18 @@ class SpanScores(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         own = client.with_samples(np.arange(int(self.start[0]), int(self.stop[0])))
-        scores = [own.score(self.models, np.asarray(k), "train").correct for k in range(len(self.models))]
+        scores = [
+            own.score(self.models, np.asarray(k), "train").correct for k in range(len(self.models))
+        ]
         return {"correct": np.array(scores).astype(np.int64)}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         K = len(self.models)
         for some in rows.portions(0):
-            spans = [np.arange(*pair) for pair in np.stack([self.start, self.stop], axis=1)[some].tolist()]
+            spans = [
+                np.arange(*pair)
+                for pair in np.stack([self.start, self.stop], axis=1)[some].tolist()
+            ]
             own = rows.with_samples(some, spans)
             pairs = np.repeat(own.clients, K), np.tile(np.arange(K), len(some))
             correct = own.scorer.score(self.models, *pairs, "train").correct
@@ -66,13 +73,15 @@ class SpanScores(Task):
 
 @dataclass(frozen=True)
 class TrainSpans(Task):
-    """Local training of ``models[model_index]`` on some spans of a client's training samples; means of updates go up.
+    """Local training of ``models[model_index]`` on some spans of a client's training samples; means
+    of updates go up.
 
     Attributes:
         models: where training starts.
         work: settings of the training.
         model_index: the model of each row; a client may have several rows.
-        spans: first and last position (not included) of the samples of each step; empty where it is left out.
+        spans: first and last position (not included) of the samples of each step; empty where it is
+            left out.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -93,7 +102,12 @@ class TrainSpans(Task):
         local = own.train(self.models[self.model_index[0]], self.work)
         losses = {"loss": np.float64(local.loss), "first_loss": np.float64(local.first_loss)}
         examples = len(positions(self.spans[0]))
-        return {"update": local.update, **losses, "examples": examples, "model_index": self.model_index[0]}
+        return {
+            "update": local.update,
+            **losses,
+            "examples": examples,
+            "model_index": self.model_index[0],
+        }
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for some in rows.portions(self.models.shape[1]):
@@ -101,21 +115,39 @@ class TrainSpans(Task):
             own = rows.with_samples(some, spans)
             index = np.asarray(self.model_index[some], np.int64)
             local = own.trainer.train(own.train_call(self.models, index, self.work.select(some)))
-            losses = {name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")}
+            losses = {
+                name: np.asarray(getattr(local, name), np.float64)
+                for name in ("loss", "first_loss")
+            }
             examples = np.array([len(span) for span in spans], np.int64)
-            yield some, {"update": np.asarray(local.update), **losses, "examples": examples, "model_index": index}
+            yield (
+                some,
+                {
+                    "update": np.asarray(local.update),
+                    **losses,
+                    "examples": examples,
+                    "model_index": index,
+                },
+            )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if arrays["model_index"].size and arrays["model_index"].max() >= len(self.models):
-            raise TaskError(f"task {self.name}: model_index has a model outside 0..{len(self.models) - 1}")
+            raise TaskError(
+                f"task {self.name}: model_index has a model outside 0..{len(self.models) - 1}"
+            )
 
     def training(self, reply: Reply) -> TrainingReply:
         index = np.asarray(self.model_index, np.int64)
-        losses = {name: np.where(reply.arrived, reply.arrays[name][index], 0.0) for name in ("loss", "first_loss")}
+        losses = {
+            name: np.where(reply.arrived, reply.arrays[name][index], 0.0)
+            for name in ("loss", "first_loss")
+        }
         flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
         return TrainingReply(reply.update, index, reply.examples, **losses, **flags)
 
 
 def positions(spans: Int[np.ndarray, "S 2"]) -> Int[np.ndarray, "s"]:
     """The positions of the samples in all spans."""
-    return np.concatenate([np.arange(start, stop) for start, stop in spans] or [np.zeros(0, np.int64)])
+    return np.concatenate(
+        [np.arange(start, stop) for start, stop in spans] or [np.zeros(0, np.int64)]
+    )

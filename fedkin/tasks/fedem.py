@@ -1,7 +1,8 @@
-"""FedEM's and FedRC's client work, a mixture of shared models: each client trains all components, on its samples
-weighted by how likely they are of each.
+"""FedEM's and FedRC's client work, a mixture of shared models: each client trains all components,
+on its samples weighted by how likely they are of each.
 
-Shapes: n rows, r of a portion, c components, P parameters, m = c P numbers of all components, C classes, t samples.
+Shapes: n rows, r of a portion, c components, P parameters, m = c P numbers of all components, C
+classes, t samples.
 """
 
 from __future__ import annotations
@@ -32,18 +33,21 @@ _MEMBERSHIP = floats("c", low=0, high=1 + 1e-6, over="row", counted=False)
 
 @dataclass(frozen=True)
 class TrainMixture(Task):
-    """One E-step, and local training of every component on the samples with the weights that it gave.
+    """One E-step, and local training of every component on the samples with the weights that it
+    gave.
 
-    The weighted loss of a batch is divided by its number of samples, not by the sum of weights. All components of a
-    client are one vector, of which only means over clients go up. The new ``membership`` is the mean weight of each
-    component over the client's samples.
+    The weighted loss of a batch is divided by its number of samples, not by the sum of weights. All
+    components of a client are one vector, of which only means over clients go up. The new
+    ``membership`` is the mean weight of each component over the client's samples.
 
     Attributes:
         models: the components end to end, one row.
         work: settings of the training.
         membership: each client's weights of the components before the E-step.
-        by_label: whether the summed weights of the samples of each label, ``label_masses``, are wanted too.
-        shares: of each label among the samples of each component, by which weights are divided; None: they are not.
+        by_label: whether the summed weights of the samples of each label, ``label_masses``, are
+            wanted too.
+        shares: of each label among the samples of each component, by which weights are divided;
+            None: they are not.
     """
 
     models: Float[np.ndarray, "K m"] = shared("K m")
@@ -54,12 +58,15 @@ class TrainMixture(Task):
 
     @property
     def up(self) -> Schema:
-        """Mean update of all components, losses, examples, membership; and label masses where they are wanted."""
+        """Mean update of all components, losses, examples, membership; and label masses where they
+        are wanted."""
         return _schema(self.by_label)
 
     def compute(self, client: Client) -> dict[str, Any]:
         components, labels = self._components, client.samples()[1]
-        weights = sample_weights(client.sample_losses(components), self.membership.T, self.shares, labels)
+        weights = sample_weights(
+            client.sample_losses(components), self.membership.T, self.shares, labels
+        )
         by_component = zip(components, weights, strict=True)
         locals_ = [client.train(model, self.work, weights=[own]) for model, own in by_component]
         reply = {
@@ -71,7 +78,9 @@ class TrainMixture(Task):
             "membership": weights.mean(axis=1),
         }
         if self.by_label:
-            reply["label_masses"] = label_masses(weights, labels, np.array([len(labels)]), client.classes)[0]
+            reply["label_masses"] = label_masses(
+                weights, labels, np.array([len(labels)]), client.classes
+            )[0]
         return reply
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -82,7 +91,9 @@ class TrainMixture(Task):
             sizes = owned.sizes[clients].astype(np.int64)
             labels = data.y[np.concatenate([owned[int(c)] for c in clients])]
             prior = np.repeat(self.membership[some], sizes, axis=0).T
-            weights = sample_weights(rows.scorer.sample_losses(components, clients), prior, self.shares, labels)
+            weights = sample_weights(
+                rows.scorer.sample_losses(components, clients), prior, self.shares, labels
+            )
             by_client = np.split(weights, np.cumsum(sizes)[:-1], axis=1)
             several = np.repeat(some, count)  # a row for each component of each client
             call = rows.select(several).train_call(
@@ -92,10 +103,18 @@ class TrainMixture(Task):
                 weights=[own for of_client in by_client for own in of_client],
             )
             local = rows.trainer.train(call)
-            losses = {name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")}
-            arrays = {name: values.reshape(len(some), count).sum(axis=1) for name, values in losses.items()}
+            losses = {
+                name: np.asarray(getattr(local, name), np.float64)
+                for name in ("loss", "first_loss")
+            }
+            arrays = {
+                name: values.reshape(len(some), count).sum(axis=1)
+                for name, values in losses.items()
+            }
             arrays["update"] = np.asarray(local.update).reshape(len(some), -1)
-            arrays["membership"] = np.stack([sums_by_row(own, sizes) / sizes for own in weights], axis=1)
+            arrays["membership"] = np.stack(
+                [sums_by_row(own, sizes) / sizes for own in weights], axis=1
+            )
             arrays |= {
                 "examples": data.train.sizes[clients].astype(np.int64),
                 "model_index": np.zeros(len(some), np.int64),
@@ -114,20 +133,28 @@ class TrainMixture(Task):
         expected = (1, self.membership.shape[1] * spec.parameters)
         if self.models.shape != expected:
             raise TaskError(
-                f"task {self.name}: expected all components end to end, {expected}, got {self.models.shape}"
+                f"task {self.name}: expected all components end to end, {expected}, got "
+                f"{self.models.shape}"
             )
 
     def sizes(self) -> dict[str, int]:
         return super().sizes() | {"c": self.membership.shape[1]}
 
     def training(self, reply: Reply) -> TrainingReply:
-        losses = {name: np.where(reply.arrived, reply.arrays[name][0], 0.0) for name in ("loss", "first_loss")}
+        losses = {
+            name: np.where(reply.arrived, reply.arrays[name][0], 0.0)
+            for name in ("loss", "first_loss")
+        }
         flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
-        return TrainingReply(reply.update, np.zeros(len(reply.arrived), np.int64), reply.examples, **losses, **flags)
+        return TrainingReply(
+            reply.update, np.zeros(len(reply.arrived), np.int64), reply.examples, **losses, **flags
+        )
 
     def check_reply(self, arrays: Any) -> None:
         if np.any(arrays["model_index"] != 0):
-            raise TaskError(f"task {self.name}: model_index is not 0, the only mixture that was sent")
+            raise TaskError(
+                f"task {self.name}: model_index is not 0, the only mixture that was sent"
+            )
 
     def norm_group(self) -> str:
         return f"{self.name} {self.work.steps} {np.max(self.work.epochs)}"
@@ -135,7 +162,8 @@ class TrainMixture(Task):
 
 @dataclass(frozen=True)
 class MixtureWeights(Task):
-    """One E-step, and nothing else: what clients that do not train, such as newcomers, have of each component.
+    """One E-step, and nothing else: what clients that do not train, such as newcomers, have of each
+    component.
 
     Attributes:
         models: the components.
@@ -151,13 +179,16 @@ class MixtureWeights(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         labels = client.samples()[1]
-        weights = sample_weights(client.sample_losses(self.models), self.membership.T, self.shares, labels)
+        weights = sample_weights(
+            client.sample_losses(self.models), self.membership.T, self.shares, labels
+        )
         return {"membership": weights.mean(axis=1)}
 
 
 @dataclass(frozen=True)
 class EvaluateMixture(Task):
-    """Evaluation of each client's mixture on its own data: the probabilities of the components are mixed, not scores.
+    """Evaluation of each client's mixture on its own data: the probabilities of the components are
+    mixed, not scores.
 
     Attributes:
         models: the components.
@@ -177,7 +208,11 @@ class EvaluateMixture(Task):
         prior = np.repeat(self.membership, len(labels), axis=0)
         scores = (client.scores(model, self.split) for model in self.models)
         correct, losses = _mixed(scores, prior, labels)
-        return {"correct": correct.sum(), "examples": len(labels), "loss": losses.sum() / max(len(labels), 1)}
+        return {
+            "correct": correct.sum(),
+            "examples": len(labels),
+            "loss": losses.sum() / max(len(labels), 1),
+        }
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         owned = rows.data.part(self.split)
@@ -186,13 +221,17 @@ class EvaluateMixture(Task):
             sizes = owned.sizes[clients].astype(np.int64)
             labels = rows.data.y[np.concatenate([owned[int(c)] for c in clients])]
             scores = (rows.scorer.scores(model, clients, self.split) for model in self.models)
-            correct, losses = _mixed(scores, np.repeat(self.membership[some], sizes, axis=0), labels)
+            correct, losses = _mixed(
+                scores, np.repeat(self.membership[some], sizes, axis=0), labels
+            )
             sums = {"correct": sums_by_row(correct, sizes).astype(np.int64), "examples": sizes}
             yield some, {**sums, "loss": sums_by_row(losses, sizes) / np.maximum(sizes, 1)}
 
     def check_reply(self, arrays: Any) -> None:
         if (arrays["correct"] > arrays["examples"]).any():
-            raise TaskError(f"task {self.name}: impossible scores, more correct samples than samples")
+            raise TaskError(
+                f"task {self.name}: impossible scores, more correct samples than samples"
+            )
 
 
 def _mixed(
@@ -205,7 +244,10 @@ def _mixed(
 
 
 def label_masses(
-    weights: Float[np.ndarray, "c t"], labels: Int[np.ndarray, "t"], sizes: Int[np.ndarray, "r"], classes: int
+    weights: Float[np.ndarray, "c t"],
+    labels: Int[np.ndarray, "t"],
+    sizes: Int[np.ndarray, "r"],
+    classes: int,
 ) -> Float[np.ndarray, "r c C"]:
     """Summed weights of the samples of each label, by client and component.
 
@@ -226,7 +268,8 @@ def sample_weights(
     shares: Float[np.ndarray, "c C"] | None,
     labels: Int[np.ndarray, "t"],
 ) -> Float[np.ndarray, "c t"]:
-    """The probability that a sample is of each component, with the shares of labels divided out where they are given.
+    """The probability that a sample is of each component, with the shares of labels divided out
+    where they are given.
 
     Args:
         losses: of every component on every sample.
@@ -236,7 +279,9 @@ def sample_weights(
     """
     with np.errstate(divide="ignore"):
         log_prior = np.log(prior) + np.zeros(losses.shape)
-    return responsibilities(losses, log_prior if shares is None else log_prior - np.log(shares)[:, labels])
+    return responsibilities(
+        losses, log_prior if shares is None else log_prior - np.log(shares)[:, labels]
+    )
 
 
 @cache

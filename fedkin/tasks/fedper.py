@@ -1,7 +1,8 @@
-"""FedPer's and FedRep's client work: one part of each client's model, its head, never leaves the client (Arivazhagan
-et al. 2019; Collins et al. 2021).
+"""FedPer's and FedRep's client work: one part of each client's model, its head, never leaves the
+client (Arivazhagan et al. 2019; Collins et al. 2021).
 
-Shapes: n rows, r of a portion, K models, P parameters, h numbers of the head, b = P - h numbers of the body.
+Shapes: n rows, r of a portion, K models, P parameters, h numbers of the head, b = P - h numbers of
+the body.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ _MEMORY = {_HEAD: Memory("h", np.float32)}
 
 @dataclass(frozen=True)
 class Personal(Task):
-    """Local training of whole models, of which each client keeps the head: only means of the bodies' updates go up.
+    """Local training of whole models, of which each client keeps the head: only means of the
+    bodies' updates go up.
 
-    A client trains its head and its body together, from the head that it kept the last time, or from that of the run's
-    initial model. Where its training diverged it keeps the old one.
+    A client trains its head and its body together, from the head that it kept the last time, or
+    from that of the run's initial model. Where its training diverged it keeps the old one.
 
     Attributes:
         models: the bodies where training starts.
@@ -44,7 +46,8 @@ class Personal(Task):
         model_index: the body of each row; a client has one row, as it has one head.
         start: the run's initial model.
         head: which slice of a whole model is the head; None: no part is.
-        head_epochs: epochs (or steps) of the head alone, before the body alone is trained; 0: both together.
+        head_epochs: epochs (or steps) of the head alone, before the body alone is trained; 0: both
+            together.
         reduce: whether the mean update of each body is enough.
     """
 
@@ -110,7 +113,9 @@ class Personal(Task):
         return LocalUpdates(np.asarray(head.update) + body.update, body.loss, head.first_loss, None)
 
     def _head_work(self) -> LocalTraining:
-        return replace(self.work, **{"epochs" if self.work.steps is None else "steps": self.head_epochs})
+        return replace(
+            self.work, **{"epochs" if self.work.steps is None else "steps": self.head_epochs}
+        )
 
     def _only(self, head: bool) -> Bool[np.ndarray, "P"]:
         """Which parameters are trained: the head alone, or the body alone."""
@@ -121,12 +126,17 @@ class Personal(Task):
     def _results(
         self, kept: Float[np.ndarray, "r h"], local: LocalUpdates
     ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "r h"], Bool[np.ndarray, "r"]]:
-        """The reply's arrays, the new heads, and the rows whose training is sound: the others' update is NaN."""
+        """The reply's arrays, the new heads, and the rows whose training is sound: the others'
+        update is NaN."""
         update = np.asarray(local.update)
         heads = kept + update[:, _slice(self.head)]
-        losses = {name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")}
+        losses = {
+            name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")
+        }
         numbers = {"update": np.concatenate([update, heads], axis=1), **losses}
-        checks = [sound_rows(self.up.arrays[name], values) for name, values in numbers.items()]  # as the server's
+        checks = [
+            sound_rows(self.up.arrays[name], values) for name, values in numbers.items()
+        ]  # as the server's
         sound: np.ndarray = np.logical_and.reduce(checks)
         body = np.where(sound[:, None], body_of(update, self.head), np.float32(np.nan))
         return {"update": body, **losses}, heads, sound
@@ -138,13 +148,17 @@ class Personal(Task):
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if arrays["model_index"].size and arrays["model_index"].max() >= len(self.models):
-            raise TaskError(f"task {self.name}: model_index has a model outside 0..{len(self.models) - 1}")
+            raise TaskError(
+                f"task {self.name}: model_index has a model outside 0..{len(self.models) - 1}"
+            )
 
     def training(self, reply: Reply) -> TrainingReply:
         index = np.asarray(self.model_index, np.int64)
         losses = {name: reply.arrays[name] for name in ("loss", "first_loss")}
         if self.reduce:
-            losses = {name: np.where(reply.arrived, values[index], 0.0) for name, values in losses.items()}
+            losses = {
+                name: np.where(reply.arrived, values[index], 0.0) for name, values in losses.items()
+            }
         flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
         return TrainingReply(reply.update, index, reply.examples, **losses, **flags)
 
@@ -154,8 +168,8 @@ class Personal(Task):
 
 @dataclass(frozen=True)
 class EvaluatePersonal(Task):
-    """Evaluation of each client's whole model, its body and its own head, on its own data; of a client that never
-    trained, with the head of the run's initial model.
+    """Evaluation of each client's whole model, its body and its own head, on its own data; of a
+    client that never trained, with the head of the run's initial model.
 
     Attributes:
         models: the bodies.
@@ -182,10 +196,15 @@ class EvaluatePersonal(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for some in rows.portions(len(self.start)):
-            models = and_padding(join(self.models[self.model_index[some]], _heads(self, rows, some), self.head))
+            models = and_padding(
+                join(self.models[self.model_index[some]], _heads(self, rows, some), self.head)
+            )
             sums = rows.scorer.score(models, rows.clients[some], np.arange(len(some)), self.split)
             loss = sums.loss / np.maximum(sums.examples, 1)
-            yield some, {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss}
+            yield (
+                some,
+                {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss},
+            )
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
         """Refuse detectors, and bodies and heads that do not make whole models."""
@@ -194,7 +213,9 @@ class EvaluatePersonal(Task):
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if (arrays["correct"] > arrays["examples"]).any():
-            raise TaskError(f"task {self.name}: impossible scores, more correct samples than samples")
+            raise TaskError(
+                f"task {self.name}: impossible scores, more correct samples than samples"
+            )
 
 
 def body_of(models: Float[np.ndarray, "... P"], head: slice | None) -> Float[np.ndarray, "... b"]:
@@ -242,16 +263,21 @@ def _own_head(task: Personal | EvaluatePersonal, client: Client) -> Float[np.nda
     return client.memory.get(_HEAD, task.start[_slice(task.head)])
 
 
-def _heads(task: Personal | EvaluatePersonal, rows: ClientRows, some: Int[np.ndarray, "r"]) -> Float[np.ndarray, "r h"]:
+def _heads(
+    task: Personal | EvaluatePersonal, rows: ClientRows, some: Int[np.ndarray, "r"]
+) -> Float[np.ndarray, "r h"]:
     """The same, of the clients of some rows."""
     first = task.start[_slice(task.head)]
-    return rows.memory.read(_HEAD, rows.clients[some], np.broadcast_to(first, (len(some), len(first))))
+    return rows.memory.read(
+        _HEAD, rows.clients[some], np.broadcast_to(first, (len(some), len(first)))
+    )
 
 
 def _check_parts(task: Personal | EvaluatePersonal) -> None:
     body = body_of(task.start, task.head)
     if len(body) != task.models.shape[1]:
         raise TaskError(
-            f"task {task.name}: of a model of {len(task.start)} numbers, without its head, {len(body)} are left, and "
+            f"task {task.name}: of a model of {len(task.start)} numbers, without its head, "
+            f"{len(body)} are left, and "
             f"models has {task.models.shape[1]}"
         )

@@ -1,5 +1,5 @@
-"""FedSoft's client work: one model of each client's own, pulled to all centres in proportion to how many of its samples
-each fits best.
+"""FedSoft's client work: one model of each client's own, pulled to all centres in proportion to how
+many of its samples each fits best.
 
 Shapes: n rows, r of a portion, K centres, P parameters, t samples of all rows.
 """
@@ -29,10 +29,11 @@ _IMPORTANCE = floats("K", low=0, high=1, counted=False)
 
 @dataclass(frozen=True)
 class TrainTowards(Train):
-    """Local training of each client's own model w from where it was, with the term strength/2 sum_k u_k |w - c_k|^2.
+    """Local training of each client's own model w from where it was, with the term strength/2 sum_k
+    u_k |w - c_k|^2.
 
-    The update in the reply is w minus the centre ``model_index``. w begins as the mean of the centres with weights u;
-    where its training diverged it stays.
+    The update in the reply is w minus the centre ``model_index``. w begins as the mean of the
+    centres with weights u; where its training diverged it stays.
 
     Attributes:
         models: the centres c.
@@ -98,11 +99,19 @@ class TrainTowards(Train):
             if sound.any():
                 rows.store(OWN, some[sound], solution[sound])
             arrays = self._arrays(local._replace(update=solution - self.models[index[some]]))
-            yield some, arrays | {"examples": examples, "model_index": index[some], "importance": importance}
+            yield (
+                some,
+                arrays
+                | {"examples": examples, "model_index": index[some], "importance": importance},
+            )
 
-    def _terms(self, anchor: Float[np.ndarray, "r P"], importance: Float[np.ndarray, "r K"]) -> GradientTerms:
+    def _terms(
+        self, anchor: Float[np.ndarray, "r P"], importance: Float[np.ndarray, "r K"]
+    ) -> GradientTerms:
         """The pulls to all centres are one to their mean, as strong as all of them."""
-        return GradientTerms(anchor=anchor, strength=(self.strength * importance.sum(axis=1)).astype(np.float32))
+        return GradientTerms(
+            anchor=anchor, strength=(self.strength * importance.sum(axis=1)).astype(np.float32)
+        )
 
     def for_messages(self, spec: ModelSpec) -> Train:
         return self  # what a client stores is its own model
@@ -134,8 +143,8 @@ class Importance(Task):
 def importances(
     losses: Float[np.ndarray, "K t"], sizes: Int[np.ndarray, "r"], floor: float
 ) -> Float[np.ndarray, "r K"]:
-    """Shares of each client's samples whose loss is lowest at each centre, and ``floor`` in place of 0: a row may sum
-    to a little more than 1, as in the authors' code.
+    """Shares of each client's samples whose loss is lowest at each centre, and ``floor`` in place
+    of 0: a row may sum to a little more than 1, as in the authors' code.
 
     Args:
         losses: of each centre on the samples of all clients, end to end.
@@ -147,7 +156,9 @@ def importances(
     return np.where(shares == 0, floor, shares)
 
 
-def mixed(centers: Float[np.ndarray, "K P"], importance: Float[np.ndarray, "r K"]) -> Float[np.ndarray, "r P"]:
+def mixed(
+    centers: Float[np.ndarray, "K P"], importance: Float[np.ndarray, "r K"]
+) -> Float[np.ndarray, "r P"]:
     """The mean of the centres with each client's importances as weights."""
     weights = importance / importance.sum(axis=1, keepdims=True)
     return (weights @ centers.astype(np.float64)).astype(np.float32)

@@ -29,12 +29,15 @@ class Gradients(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for some in rows.portions(self.models.shape[1]):
-            gradients = rows.trainer.gradients(self.models, rows.clients[some], self.model_index[some])
+            gradients = rows.trainer.gradients(
+                self.models, rows.clients[some], self.model_index[some]
+            )
             yield some, {"gradients": gradients}
 
 
 @dataclass(frozen=True)
 class CriterionGradients(Gradients):
-    """The same, of clients that may fail to reply: it is how a clustering begins, and not the end of a training."""
+    """The same, of clients that may fail to reply: it is how a clustering begins, and not the end
+    of a training."""
 
     can_be_lost = True

@@ -16,8 +16,8 @@ from fedkin.core.task import Task, shared
 
 @dataclass(frozen=True)
 class LabelErrors(Task):
-    """Root mean square error of the class *numbers* that each model predicts for each client's training samples; NaN
-    without a reply. Nothing but these numbers is sent."""
+    """Root mean square error of the class *numbers* that each model predicts for each client's
+    training samples; NaN without a reply. Nothing but these numbers is sent."""
 
     models: Float[np.ndarray, "K P"] = shared("K P")
 
@@ -25,12 +25,17 @@ class LabelErrors(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         _, labels = client.samples()
-        squares = [(client.predict(model) - labels.astype(np.float64)) ** 2 for model in self.models]
+        squares = [
+            (client.predict(model) - labels.astype(np.float64)) ** 2 for model in self.models
+        ]
         return {"error": np.array([np.sqrt(np.mean(square)) for square in squares])}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         owned = rows.data.part("train").select(rows.clients)
         labels = rows.data.y[owned.rows].astype(np.float64)
         predicted = rows.scorer.predict(self.models, rows.clients, "train")
-        errors = [np.sqrt(sums_by_row((own - labels) ** 2, owned.sizes) / owned.sizes) for own in predicted]
+        errors = [
+            np.sqrt(sums_by_row((own - labels) ** 2, owned.sizes) / owned.sizes)
+            for own in predicted
+        ]
         yield rows.every, {"error": np.stack(errors, axis=1)}

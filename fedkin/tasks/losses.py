@@ -16,11 +16,14 @@ from fedkin.core.task import Task, shared
 
 @dataclass(frozen=True)
 class Losses(Task):
-    """Mean training loss of every model on every client, with the penalty of training; NaN without a reply."""
+    """Mean training loss of every model on every client, with the penalty of training; NaN without
+    a reply."""
 
     models: Float[np.ndarray, "K P"] = shared("K P")
 
-    up = Rows(losses=floats("K", finite=False, counted=False))  # infinite where a model has diverged
+    up = Rows(
+        losses=floats("K", finite=False, counted=False)
+    )  # infinite where a model has diverged
 
     def compute(self, client: Client) -> dict[str, Any]:
         return {"losses": client.losses(self.models)}

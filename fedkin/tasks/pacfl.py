@@ -1,4 +1,5 @@
-"""PACFL's client work: subspaces of clients' samples. Shapes: d numbers of a sample, p directions, C classes."""
+"""PACFL's client work: subspaces of clients' samples. Shapes: d numbers of a sample, p directions,
+C classes."""
 
 from __future__ import annotations
 
@@ -17,15 +18,16 @@ from fedkin.measures.principal_angles import directions_by_label, leading_direct
 
 @dataclass(frozen=True)
 class Subspace(Task):
-    """The first p left singular vectors of each client's training samples, which are the columns of its data matrix;
-    NaN without a reply.
+    """The first p left singular vectors of each client's training samples, which are the columns of
+    its data matrix; NaN without a reply.
 
-    Samples are flattened and taken as they are. The largest component of each vector is positive. A client with fewer
-    than p samples, or whose samples span fewer dimensions, has columns of zeros at the end. The authors' code sends p
-    vectors for each class that a client has, side by side; here are p in all, of all its samples, so that every client
-    sends as much and needs no labels.
+    Samples are flattened and taken as they are. The largest component of each vector is positive. A
+    client with fewer than p samples, or whose samples span fewer dimensions, has columns of zeros
+    at the end. The authors' code sends p vectors for each class that a client has, side by side;
+    here are p in all, of all its samples, so that every client sends as much and needs no labels.
 
-    The vectors are directions of the data themselves: the first looks like a mean sample, and is sent as it is.
+    The vectors are directions of the data themselves: the first looks like a mean sample, and is
+    sent as it is.
 
     Attributes:
         p: how many vectors.
@@ -41,7 +43,11 @@ class Subspace(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         features, _ = client.samples()
-        return {"basis": leading_directions(features.reshape(len(features), -1), self.p).astype(np.float32)}
+        return {
+            "basis": leading_directions(features.reshape(len(features), -1), self.p).astype(
+                np.float32
+            )
+        }
 
     def sizes(self) -> dict[str, int]:
         return super().sizes() | {"p": int(self.p)}
@@ -49,10 +55,11 @@ class Subspace(Task):
 
 @dataclass(frozen=True)
 class LabelSubspaces(Task):
-    """The first p left singular vectors of each client's training samples of each label; NaN without a reply.
+    """The first p left singular vectors of each client's training samples of each label; NaN
+    without a reply.
 
-    Samples are taken as in ``Subspace``. Every reply has the room of all C labels: columns of zeros stand for those
-    that a client does not have.
+    Samples are taken as in ``Subspace``. Every reply has the room of all C labels: columns of zeros
+    stand for those that a client does not have.
 
     Attributes:
         p: how many vectors of each label.
@@ -69,9 +76,13 @@ class LabelSubspaces(Task):
     def compute(self, client: Client) -> dict[str, Any]:
         features, labels = client.samples()
         if not np.issubdtype(features.dtype, np.floating):
-            raise TaskError(f"task {self.name}: subspaces are of numeric features, got word numbers ({client})")
+            raise TaskError(
+                f"task {self.name}: subspaces are of numeric features, got word numbers ({client})"
+            )
         rows = features.reshape(len(features), -1)
-        return {"basis": directions_by_label(rows, labels, client.classes, self.p).astype(np.float32)}
+        return {
+            "basis": directions_by_label(rows, labels, client.classes, self.p).astype(np.float32)
+        }
 
     def sizes(self) -> dict[str, int]:
         return super().sizes() | {"p": int(self.p)}

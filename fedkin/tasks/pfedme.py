@@ -1,4 +1,5 @@
-"""pFedMe's client work: training on the Moreau envelope of the loss. The minimiser is the client's own, and stays.
+"""pFedMe's client work: training on the Moreau envelope of the loss. The minimiser is the client's
+own, and stays.
 
 Shapes: n rows, r of a portion, K models, P parameters.
 """
@@ -25,8 +26,9 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainEnvelope(Train):
-    """Local training of w as in ``Train``, along strength (w - theta) in place of the gradient: theta is where
-    ``own_steps`` steps of gradient descent from w lead on the batch's loss plus strength/2 |theta - w|^2.
+    """Local training of w as in ``Train``, along strength (w - theta) in place of the gradient:
+    theta is where ``own_steps`` steps of gradient descent from w lead on the batch's loss plus
+    strength/2 |theta - w|^2.
 
     The client keeps the theta of its last batch; where the training diverged, that of before.
 
@@ -73,7 +75,10 @@ class TrainEnvelope(Train):
             sound = sound_rows(_MODEL, own) & np.isfinite(local.update).all(axis=1)
             if sound.any():
                 rows.store(OWN, some[sound], own[sound])
-            yield some, self._arrays(local) | {"examples": examples[some], "model_index": index[some]}
+            yield (
+                some,
+                self._arrays(local) | {"examples": examples[some], "model_index": index[some]},
+            )
 
     def _envelope(self) -> Envelope:
         return Envelope(self.strength, self.own_steps, self.own_lr)

@@ -1,4 +1,5 @@
-"""SCAFFOLD's local training, with a control variate that each client keeps (Karimireddy et al., ICML 2020).
+"""SCAFFOLD's local training, with a control variate that each client keeps (Karimireddy et al.,
+ICML 2020).
 
 Shapes: n rows, r of a portion, K models, P parameters.
 """
@@ -31,8 +32,8 @@ _MEMORY = {_CONTROL: Memory("P", np.float32)}
 class Controlled(Task):
     """Local training by y <- y - lr (g_i(y) - c_i + c), after which the client keeps a new c_i.
 
-    Plain means of the updates of models and of control variates go up. A client whose training diverged keeps its old
-    control variate.
+    Plain means of the updates of models and of control variates go up. A client whose training
+    diverged keeps its old control variate.
 
     Attributes:
         models: where training starts.
@@ -77,7 +78,10 @@ class Controlled(Task):
         )
         if sound[0]:
             client.memory[_CONTROL] = old[0] + arrays["control_update"][0]
-        return {name: array[0] for name, array in arrays.items()} | {"examples": 1, "model_index": self.model_index[0]}
+        return {name: array[0] for name, array in arrays.items()} | {
+            "examples": 1,
+            "model_index": self.model_index[0],
+        }
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         sizes, none = rows.data.train.sizes[rows.clients], np.zeros_like(self.control)
@@ -88,7 +92,9 @@ class Controlled(Task):
             gradient=self.option == "I",
         )
         for some in rows.portions(4 * len(self.control)):
-            old = rows.memory.read(_CONTROL, rows.clients[some], np.broadcast_to(none, (len(some), len(none))))
+            old = rows.memory.read(
+                _CONTROL, rows.clients[some], np.broadcast_to(none, (len(some), len(none)))
+            )
             terms = GradientTerms(correction=self.control - old)
             local = rows.trainer.train(replace(call.select(some), terms=terms))
             arrays, sound = self._results(old, local, self._way(sizes[some], rows.steps[some]))
@@ -98,11 +104,18 @@ class Controlled(Task):
             ones = np.ones(len(some), np.int64)
             yield some, arrays | {"examples": ones, "model_index": self.model_index[some]}
 
-    def _way(self, sizes: Int[np.ndarray, "r"], done: Int[np.ndarray, "r"]) -> Float[np.ndarray, "r 1"]:
-        """K_i lr, the learning rates of all steps of each row summed; ``done`` are epochs, or steps."""
+    def _way(
+        self, sizes: Int[np.ndarray, "r"], done: Int[np.ndarray, "r"]
+    ) -> Float[np.ndarray, "r 1"]:
+        """K_i lr, the learning rates of all steps of each row summed; ``done`` are epochs, or
+        steps."""
         count = done if self.work.steps is not None else done * -(-sizes // self.work.batch_size)
         schedule = self.work.step_schedule
-        sums = count if schedule is None else [schedule.factors(np.arange(k), int(k)).sum() for k in count]
+        sums = (
+            count
+            if schedule is None
+            else [schedule.factors(np.arange(k), int(k)).sum() for k in count]
+        )
         return self.rate * np.asarray(sums, np.float64)[:, None]
 
     def _results(
@@ -117,8 +130,12 @@ class Controlled(Task):
             change -= self.control
             change = change.astype(np.float32)
         arrays = {"update": update, "control_update": change}
-        arrays |= {name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")}
-        checks = [sound_rows(self.up.arrays[name], values) for name, values in arrays.items()]  # as the server's
+        arrays |= {
+            name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")
+        }
+        checks = [
+            sound_rows(self.up.arrays[name], values) for name, values in arrays.items()
+        ]  # as the server's
         sound: np.ndarray = np.logical_and.reduce(checks)
         for name in () if sound.all() else ("update", "control_update"):
             arrays[name] = np.where(sound[:, None], arrays[name], np.float32(np.nan))
@@ -126,7 +143,10 @@ class Controlled(Task):
 
     def training(self, reply: Reply) -> TrainingReply:
         index = np.asarray(self.model_index, np.int64)
-        losses = {name: np.where(reply.arrived, reply.arrays[name][index], 0.0) for name in ("loss", "first_loss")}
+        losses = {
+            name: np.where(reply.arrived, reply.arrays[name][index], 0.0)
+            for name in ("loss", "first_loss")
+        }
         flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
         return TrainingReply(reply.update, index, reply.examples, **losses, **flags)
 

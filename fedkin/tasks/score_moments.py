@@ -1,4 +1,5 @@
-"""Moments of a model's scores on clients' samples (FLUX, FEROMA). Shapes: P parameters, C classes and scores."""
+"""Moments of a model's scores on clients' samples (FLUX, FEROMA). Shapes: P parameters, C classes
+and scores."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _OVERALL = floats("2 C")
 
 @dataclass(frozen=True)
 class DescribingModel(Task):
-    """The model of ``ScoreMoments``, for clients to keep; a real client receives it with the first task that uses
-    it."""
+    """The model of ``ScoreMoments``, for clients to keep; a real client receives it with the first
+    task that uses it."""
 
     model: Float[np.ndarray, "P"] = kept("P")
 
@@ -36,10 +37,11 @@ class DescribingModel(Task):
 
 @dataclass(frozen=True)
 class ScoreMoments(Task):
-    """Mean and standard deviation of each score that a model gives a client's training samples: over all of them, and
-    over those of each class (-1 for a class with fewer than two samples).
+    """Mean and standard deviation of each score that a model gives a client's training samples:
+    over all of them, and over those of each class (-1 for a class with fewer than two samples).
 
-    The last layer of such a model may be a projection: then these are moments of what comes before it.
+    The last layer of such a model may be a projection: then these are moments of what comes before
+    it.
 
     Attributes:
         model: whose scores they are; clients were sent it (``DescribingModel``).
@@ -59,7 +61,10 @@ class ScoreMoments(Task):
         overall = group_moments(scores, np.zeros(len(scores), np.int64), 1, least=1)[:, 0]
         if not self.labels:
             return {"overall": overall}
-        return {"overall": overall, "by_class": group_moments(scores, labels.astype(np.int64), client.classes)}
+        return {
+            "overall": overall,
+            "by_class": group_moments(scores, labels.astype(np.int64), client.classes),
+        }
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         own, C, n = rows.data.part("train"), rows.data.classes, len(rows.clients)
@@ -67,7 +72,9 @@ class ScoreMoments(Task):
         owner = np.repeat(np.arange(n), own.sizes[rows.clients])
         arrays = {"overall": group_moments(scores, owner, n, least=1).transpose(1, 0, 2)}
         if self.labels:
-            labels = np.concatenate([rows.data.y[own[int(c)]] for c in rows.clients] or [np.zeros(0, int)])
+            labels = np.concatenate(
+                [rows.data.y[own[int(c)]] for c in rows.clients] or [np.zeros(0, int)]
+            )
             by_class = group_moments(scores, owner * C + labels, n * C)
             arrays["by_class"] = by_class.reshape(2, n, C, scores.shape[1]).transpose(1, 0, 2, 3)
         yield rows.every, arrays

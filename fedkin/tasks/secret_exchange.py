@@ -1,7 +1,9 @@
-"""The exchanges of a secret sum that carry keys and shares: the first, the second and the last of four.
+"""The exchanges of a secret sum that carry keys and shares: the first, the second and the last of
+four.
 
-Between them clients train, and send masked vectors (``secret_training``). A client's refusal is an error, which on a
-real site is its reply. Shapes: n rows of a call, G holders of a client's shares, itself among them.
+Between them clients train, and send masked vectors (``secret_training``). A client's refusal is an
+error, which on a real site is its reply. Shapes: n rows of a call, G holders of a client's shares,
+itself among them.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ class SecretKeys(Task):
         client.memory["secret_session"] = session.array()
         signature = np.zeros(0, np.uint8)
         if self.signed:
-            signature = sign(client.identity, Group(about, client.id, np.array([client.id]), announced[None]))
+            signature = sign(
+                client.identity, Group(about, client.id, np.array([client.id]), announced[None])
+            )
         return {"announced": announced.astype(np.int64), "signature": signature.astype(np.int64)}
 
     def sizes(self) -> dict[str, int]:
@@ -86,7 +90,9 @@ class Holders:
     def group_of(self, client: int, row: int = 0) -> Group:
         """A row's group, as its client is told."""
         about = context(self.sum_id, int(self.group[row]))
-        return Group(about, client, self.holders[row], self.announced[row].astype(np.uint8), self.least)
+        return Group(
+            about, client, self.holders[row], self.announced[row].astype(np.uint8), self.least
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +128,8 @@ class SecretReveal(Holders, Task):
     Attributes:
         partners: holders with whom it has masked.
         sealed: what each has sealed for it, bytes.
-        wanted: 0 nothing; 1 of the seed of a client whose vector is in the sum; 2 of the key of one that has gone.
+        wanted: 0 nothing; 1 of the seed of a client whose vector is in the sum; 2 of the key of one
+            that has gone.
     """
 
     partners: Bool[np.ndarray, "n G"] = each()
@@ -135,7 +142,9 @@ class SecretReveal(Holders, Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         group, sealed = self.group_of(client.id), self.sealed[0].astype(np.uint8)
-        session, shares = protocol.reveal(kept_session(client.memory), group, self.partners[0], sealed, self.wanted[0])
+        session, shares = protocol.reveal(
+            kept_session(client.memory), group, self.partners[0], sealed, self.wanted[0]
+        )
         client.memory["secret_session"] = session.array()
         return {"shares": shares.astype(np.int64)}
 
@@ -145,7 +154,8 @@ class SecretReveal(Holders, Task):
 
 @dataclass(frozen=True)
 class SecretForget(Task):
-    """Clients that have not revealed forget the secrets of their last sum: it was lost, or made without them."""
+    """Clients that have not revealed forget the secrets of their last sum: it was lost, or made
+    without them."""
 
     memory = SESSION_MEMORY
     delivery = "next"

@@ -1,7 +1,9 @@
-"""Local training whose update leaves the client as integers behind masks, for a sum over a group of clients.
+"""Local training whose update leaves the client as integers behind masks, for a sum over a group of
+clients.
 
-Every kind of training that secret sums may ask for has its masked form here: two lines. Shapes: n rows of a call, r of
-a portion, G holders of a client's shares, V numbers that a client sends, K models.
+Every kind of training that secret sums may ask for has its masked form here: two lines. Shapes: n
+rows of a call, r of a portion, G holders of a client's shares, V numbers that a client sends, K
+models.
 """
 
 from __future__ import annotations
@@ -37,9 +39,11 @@ class _Masked(Holders):
     Attributes:
         partners: holders with whom each client masks.
         members: n, most clients of a group; with ``limit`` and ``cap`` as ``Grid`` has it.
-        hide_choice: whether a client's vector stands among zeros for all other models; or among noise.
-        clip, deviation, seeded: of its share of the noise, as ``NoiseShare`` has it; no noise where the clip is 0. Real
-            sites are never told ``seeded``: their noise is the system's, whatever a server says.
+        hide_choice: whether a client's vector stands among zeros for all other models; or among
+            noise.
+        clip, deviation, seeded: of its share of the noise, as ``NoiseShare`` has it; no noise where
+            the clip is 0. Real sites are never told ``seeded``: their noise is the system's,
+            whatever a server says.
     """
 
     partners: Bool[np.ndarray, "n G"] = each()
@@ -62,16 +66,33 @@ class _Masked(Holders):
         for index, arrays in cast(Any, super()).compute_rows(rows):
             some = np.arange(len(rows.clients))[index]
             masked = [self._masked_row(rows, int(row), arrays, at) for at, row in enumerate(some)]
-            yield some, {"masked": np.stack(masked) if masked else np.zeros((0, self.sizes()["V"]), np.uint32)}
+            yield (
+                some,
+                {
+                    "masked": np.stack(masked)
+                    if masked
+                    else np.zeros((0, self.sizes()["V"]), np.uint32)
+                },
+            )
 
-    def _masked_row(self, rows: ClientRows, row: int, arrays: dict[str, Any], at: int) -> UInt32[np.ndarray, "V"]:
+    def _masked_row(
+        self, rows: ClientRows, row: int, arrays: dict[str, Any], at: int
+    ) -> UInt32[np.ndarray, "V"]:
         client = int(rows.clients[row])
-        memory, number = OwnMemory(rows.memory, client, rows.task, rows.declared), int(rows.ids[client])
+        memory, number = (
+            OwnMemory(rows.memory, client, rows.task, rows.declared),
+            int(rows.ids[client]),
+        )
         own = {name: arrays[name][at] for name in ("update", "examples", "model_index")}
         return self._masked(own, number, memory, rows.drawn().client(number), row)
 
     def _masked(
-        self, own: dict[str, Any], number: int, memory: OwnMemory, rng: np.random.Generator, row: int = 0
+        self,
+        own: dict[str, Any],
+        number: int,
+        memory: OwnMemory,
+        rng: np.random.Generator,
+        row: int = 0,
     ) -> UInt32[np.ndarray, "V"]:
         """What a client sends in place of its update."""
         vectors, group = self._vectors(own, rng.spawn(1)[0]), self.group_of(number, row)
@@ -79,13 +100,19 @@ class _Masked(Holders):
             raise protocol.RefusedError(
                 f"noise for a sum of {self.least} clients, of whom {group.present.sum()} are shown"
             )
-        session, masked = protocol.mask(kept_session(memory), group, self.partners[row], vectors.ravel())
+        session, masked = protocol.mask(
+            kept_session(memory), group, self.partners[row], vectors.ravel()
+        )
         memory["secret_session"] = session.array()
         return masked
 
     def _vectors(self, own: dict[str, Any], rng: np.random.Generator) -> UInt32[np.ndarray, "k v"]:
         """What a client adds to the sum of its model, or to those of all."""
-        grid, examples, sizes = Grid(self.members, self.limit, self.cap), int(own["examples"]), self.sizes()
+        grid, examples, sizes = (
+            Grid(self.members, self.limit, self.cap),
+            int(own["examples"]),
+            self.sizes(),
+        )
         models, mine = (sizes["K"], int(own["model_index"])) if self.hide_choice else (1, 0)
         vectors = np.zeros((models, sizes["p"] + EXTRA), np.uint32)
         if not self.clip:
@@ -113,7 +140,11 @@ class _Masked(Holders):
     def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
         """The cluster's model only: its own is not in the reply."""
         index = cast(Any, self).model_index
-        return {} if index is None or not reply.arrived.all() else {"cluster": cast(Any, self).models[int(index[0])]}
+        return (
+            {}
+            if index is None or not reply.arrived.all()
+            else {"cluster": cast(Any, self).models[int(index[0])]}
+        )
 
 
 @dataclass(frozen=True)
@@ -165,6 +196,8 @@ def masked_form(task: Task, **fields: Any) -> Task:
     single, kind = task.single(), MASKED.get(type(task))
     if single is None or kind is None:
         known = ", ".join(one.name for one in MASKED)
-        raise TaskError(f"secret sums have no masked form of the task {task.name}; there are those of {known}")
+        raise TaskError(
+            f"secret sums have no masked form of the task {task.name}; there are those of {known}"
+        )
     own = {field.name: getattr(single, field.name) for field in dataclasses.fields(single)}
     return kind(**own, **fields)

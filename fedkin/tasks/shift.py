@@ -1,7 +1,8 @@
-"""Shifts of clients' data: each keeps the label counts it had when it was placed, and tests whether they have changed.
+"""Shifts of clients' data: each keeps the label counts it had when it was placed, and tests whether
+they have changed.
 
-Source: FlexCFL (Duan et al. 2022), Algorithm 2, l. 5; as in the authors' code, the distance is between label counts.
-Shapes: n rows, C classes.
+Source: FlexCFL (Duan et al. 2022), Algorithm 2, l. 5; as in the authors' code, the distance is
+between label counts. Shapes: n rows, C classes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _MEMORY = {"noted_labels": Memory("C", np.int32), "samples_at_first": Memory("",
 
 
 class _Noted(NamedTuple):
-    """What clients keep: label counts when they were placed, and their number of samples before any shift."""
+    """What clients keep: label counts when they were placed, and their number of samples before any
+    shift."""
 
     labels: Int[np.ndarray, "n C"]
     samples: Int[np.ndarray, "n"]
@@ -34,8 +36,9 @@ class _Noted(NamedTuple):
 class Note(Task):
     """Clients that were just placed store their present label counts.
 
-    Where counts are stale (``Incremental(as_coded=True)``), those of a first placement hold for one test only: see
-    ``Shifted``. ``samples_at_first`` is stored with counts that last, so that without it they are for one test.
+    Where counts are stale (``Incremental(as_coded=True)``), those of a first placement hold for one
+    test only: see ``Shifted``. ``samples_at_first`` is stored with counts that last, so that
+    without it they are for one test.
     """
 
     memory = _MEMORY
@@ -63,17 +66,19 @@ class Note(Task):
 
 @dataclass(frozen=True)
 class Shifted(Task):
-    """Whether clients' data have shifted since they were placed: the distance between their label counts and the
-    stored ones is above ``threshold`` n_i / C.
+    """Whether clients' data have shifted since they were placed: the distance between their label
+    counts and the stored ones is above ``threshold`` n_i / C.
 
-    ``label_blind`` is the Wasserstein distance between the counts as samples, which does not detect a renaming of
-    classes; its n_i is always the client's number of samples before any shift, as in FlexCFL's code. ``label_aware`` is
-    ours: it compares the counts class by class, and its n_i is the number of samples when the counts were stored: with
-    the number at the start, a client that lost most samples would hardly ever detect a shift.
+    ``label_blind`` is the Wasserstein distance between the counts as samples, which does not detect
+    a renaming of classes; its n_i is always the client's number of samples before any shift, as in
+    FlexCFL's code. ``label_aware`` is ours: it compares the counts class by class, and its n_i is
+    the number of samples when the counts were stored: with the number at the start, a client that
+    lost most samples would hardly ever detect a shift.
 
-    In the authors' code a client is first tested in the round after its placement, against its counts before any shift;
-    here it is tested in the round of its placement too. Where counts are stale, that test is against those at its
-    placement, and stores the counts before any shift for the next.
+    In the authors' code a client is first tested in the round after its placement, against its
+    counts before any shift; here it is tested in the round of its placement too. Where counts are
+    stale, that test is against those at its placement, and stores the counts before any shift for
+    the next.
     """
 
     test: str = "label_blind"
@@ -87,14 +92,22 @@ class Shifted(Task):
 
     def __post_init__(self) -> None:
         if self.test not in TESTS:
-            raise MethodError(f"the shift test must be one of {', '.join(TESTS)}, got {self.test!r}")
-        object.__setattr__(self, "threshold", float(self.threshold))  # equal tests have equal messages
+            raise MethodError(
+                f"the shift test must be one of {', '.join(TESTS)}, got {self.test!r}"
+            )
+        object.__setattr__(
+            self, "threshold", float(self.threshold)
+        )  # equal tests have equal messages
 
     def compute(self, client: Client) -> dict[str, Any]:
         labels = client.memory.get("noted_labels", client.first_label_counts)
         samples = client.memory.get("samples_at_first", client.first_label_counts.sum())
         noted = _Noted(labels[None], np.asarray(samples)[None])
-        if client.stale_counts and "noted_labels" in client.memory and "samples_at_first" not in client.memory:
+        if (
+            client.stale_counts
+            and "noted_labels" in client.memory
+            and "samples_at_first" not in client.memory
+        ):
             client.memory["noted_labels"] = client.first_label_counts
             client.memory["samples_at_first"] = client.first_label_counts.sum()
         return {"shifted": self._shifted(noted, client.label_counts[None])[0]}
@@ -103,16 +116,23 @@ class Shifted(Task):
         noted = _noted(rows)
         if rows.samples.stale_counts:
             _store_first(rows)
-        yield rows.every, {"shifted": self._shifted(noted, rows.data.label_counts(clients=rows.clients))}
+        yield (
+            rows.every,
+            {"shifted": self._shifted(noted, rows.data.label_counts(clients=rows.clients))},
+        )
 
     def _shifted(self, noted: _Noted, counts: Int[np.ndarray, "n C"]) -> Bool[np.ndarray, "n"]:
         size = noted.labels.sum(axis=1) if self.test == "label_aware" else noted.samples
-        return TESTS[self.test](counts, noted.labels) > shift_threshold(size, counts.shape[1], self.threshold)
+        return TESTS[self.test](counts, noted.labels) > shift_threshold(
+            size, counts.shape[1], self.threshold
+        )
 
 
 def _store_first(rows: ClientRows) -> None:
     """Clients whose counts were for one test store those before any shift."""
-    noted, lasting = (rows.memory.has(name, rows.clients) for name in ("noted_labels", "samples_at_first"))
+    noted, lasting = (
+        rows.memory.has(name, rows.clients) for name in ("noted_labels", "samples_at_first")
+    )
     once = np.flatnonzero(noted & ~lasting)
     first = rows.samples.first_data.label_counts(clients=rows.clients[once])
     rows.store("noted_labels", once, first)
@@ -120,7 +140,8 @@ def _store_first(rows: ClientRows) -> None:
 
 
 def _noted(rows: ClientRows) -> _Noted:
-    """What the clients of all rows keep; of those that noted nothing yet, what they had before any shift."""
+    """What the clients of all rows keep; of those that noted nothing yet, what they had before any
+    shift."""
     first = rows.samples.first_data.label_counts(clients=rows.clients)
     samples = rows.memory.read("samples_at_first", rows.clients, first.sum(axis=1))
     return _Noted(rows.memory.read("noted_labels", rows.clients, first), samples)

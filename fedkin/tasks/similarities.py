@@ -1,4 +1,5 @@
-"""Similarities of clients' updates with directions that they keep. Shapes: n rows, K directions, P parameters."""
+"""Similarities of clients' updates with directions that they keep. Shapes: n rows, K directions, P
+parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from fedkin.measures.cosine import unit_rows
 
 @dataclass(frozen=True)
 class Directions(Task):
-    """Directions of clusters, for clients to keep; a real client receives them with the first task that uses them."""
+    """Directions of clusters, for clients to keep; a real client receives them with the first task
+    that uses them."""
 
     directions: Float[np.ndarray, "K P"] = kept("K P")
 
@@ -36,8 +38,8 @@ class Directions(Task):
 
 @dataclass(frozen=True)
 class Similarities(Task):
-    """Cosines of each client's update with directions that it was sent (``Directions``); NaN without a finite reply,
-    or where the update is zero.
+    """Cosines of each client's update with directions that it was sent (``Directions``); NaN
+    without a finite reply, or where the update is zero.
 
     Attributes:
         start: the run's initial model, from which clients train.
@@ -49,7 +51,9 @@ class Similarities(Task):
     directions: Float[np.ndarray, "K P"] = kept("K P")
     work: LocalTraining = setting()
 
-    up = Rows(cosine=floats("K", np.float32, low=-1 - 1e-3, high=1 + 1e-3, finite=False, counted=False))
+    up = Rows(
+        cosine=floats("K", np.float32, low=-1 - 1e-3, high=1 + 1e-3, finite=False, counted=False)
+    )
 
     def compute(self, client: Client) -> dict[str, Any]:
         local = client.train(self.start, self.work)
@@ -61,7 +65,10 @@ class Similarities(Task):
         for some in rows.portions(len(self.start)):
             local = rows.trainer.train(call.select(some))
             # one row at a time, as a client computes it: bits do not depend on the others
-            cosines = [self._cosines(directions, *row) for row in zip(local.update, local.loss, strict=True)]
+            cosines = [
+                self._cosines(directions, *row)
+                for row in zip(local.update, local.loss, strict=True)
+            ]
             yield some, {"cosine": np.array(cosines, np.float32).reshape(len(some), -1)}
 
     def _cosines(

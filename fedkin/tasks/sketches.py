@@ -1,8 +1,10 @@
-"""Sums of the directions of clients' first updates, in a few numbers, and the nearest direction of each client.
+"""Sums of the directions of clients' first updates, in a few numbers, and the nearest direction of
+each client.
 
 A client adds one vector of length 1 to one sum, so that noise of a fixed size makes it private
-(``charged = "unit_sum"``). It trains anew for every one of these tasks: with the same stream it gets the same update.
-Shapes: r rows of a portion, P parameters, K directions, s numbers of a sketch, m = s (s + 1) / 2.
+(``charged = "unit_sum"``). It trains anew for every one of these tasks: with the same stream it
+gets the same update. Shapes: r rows of a portion, P parameters, K directions, s numbers of a
+sketch, m = s (s + 1) / 2.
 """
 
 from __future__ import annotations
@@ -92,7 +94,10 @@ class SketchMoments(_Sketching, Task):
         return _schema("moments", "m", self.reduce)
 
     def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
-        return {"moments": second_moments(sketches), "model_index": np.zeros(len(sketches), np.int64)}
+        return {
+            "moments": second_moments(sketches),
+            "model_index": np.zeros(len(sketches), np.int64),
+        }
 
     def single(self) -> SketchMoments:
         return replace(self, reduce=False)
@@ -100,7 +105,8 @@ class SketchMoments(_Sketching, Task):
 
 @dataclass(frozen=True)
 class SketchSums(_Sketching, Task):
-    """Clients' sketched directions, as the mean over those whose product with each of K directions is highest.
+    """Clients' sketched directions, as the mean over those whose product with each of K directions
+    is highest.
 
     Attributes:
         directions: which each client compares its own with.
@@ -127,7 +133,8 @@ class SketchSums(_Sketching, Task):
 
 @dataclass(frozen=True)
 class NearestSketch(_Sketching, Task):
-    """The direction of K with the highest product with each client's own; -1 without a reply, or where its update is 0.
+    """The direction of K with the highest product with each client's own; -1 without a reply, or
+    where its update is 0.
 
     Attributes:
         directions: which each client compares its own with.
@@ -144,7 +151,9 @@ class NearestSketch(_Sketching, Task):
         return {"nearest": np.where(known, _nearest(sketches, self.directions), UNASSIGNED)}
 
 
-def _nearest(sketches: Float[np.ndarray, "r s"], directions: Float[np.ndarray, "K s"]) -> np.ndarray:
+def _nearest(
+    sketches: Float[np.ndarray, "r s"], directions: Float[np.ndarray, "K s"]
+) -> np.ndarray:
     """The direction of the highest product with each row, the first of equals."""
     return np.stack([np.nan_to_num(sketches) @ one for one in directions], axis=1).argmax(axis=1)
 
@@ -153,5 +162,8 @@ def _nearest(sketches: Float[np.ndarray, "r s"], directions: Float[np.ndarray, "
 def _schema(name: str, axes: str, reduce: bool) -> Schema:
     """The schema of a reply, made once."""
     array = floats(axes, missing=0.0, over="model" if reduce else "row", norm_checked=True)
-    index, examples = integers(over="row", counted=False), integers(over="row", counted=False, registered=True)
+    index, examples = (
+        integers(over="row", counted=False),
+        integers(over="row", counted=False, registered=True),
+    )
     return (Sums if reduce else Rows)(**{name: array, "examples": examples, "model_index": index})

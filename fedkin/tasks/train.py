@@ -35,9 +35,11 @@ class Train(Task):
     Attributes:
         models: where training starts.
         work: settings of the training.
-        model_index: the model of each row; None: each client trains the one of its lowest training loss.
+        model_index: the model of each row; None: each client trains the one of its lowest training
+            loss.
         reduce: whether the mean update of each model is enough.
-        gradient: whether the gradient of the full training loss at the start is wanted too, from the same message.
+        gradient: whether the gradient of the full training loss at the start is wanted too, from
+            the same message.
         part: the slice of the update that is wanted; None: all of it.
         test: whether to test the models before training, all rows together.
         save: whether a client that is alone on its device stores its model.
@@ -59,11 +61,16 @@ class Train(Task):
 
     @property
     def up(self) -> Schema:
-        """update (or its mean by model), losses of the last and first local epoch, examples and the model trained."""
+        """update (or its mean by model), losses of the last and first local epoch, examples and the
+        model trained."""
         return _schema(self.reduce, self.gradient, self.test)
 
     def compute(self, client: Client) -> dict[str, Any]:
-        index = np.argmin(_finite(client.losses(self.models))) if self.model_index is None else self.model_index[0]
+        index = (
+            np.argmin(_finite(client.losses(self.models)))
+            if self.model_index is None
+            else self.model_index[0]
+        )
         local = client.train(self.models[index], self.work, self.gradient)
         arrays = self._arrays(local.as_rows())
         reply = {name: array[0] for name, array in arrays.items()}
@@ -77,9 +84,14 @@ class Train(Task):
         call = rows.train_call(self.models, chosen_models, self.work, gradient=self.gradient)
         for some in rows.portions(self.models.shape[1]):
             local = rows.trainer.train(call.select(some))
-            arrays = self._arrays(local) | {"examples": examples[some], "model_index": chosen_models[some]}
+            arrays = self._arrays(local) | {
+                "examples": examples[some],
+                "model_index": chosen_models[some],
+            }
             if self.test:
-                sums = rows.scorer.score(self.models, rows.clients[some], chosen_models[some], "test")
+                sums = rows.scorer.score(
+                    self.models, rows.clients[some], chosen_models[some], "test"
+                )
                 arrays["test_sums"] = _test_sums(*sums)
             yield some, arrays
 
@@ -91,7 +103,10 @@ class Train(Task):
 
     def _arrays(self, local: LocalUpdates) -> dict[str, Any]:
         """The part that is wanted, NaN in rows where any other number is not finite."""
-        arrays = {"loss": np.asarray(local.loss, np.float64), "first_loss": np.asarray(local.first_loss, np.float64)}
+        arrays = {
+            "loss": np.asarray(local.loss, np.float64),
+            "first_loss": np.asarray(local.first_loss, np.float64),
+        }
         for name in ("update", "gradient"):
             whole = getattr(local, name)
             if whole is not None:
@@ -106,14 +121,17 @@ class Train(Task):
         has_classes, detects = self.work.positive is not None, spec.detects
         if detects != has_classes or (detects and (self.model_index is None or self.gradient)):
             raise ModelError(
-                f"model {model!r} is {'a' if detects else 'no'} detector of one class among all: method athena trains "
+                f"model {model!r} is {'a' if detects else 'no'} detector of one class among all: "
+                f"method athena trains "
                 "detectors, and the other methods train models with a score for every class"
             )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         index = arrays["model_index"]
         if index.size and index.max() >= len(self.models):
-            raise TaskError(f"task {self.name}: model_index is outside 0..{len(self.models) - 1}: {index.max()}")
+            raise TaskError(
+                f"task {self.name}: model_index is outside 0..{len(self.models) - 1}: {index.max()}"
+            )
         if "test_sums" in arrays:
             correct, samples = arrays["test_sums"][..., 0], arrays["test_sums"][..., 1]
             if not ((correct >= 0) & (correct <= samples) & (samples <= MAX_COUNT)).all():
@@ -127,7 +145,8 @@ class Train(Task):
         return replace(self, reduce=False) if self.reduce else None
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        """Clients test a whole model before they train it, and store it, so that no other message is needed."""
+        """Clients test a whole model before they train it, and store it, so that no other message
+        is needed."""
         whole = self.part is None and self.work.steps is None and not spec.detects
         return replace(self, test=whole, save=whole)
 
@@ -155,20 +174,29 @@ class Train(Task):
 class TrainingReply:
     """Result of local training. Rows that did not arrive hold zeros.
 
-    ``update`` is the local model minus the model it started from, one row per row of the call; or, with ``reduce``,
-    the example-weighted mean update of each model. Where only a part of the vector was requested, it is that part.
+    ``update`` is the local model minus the model it started from, one row per row of the call; or,
+    with ``reduce``, the example-weighted mean update of each model. Where only a part of the vector
+    was requested, it is that part.
     """
 
     update: Float[np.ndarray, "rows p"]
     model_index: Int[np.ndarray, "n"]  # the model that each row trained
     examples: Int[np.ndarray, "n"]  # training examples of each row
-    loss: Float[np.ndarray, "n"]  # mean training loss during the last local epoch; with ``reduce`` that of its model
+    loss: Float[
+        np.ndarray, "n"
+    ]  # mean training loss during the last local epoch; with ``reduce`` that of its model
     first_loss: Float[np.ndarray, "n"]  # ... during the first local epoch
     arrived: Bool[np.ndarray, "n"]  # a finite update arrived
     nonfinite: Bool[np.ndarray, "n"]  # an update arrived that is not finite, and is excluded
-    weight: Float[np.ndarray, "K"] | None = None  # with reduce: examples behind each mean, 0 where no row arrived
-    gradient: Float[np.ndarray, "n P"] | None = None  # where requested: of the full training loss, at the start
-    before_training: Scores | None = None  # one row for all clients: test results of the models before training
+    weight: Float[np.ndarray, "K"] | None = (
+        None  # with reduce: examples behind each mean, 0 where no row arrived
+    )
+    gradient: Float[np.ndarray, "n P"] | None = (
+        None  # where requested: of the full training loss, at the start
+    )
+    before_training: Scores | None = (
+        None  # one row for all clients: test results of the models before training
+    )
 
 
 def training_reply(task: Train, reply: Reply) -> TrainingReply:
@@ -203,8 +231,8 @@ def train(
         world: of the clients.
         models: where training starts.
         clients: ids, one per row.
-        model_index: the model of each row; None: all K are sent, and each client trains the one of its lowest
-            training loss.
+        model_index: the model of each row; None: all K are sent, and each client trains the one of
+            its lowest training loss.
         work: settings; those of the run by default.
         stream: of the clients' random numbers.
         options: ``reduce``, ``gradient``, ``part``, ``local``, as ``Train`` has them.
@@ -214,7 +242,8 @@ def train(
 
 
 def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> Int[np.ndarray, "r"]:
-    """Epochs (or steps) of some other training in a task, where a client that ran out of time does the same share.
+    """Epochs (or steps) of some other training in a task, where a client that ran out of time does
+    the same share.
 
     Args:
         count: of that training.
@@ -226,7 +255,8 @@ def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> In
 
 
 def and_padding(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
-    """The models and some of zeros, up to a power of two: a compiled program is for one number of models."""
+    """The models and some of zeros, up to a power of two: a compiled program is for one number of
+    models."""
     return np.pad(models, ((0, (1 << (len(models) - 1).bit_length()) - len(models)), (0, 0)))
 
 
@@ -256,4 +286,6 @@ def _finite(losses: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
 
 def _test_sums(correct: Any, loss: Any, examples: Any) -> np.ndarray:
     """Correct samples, samples and summed loss, of each row."""
-    return np.stack([np.asarray(correct, np.float64), np.asarray(examples, np.float64), loss], axis=-1)
+    return np.stack(
+        [np.asarray(correct, np.float64), np.asarray(examples, np.float64), loss], axis=-1
+    )

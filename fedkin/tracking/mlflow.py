@@ -1,4 +1,5 @@
-"""MLflow: a local store, ``mlruns`` beside the run's folder, or the server that $MLFLOW_TRACKING_URI names."""
+"""MLflow: a local store, ``mlruns`` beside the run's folder, or the server that
+$MLFLOW_TRACKING_URI names."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ class MLflow:
     """One run of MLflow for each run, taken up again where that is resumed."""
 
     def __init__(self) -> None:
-        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # the small client has no other store without a server
+        os.environ.setdefault(
+            "MLFLOW_ALLOW_FILE_STORE", "true"
+        )  # the small client has no other store without a server
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         self._mlflow = import_library("mlflow", "mlflow")
         self._entities = import_library("mlflow.entities", "mlflow")
@@ -24,7 +27,9 @@ class MLflow:
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
         assert folder is not None
         store = (outermost_folder(folder).resolve().parent / "mlruns").as_uri()
-        self._client = self._mlflow.MlflowClient(tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or store)
+        self._client = self._mlflow.MlflowClient(
+            tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or store
+        )
         id_file = folder / TRACKED / "MLflow.id"
         if id_file.exists():
             self._run = id_file.read_text().strip()
@@ -34,14 +39,19 @@ class MLflow:
         id_file.parent.mkdir(exist_ok=True)
         id_file.write_text(f"{self._run}\n")
         flat = flat_settings(description).items()
-        self._client.log_batch(self._run, params=[self._entities.Param(key, str(value)) for key, value in flat])
+        self._client.log_batch(
+            self._run, params=[self._entities.Param(key, str(value)) for key, value in flat]
+        )
 
     def __call__(self, record: Record) -> None:
         self._log(flat_numbers(record), record["round"])
 
     def end(self, summary: dict[str, Any] | None) -> None:
         if summary is not None:
-            self._log({f"summary/{name}": number for name, number in flat_numbers(summary).items()}, summary["rounds"])
+            self._log(
+                {f"summary/{name}": number for name, number in flat_numbers(summary).items()},
+                summary["rounds"],
+            )
         self._client.set_terminated(self._run, "FINISHED" if summary is not None else "KILLED")
 
     def _experiment(self) -> str:
@@ -51,5 +61,7 @@ class MLflow:
 
     def _log(self, numbers: dict[str, float], step: int) -> None:
         now = int(time.time() * 1000)
-        metrics = [self._entities.Metric(name, number, now, step) for name, number in numbers.items()]
+        metrics = [
+            self._entities.Metric(name, number, now, step) for name, number in numbers.items()
+        ]
         self._client.log_batch(self._run, metrics=metrics)

@@ -18,4 +18,6 @@ def import_library(module: str, extra: str = "") -> Any:
     except ImportError as error:
         package = module.split(".")[0]
         command = f"pip install 'fedkin[{extra}]'" if extra else f"pip install {package}"
-        raise MissingExtra(f"tracking needs {package}, which is not installed: {command} ({error})") from error
+        raise MissingExtra(
+            f"tracking needs {package}, which is not installed: {command} ({error})"
+        ) from error

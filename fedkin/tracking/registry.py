@@ -16,11 +16,12 @@ TRACKERS: dict[str, type] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wand
 
 
 def make_trackers(track: Any, folder: Path | None) -> list[Tracker]:
-    """The trackers that are named, or given: ``track`` as a user wrote it; ``folder`` keeps the run.
+    """The trackers that are named, or given: ``track`` as a user wrote it; ``folder`` keeps the
+    run.
 
     Raises:
-        ConfigError: a name that is not known, the same one twice, something that is no tracker, or one that writes
-            into a run's folder where there is none.
+        ConfigError: a name that is not known, the same one twice, something that is no tracker, or
+            one that writes into a run's folder where there is none.
         MissingExtra: a library that is not installed.
     """
     if isinstance(track, str) or not isinstance(track, Sequence):
@@ -31,11 +32,16 @@ def make_trackers(track: Any, folder: Path | None) -> list[Tracker]:
             raise ConfigError(unknown("tracker", entry, TRACKERS))
         tracker = TRACKERS[entry]() if isinstance(entry, str) else entry
         if isinstance(tracker, type) or not isinstance(tracker, Tracker):
-            raise ConfigError(f"a tracker is called with every round, and has begin and end; got {entry!r}")
+            raise ConfigError(
+                f"a tracker is called with every round, and has begin and end; got {entry!r}"
+            )
         kind = type(tracker).__name__
         if kind in [type(other).__name__ for other in trackers]:
             raise ConfigError(f"{kind} is named twice in track; once is enough")
         if folder is None and isinstance(tracker, tuple(TRACKERS.values())):
-            raise ConfigError(f"{kind} writes what it tracks beside the run, and needs out=, the folder that keeps it")
+            raise ConfigError(
+                f"{kind} writes what it tracks beside the run, and needs out=, the folder that "
+                f"keeps it"
+            )
         trackers.append(tracker)
     return trackers

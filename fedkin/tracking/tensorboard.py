@@ -35,8 +35,11 @@ class TensorBoard:
         numbers, round = flat_numbers(record), record["round"]
         if self._writer is None:
             suffix = f".{time.time_ns()}"
-            # A queue without end: where the thread that empties it has died of a full disk, no call waits for space.
-            self._writer = self._library.SummaryWriter(str(self._folder), max_queue=0, filename_suffix=suffix)
+            # A queue without end: where the thread that empties it has died of a full disk, no call
+            # waits for space.
+            self._writer = self._library.SummaryWriter(
+                str(self._folder), max_queue=0, filename_suffix=suffix
+            )
             (self._path,) = self._folder.glob(f"events.out.tfevents.*{suffix}")
             self._size = 0
             if not self._known:  # writes the numbers that it is given, too
@@ -52,7 +55,8 @@ class TensorBoard:
             self._writer.close()
 
     def _check_progress(self) -> None:
-        """The thread that writes dies on a full disk and says nothing here: then the file no longer grows."""
+        """The thread that writes dies on a full disk and says nothing here: then the file no longer
+        grows."""
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
             self._writer.flush()

@@ -1,5 +1,5 @@
-"""Passing the rounds of a run on to trackers while it goes on. A tracker is anything with three methods; whatever
-happens to it, the run goes on and comes out the same."""
+"""Passing the rounds of a run on to trackers while it goes on. A tracker is anything with three
+methods; whatever happens to it, the run goes on and comes out the same."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ _INNER_FOLDERS = ("against", "seeds")  # of methods run beside another, and of s
 
 @runtime_checkable
 class Tracker(Protocol):
-    """What logs runs. Methods run beside each other, and seeds, are runs of their own, one after another."""
+    """What logs runs. Methods run beside each other, and seeds, are runs of their own, one after
+    another."""
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
-        """A run begins, or goes on. ``description`` is what its config.toml says, ``folder`` where it is kept."""
+        """A run begins, or goes on. ``description`` is what its config.toml says, ``folder`` where
+        it is kept."""
         ...
 
     def __call__(self, record: Record) -> None:
-        """A round is done: the line of metrics.jsonl. Every round comes once, in order, from round 0 on; a run that is
-        resumed goes on where it was, and one that was not tracked before begins with the rounds it has."""
+        """A round is done: the line of metrics.jsonl. Every round comes once, in order, from round
+        0 on; a run that is resumed goes on where it was, and one that was not tracked before begins
+        with the rounds it has."""
         ...
 
     def end(self, summary: dict[str, Any] | None) -> None:
@@ -39,7 +42,9 @@ class Tracker(Protocol):
 class TrackerDispatch:
     """All trackers of one run, and whoever else is called with its rounds."""
 
-    def __init__(self, listeners: Sequence[_Listener], on_round: Callable[[Record], Any] | None) -> None:
+    def __init__(
+        self, listeners: Sequence[_Listener], on_round: Callable[[Record], Any] | None
+    ) -> None:
         self._listeners = listeners
         self._on_round = on_round
 
@@ -74,10 +79,13 @@ def dispatching(
         trackers: those that log the run.
         description: what its config.toml says.
         folder: where it is kept, if it is.
-        earlier_records: reads all records that it has so far, for trackers that have not logged them yet.
+        earlier_records: reads all records that it has so far, for trackers that have not logged
+            them yet.
         on_round: called last with every record.
     """
-    listeners = [_Listener(tracker, dict(description), folder, earlier_records) for tracker in trackers]
+    listeners = [
+        _Listener(tracker, dict(description), folder, earlier_records) for tracker in trackers
+    ]
     dispatch = TrackerDispatch(listeners, on_round)
     try:
         yield dispatch
@@ -122,7 +130,9 @@ class _Listener:
         """Describe the run, and send the rounds that it has on disk and the tracker has not."""
         if self.open or self.failed:
             return
-        self.tracker.begin(run_name(self.description, self.folder), copy.deepcopy(self.description), self.folder)
+        self.tracker.begin(
+            run_name(self.description, self.folder), copy.deepcopy(self.description), self.folder
+        )
         self.open = True
         if self.folder is not None:
             rounds = complete_lines(self._memory())
@@ -169,24 +179,33 @@ def outermost_folder(folder: Path) -> Path:
 
 
 def flat_numbers(record: Mapping[str, Any], longest: int = 32) -> dict[str, float]:
-    """The numbers of a record by name: ``cluster_sizes/0``, ``bytes_by_operation/train/0`` (download) and ``/1``
-    (upload). Lists of more than ``longest`` numbers are left out: a curve for each of a thousand peers is
-    useless."""
+    """The numbers of a record by name: ``cluster_sizes/0``, ``bytes_by_operation/train/0``
+    (download) and ``/1`` (upload). Lists of more than ``longest`` numbers are left out: a curve for
+    each of a thousand peers is useless."""
     numbers: dict[str, float] = {}
     for name, value in record.items():
         if isinstance(value, (int, float)):
             numbers[name] = float(value)
         elif isinstance(value, (list, tuple, Mapping)) and len(value) <= longest:
-            inner = value if isinstance(value, Mapping) else {str(i): each for i, each in enumerate(value)}
-            numbers |= {f"{name}/{key}": number for key, number in flat_numbers(inner, longest).items()}
+            inner = (
+                value
+                if isinstance(value, Mapping)
+                else {str(i): each for i, each in enumerate(value)}
+            )
+            numbers |= {
+                f"{name}/{key}": number for key, number in flat_numbers(inner, longest).items()
+            }
     numbers.pop("round", None)
     return numbers
 
 
 def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a description by name: ``method.clusters``. What is neither text nor a number stands as text."""
+    """The settings of a description by name: ``method.clusters``. What is neither text nor a number
+    stands as text."""
     flat = {}
     for section, entries in description.items():
         for name, value in entries.items() if isinstance(entries, Mapping) else [("", entries)]:
-            flat[f"{section}.{name}".rstrip(".")] = value if isinstance(value, (str, int, float)) else str(value)
+            flat[f"{section}.{name}".rstrip(".")] = (
+                value if isinstance(value, (str, int, float)) else str(value)
+            )
     return flat

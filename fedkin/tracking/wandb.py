@@ -1,4 +1,5 @@
-"""Weights & Biases: offline, in the run's folder, unless someone is logged in or $WANDB_MODE says otherwise."""
+"""Weights & Biases: offline, in the run's folder, unless someone is logged in or $WANDB_MODE says
+otherwise."""
 
 from __future__ import annotations
 
@@ -20,9 +21,13 @@ class WandB:
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
         assert folder is not None
-        earlier = sorted((folder / "wandb").glob("*run-*-*"))  # run-TIME-ID; what goes on keeps its id
+        earlier = sorted(
+            (folder / "wandb").glob("*run-*-*")
+        )  # run-TIME-ID; what goes on keeps its id
         mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")
-        quiet = self._wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True)
+        quiet = self._wandb.Settings(
+            silent=True, console="off", x_disable_stats=True, disable_git=True
+        )
         self._run = self._wandb.init(
             project=os.environ.get("WANDB_PROJECT", "fedkin"),
             group=outermost_folder(folder).resolve().name,

@@ -21,16 +21,23 @@ def section(results: Results) -> str:
     outcomes = [outcome for _, runs in cases if (outcome := is_promise_kept(runs)) is not None]
     return "\n\n".join(
         [
-            "`fedkin advise` on clients whose clusters are known, MCLR, batches of 10, lr 0.03. Each cell says from "
-            "how many seeds the number was right. *Split-half stability* decides: the largest number of clusters in "
-            f"each of which {THRESHOLD:.0%} of the clients stay when the other half of their data is used, and more "
+            "`fedkin advise` on clients whose clusters are known, MCLR, batches of 10, lr 0.03. "
+            "Each cell says from "
+            "how many seeds the number was right. *Split-half stability* decides: the largest "
+            "number of clusters in "
+            f"each of which {THRESHOLD:.0%} of the clients stay when the other half of their data "
+            f"is used, and more "
             "than in IID splits of the same data; pilots train until the loss is at most "
-            f"{LOSS_RATIO:.0%} of what it was. One cluster means: do not cluster. {sum(outcomes)} of the "
-            f"{len(outcomes)} cases that were run from all {len(SEEDS)} seeds are right in at least {PROMISED} of "
+            f"{LOSS_RATIO:.0%} of what it was. One cluster means: do not cluster. {sum(outcomes)} "
+            f"of the "
+            f"{len(outcomes)} cases that were run from all {len(SEEDS)} seeds are right in at "
+            f"least {PROMISED} of "
             f"them.{_fewer(len(cases) - len(outcomes))}",
             _planted(cases),
-            "Where the true number is unknown (three seeds each): the number found, and the gain of the best clustered "
-            "method over FedAvg (with two clusters where one is found), in percentage points with a 95% interval over "
+            "Where the true number is unknown (three seeds each): the number found, and the gain "
+            "of the best clustered "
+            "method over FedAvg (with two clusters where one is found), in percentage points with "
+            "a 95% interval over "
             "five trials:",
             _others(results),
         ]
@@ -39,7 +46,10 @@ def section(results: Results) -> str:
 
 def runs_of(results: Results, case: Case) -> list[dict]:
     """The runs of a case, in the order of their seeds."""
-    return sorted((m for m in results if all(m[k] == v for k, v in vars(case).items())), key=lambda m: m["seed"])
+    return sorted(
+        (m for m in results if all(m[k] == v for k, v in vars(case).items())),
+        key=lambda m: m["seed"],
+    )
 
 
 def correct(runs: Results, criterion: str) -> int:
@@ -61,7 +71,9 @@ def compare_numbers(results: Results) -> list[ComparedNumber]:
 def _promise(case: Case, runs: list[dict]) -> ComparedNumber:
     ours = f"{correct(runs, CRITERIA[0])} of {len(runs)} seeds" if runs else ""
     mark = mark_of_statement(is_promise_kept(runs))
-    return ComparedNumber(*row_and_column(case), f"{case.clusters}", ours, None, mark, "clusters", len(runs))
+    return ComparedNumber(
+        *row_and_column(case), f"{case.clusters}", ours, None, mark, "clusters", len(runs)
+    )
 
 
 def _fewer(cases: int) -> str:
@@ -85,8 +97,18 @@ def _others(results: Results) -> str:
     lines = []
     for case in OTHERS:
         for run in runs_of(results, case):
-            gain = f"{run['gain']:+.1f} [{run['low']:+.1f}, {run['high']:+.1f}]" if "gain" in run else "not run"
+            gain = (
+                f"{run['gain']:+.1f} [{run['low']:+.1f}, {run['high']:+.1f}]"
+                if "gain" in run
+                else "not run"
+            )
             lines.append(
-                [f"{case.base}, {case.kind}", f"{run['seed']}", f"{run['clusters_found']}", gain, run["verdict"]]
+                [
+                    f"{case.base}, {case.kind}",
+                    f"{run['seed']}",
+                    f"{run['clusters_found']}",
+                    gain,
+                    run["verdict"],
+                ]
             )
     return markdown(["data", "seed", "clusters found", "gain", "verdict"], lines)

@@ -1,7 +1,8 @@
-"""What ``fedkin advise`` promises: the true number of clusters, and "do not cluster" where there is one.
+"""What ``fedkin advise`` promises: the true number of clusters, and "do not cluster" where there is
+one.
 
-Planted clusters of MNIST and of scikit-learn's digits, with rotated images or permuted labels, and plain IID data; ten
-seeds each.
+Planted clusters of MNIST and of scikit-learn's digits, with rotated images or permuted labels, and
+plain IID data; ten seeds each.
 """
 
 from __future__ import annotations
@@ -45,9 +46,15 @@ def _planted() -> list[Case]:
         for base, clients, samples in (("mnist", 40, 50), ("digits", 40, 35))
         for kind in KINDS
         for clusters in (1, 2, 4, 8)
-        if not (kind == KINDS[0] and clusters == 1)  # one cluster has the true labels, and upright images
+        if not (
+            kind == KINDS[0] and clusters == 1
+        )  # one cluster has the true labels, and upright images
     ]
-    return [*several, Case("planted", "mnist", "iid", 1, 40, 50), Case("planted", "digits", "iid", 1, 40, 36)]
+    return [
+        *several,
+        Case("planted", "mnist", "iid", 1, 40, 50),
+        Case("planted", "digits", "iid", 1, 40, 36),
+    ]
 
 
 PLANTED = _planted()
@@ -68,16 +75,27 @@ _SETS: dict[str, Callable[..., FederatedData]] = {"mnist": mnist, "digits": digi
 def federation(case: Case, seed: int) -> FederatedData:
     """The clients of a case."""
     if case.kind in KINDS:
-        sizes = {"clusters": case.clusters, "clients": case.clients, "samples": case.samples, "test_samples": 5}
+        sizes = {
+            "clusters": case.clusters,
+            "clients": case.clients,
+            "samples": case.samples,
+            "test_samples": 5,
+        }
         return planted(case.base, case.kind, **sizes, seed=seed)
-    options = {**_PARTITIONS[case.kind], "clients": case.clients, "train_fraction": 0.8, "seed": seed}
+    options = {
+        **_PARTITIONS[case.kind],
+        "clients": case.clients,
+        "train_fraction": 0.8,
+        "seed": seed,
+    }
     if case.base == "mnist":
         options |= {"samples": round(case.clients * case.samples / 0.8), "scale": "unit"}
     return _SETS[case.base](**options)
 
 
 def measure(case: Case, seed: int) -> dict[str, Any]:
-    """The number of clusters by each criterion; where the true number is unknown, the gain of clustering."""
+    """The number of clusters by each criterion; where the true number is unknown, the gain of
+    clustering."""
     data, local, start = federation(case, seed), LOCAL, time.perf_counter()
     results: dict[str, Any] = {}
     if case.panel == "planted":
@@ -89,17 +107,29 @@ def measure(case: Case, seed: int) -> dict[str, Any]:
             clustered = advice.pilots.drop(index=BASELINE)
             best = clustered.loc[clustered["gain"].idxmax()]
             results |= {name: round(float(best[name]), 2) for name in ("gain", "low", "high")}
-    numbers = {"clusters_found": count.clusters, "estimates": count.estimates, "chance": round(count.chance, 3)}
+    numbers = {
+        "clusters_found": count.clusters,
+        "estimates": count.estimates,
+        "chance": round(count.chance, 3),
+    }
     stability = [round(float(share), 3) for share in count.stability]
     seconds = round(time.perf_counter() - start, 1)
-    return {**asdict(case), "seed": seed, **numbers, "stability": stability, **results, "seconds": seconds}
+    return {
+        **asdict(case),
+        "seed": seed,
+        **numbers,
+        "stability": stability,
+        **results,
+        "seconds": seconds,
+    }
 
 
 def jobs() -> tuple[Job, ...]:
     """All cases as jobs: planted ones from ten seeds, the others from three."""
     cases = [(case, SEEDS) for case in PLANTED] + [(case, SEEDS[:3]) for case in OTHERS]
     return tuple(
-        job_of_question(case, seeds, measure, *row_and_column(case), 15, {"local": LOCAL}) for case, seeds in cases
+        job_of_question(case, seeds, measure, *row_and_column(case), 15, {"local": LOCAL})
+        for case, seeds in cases
     )
 
 

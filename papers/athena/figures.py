@@ -11,7 +11,16 @@ import numpy as np
 from fedkin.clustering.dbscan_eps import eps_ranges
 from papers.athena.numbers import first_run
 from papers.athena.page import COLUMNS
-from papers.athena.recipes import CLUSTERINGS, COMBINED, EPS, HALF, PER_CLUSTER, PRETRAINING, SPLITS, TITLES
+from papers.athena.recipes import (
+    CLUSTERINGS,
+    COMBINED,
+    EPS,
+    HALF,
+    PER_CLUSTER,
+    PRETRAINING,
+    SPLITS,
+    TITLES,
+)
 from papers.tables_markdown import Results
 
 
@@ -45,13 +54,16 @@ def _figure(panels: int, columns: int, height: float) -> tuple[Any, Any]:
 def _run(results: Results, table: str, settings: dict, columns: Sequence[str]) -> dict:
     """The settings that have a run; all where none has."""
     available = {
-        key: s for key, s in settings.items() if any(first_run(results, table, s.row, name) for name in columns)
+        key: s
+        for key, s in settings.items()
+        if any(first_run(results, table, s.row, name) for name in columns)
     }
     return available or settings
 
 
 def _eps(results: Results) -> Any:
-    """Number of clusters (noise left out) over eps, for each split, model and number of local epochs."""
+    """Number of clusters (noise left out) over eps, for each split, model and number of local
+    epochs."""
     from fedkin.reporting.style import COLOURS, DASHES, FADED, prepare
 
     measured_settings = _run(results, "eps", CLUSTERINGS, [str(epochs) for epochs in PRETRAINING])
@@ -65,7 +77,12 @@ def _eps(results: Results) -> Any:
                 ranges = eps_ranges(np.array(run["biases"], np.float64), 2)
                 edges = [max(r.low, 1e-4) for r in ranges] + [1.0]
                 axes.stairs(
-                    [r.clusters for r in ranges], edges, baseline=None, color=colour, ls=dash, label=f"{epochs}"
+                    [r.clusters for r in ranges],
+                    edges,
+                    baseline=None,
+                    color=colour,
+                    ls=dash,
+                    label=f"{epochs}",
                 )
         axes.axvline(EPS, color=FADED, lw=0.8, zorder=0.5)
         axes.set_xscale("log")
@@ -76,7 +93,9 @@ def _eps(results: Results) -> Any:
     return figure
 
 
-def _accuracies(results: Results, table: str, settings: dict, columns: tuple[str, ...], wide: int) -> Any:
+def _accuracies(
+    results: Results, table: str, settings: dict, columns: tuple[str, ...], wide: int
+) -> Any:
     """Accuracy over the rounds of each setting."""
     from matplotlib.ticker import PercentFormatter
 

@@ -1,4 +1,5 @@
-"""Numbers of the note on hierarchical clustering and ATHENA-FL that are in no single cell of a table."""
+"""Numbers of the note on hierarchical clustering and ATHENA-FL that are in no single cell of a
+table."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def _ranges(results: Results) -> Numbers:
     numbers: Numbers = {}
     for model, epochs in (("cnn", "5"), ("cnn", "10"), ("cnn", "20"), ("mobilenet_v2", "10")):
         ranges = [
-            (first_run(results, "eps", CLUSTERINGS[split, model].row, epochs) or {}).get("range") or [nan, nan]
+            (first_run(results, "eps", CLUSTERINGS[split, model].row, epochs) or {}).get("range")
+            or [nan, nan]
             for split in ("IID", "2 classes", "5 classes")
         ]
         lows = [nan if low is None else low for low, _ in ranges]
@@ -37,7 +39,9 @@ def _ranges(results: Results) -> Numbers:
         numbers[f"eps, {name}"] = span([extreme(max, lows), extreme(min, highs)], ".4f")
     for epochs in ("10", "20"):
         iid = first_run(results, "eps", CLUSTERINGS["IID", "cnn"].row, epochs)
-        numbers[f"IID noise, {epochs} epochs"] = format_number(iid["dbscan"].count(-1) if iid else nan, "d")
+        numbers[f"IID noise, {epochs} epochs"] = format_number(
+            iid["dbscan"].count(-1) if iid else nan, "d"
+        )
     return numbers
 
 
@@ -45,13 +49,18 @@ def _per_cluster(results: Results) -> Numbers:
     """Of Figure 1."""
     numbers: Numbers = {}
     for split, setting in PER_CLUSTER.items():
-        runs = [first_run(results, "Fig. 1", setting.row, column) for column in ("clustered", "one model")]
+        runs = [
+            first_run(results, "Fig. 1", setting.row, column)
+            for column in ("clustered", "one model")
+        ]
         (clustered, one), sizes = map(_curve, runs), runs[0]["sizes"] if runs[0] else None
         numbers |= {
             f"gain by clusters, {split}": format_number(clustered[-1] - one[-1], ".0f"),
             f"one model in round 8, {split}": format_number(_at(one, 8), ".0f"),
             f"one model at its best, {split}": format_number(max(one), ".0f"),
-            f"clusters after round 10, {split}": format_number(max(clustered) - _at(clustered, 10), ".1f"),
+            f"clusters after round 10, {split}": format_number(
+                max(clustered) - _at(clustered, 10), ".1f"
+            ),
             f"clients alone, {split}": format_number(sizes.count(1) if sizes else nan, "d"),
         }
         for first in (6, 36):
@@ -69,7 +78,10 @@ def _combined_detectors(results: Results) -> Numbers:
     for (data, split), setting in COMBINED.items():
         title = f"{data}, {split}"
         columns = {"detectors": "ATHENA-FL", "scaled": "ATHENA-FL, calibrated", "FedAvg": "FedAvg"}
-        runs = {name: first_run(results, "Fig. 2-4", setting.row, column) for name, column in columns.items()}
+        runs = {
+            name: first_run(results, "Fig. 2-4", setting.row, column)
+            for name, column in columns.items()
+        }
         last = {name: _clients(run) for name, run in runs.items()}
         late = {name: mean(_curve(run)[-LAST:]) for name, run in runs.items()}
         detectors = _detectors(runs["detectors"])
@@ -85,11 +97,19 @@ def _combined_detectors(results: Results) -> Numbers:
         numbers |= {
             f"gain, {title}": format_number(last["detectors"] - last["FedAvg"], ".0f"),
             f"late gain, {title}": format_number(late["detectors"] - late["FedAvg"], ".0f"),
-            f"detectors in round 2, {title}": format_number(_at(_curve(runs["detectors"]), 2), ".0f"),
-            f"bytes of scaled, {title}": format_number(_bytes(runs["scaled"]) / _bytes(runs["detectors"]), ".1f"),
-            f"bytes of detectors, {title}": format_number(_bytes(runs["detectors"]) / _bytes(runs["FedAvg"]), ".1f"),
+            f"detectors in round 2, {title}": format_number(
+                _at(_curve(runs["detectors"]), 2), ".0f"
+            ),
+            f"bytes of scaled, {title}": format_number(
+                _bytes(runs["scaled"]) / _bytes(runs["detectors"]), ".1f"
+            ),
+            f"bytes of detectors, {title}": format_number(
+                _bytes(runs["detectors"]) / _bytes(runs["FedAvg"]), ".1f"
+            ),
             f"detector of class {SHIRT}, {title}": format_number(detectors[SHIRT], ".0f"),
-            f"scaled detector of class {SHIRT}, {title}": format_number(_detectors(runs["scaled"])[SHIRT], ".0f"),
+            f"scaled detector of class {SHIRT}, {title}": format_number(
+                _detectors(runs["scaled"])[SHIRT], ".0f"
+            ),
             f"other detectors, {title}": span(detectors[:SHIRT] + detectors[SHIRT + 1 :], ".0f"),
         }
     run = [lead for lead in leads if not isnan(sum(lead))]
@@ -121,4 +141,8 @@ def _clients(run: Mapping[str, Any] | None) -> float:
 
 def _detectors(run: Mapping[str, Any] | None) -> list[float]:
     """Accuracy of each detector in the last round."""
-    return [100 * accuracy for accuracy in run["detectors"][-1]] if run and "detectors" in run else [nan] * DETECTORS
+    return (
+        [100 * accuracy for accuracy in run["detectors"][-1]]
+        if run and "detectors" in run
+        else [nan] * DETECTORS
+    )

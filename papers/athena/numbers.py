@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.layout import BYTES_PER_NUMBER
-from fedkin.measures.convergence import convergence_epoch, economy, mean_convergence_epoch, transmitted_mib
+from fedkin.measures.convergence import (
+    convergence_epoch,
+    economy,
+    mean_convergence_epoch,
+    transmitted_mib,
+)
 from papers.athena.recipes import (
     CLUSTERINGS,
     COMBINED,
@@ -51,12 +56,26 @@ def eps(results: Results) -> list[ComparedNumber]:
             low, high = EPS_PUBLISHED[epochs][split == "5 classes"]
             run = first_run(results, "eps", setting.row, str(epochs))
             ends = None if run is None else run["range"]
-            meets = None if ends is None else bool(ends) and _end(ends[0], 0.0) <= high and low <= _end(ends[1], np.inf)
+            meets = (
+                None
+                if ends is None
+                else bool(ends) and _end(ends[0], 0.0) <= high and low <= _end(ends[1], np.inf)
+            )
             ours = "" if ends is None else range_text(ends)
             mark, seeds = mark_of_statement(meets), int(run is not None)
             published = f"{low:g} - {high:g}"
             numbers.append(
-                ComparedNumber(setting.row, str(epochs), published, ours, None, mark, "eps", seeds, setting.deviation)
+                ComparedNumber(
+                    setting.row,
+                    str(epochs),
+                    published,
+                    ours,
+                    None,
+                    mark,
+                    "eps",
+                    seeds,
+                    setting.deviation,
+                )
             )
     return numbers
 
@@ -74,7 +93,8 @@ def _end(value: float | None, open_end: float) -> float:
 
 
 def by_cluster(results: Results) -> list[ComparedNumber]:
-    """Figure 1: accuracy by cluster where the paper prints it, else the gain over one model for all."""
+    """Figure 1: accuracy by cluster where the paper prints it, else the gain over one model for
+    all."""
     numbers = []
     for split, setting in PER_CLUSTER.items():
         clustered, global_model = (first_run(results, "Fig. 1", setting.row, name) for name in HALF)
@@ -82,20 +102,27 @@ def by_cluster(results: Results) -> list[ComparedNumber]:
         deviation = setting.deviation + (", and no cluster is found" if alone else "")
         options = {"deviation": deviation, "seeds": int(clustered is not None)}
         by_cluster, gain = PER_CLUSTER_PUBLISHED[split]
-        accuracies = [] if clustered is None else [100 * a for a in clustered["clusters"] if a is not None]
+        accuracies = (
+            [] if clustered is None else [100 * a for a in clustered["clusters"] if a is not None]
+        )
         for i, printed in enumerate([] if by_cluster == "-" else by_cluster.split(", ")):
             ours = accuracies[i] if i < len(accuracies) else None
-            numbers.append(compare_number(setting.row, f"cluster {i + 1}", float(printed), ours, **options))
+            numbers.append(
+                compare_number(setting.row, f"cluster {i + 1}", float(printed), ours, **options)
+            )
         if by_cluster == "-":
             ours = (
-                None if not (clustered and global_model) else 100 * (clustered["curve"][-1] - global_model["curve"][-1])
+                None
+                if not (clustered and global_model)
+                else 100 * (clustered["curve"][-1] - global_model["curve"][-1])
             )
             numbers.append(_gain(setting.row, gain, ours, options))
     return numbers
 
 
 def combined_detectors(results: Results) -> list[ComparedNumber]:
-    """Figures 2 to 4: accuracy of the combined detectors; with 5 classes, what they gain over one model."""
+    """Figures 2 to 4: accuracy of the combined detectors; with 5 classes, what they gain over one
+    model."""
     numbers = []
     for key, setting in COMBINED.items():
         detectors, global_model = (
@@ -106,7 +133,9 @@ def combined_detectors(results: Results) -> list[ComparedNumber]:
         ours = None if detectors is None else 100 * float(np.mean(detectors["clients"]))
         if "above" in printed:
             gain = (
-                None if ours is None or global_model is None else ours - 100 * float(np.mean(global_model["clients"]))
+                None
+                if ours is None or global_model is None
+                else ours - 100 * float(np.mean(global_model["clients"]))
             )
             numbers.append(_gain(setting.row, printed, gain, options))
         else:
@@ -123,34 +152,60 @@ def _gain(row: str, printed: str, ours: float | None, options: dict[str, Any]) -
     if numbers and "more" not in words:
         return compare_number(row, "gain", least, ours, **options)
     mark = mark_of_statement(None if ours is None else ours > least)
-    return ComparedNumber(row, "gain", printed, "" if ours is None else f"{ours:.4g}", None, mark, **options)
+    return ComparedNumber(
+        row, "gain", printed, "" if ours is None else f"{ours:.4g}", None, mark, **options
+    )
 
 
 def table_1(results: Results) -> list[ComparedNumber]:
-    """The share of FedAvg's bytes that is saved, percent: from the paper's own epochs, and from our runs."""
+    """The share of FedAvg's bytes that is saved, percent: from the paper's own epochs, and from our
+    runs."""
     numbers = []
     for data, printed in ECONOMY_PUBLISHED.items():
         for split, percent in zip(("IID", "5 classes", "2 classes"), printed, strict=True):
             row, setting = f"{split}, {TITLES[data]}", COMBINED[data, split]
             options = {"unit": "% of the bytes", "margin": 0.01}
-            numbers.append(compare_number(row, ARITHMETIC, percent, _as_printed(data, split), **options))
-            runs = [first_run(results, "Fig. 2-4", setting.row, name) for name in ("ATHENA-FL", "FedAvg")]
+            numbers.append(
+                compare_number(row, ARITHMETIC, percent, _as_printed(data, split), **options)
+            )
+            runs = [
+                first_run(results, "Fig. 2-4", setting.row, name)
+                for name in ("ATHENA-FL", "FedAvg")
+            ]
             traffic = [None if run is None else until_convergence(run)[1] for run in runs]
-            ours = 100 * economy(traffic[0], traffic[1]) if traffic[0] is not None and traffic[1] else None
-            options = {"unit": "% of the bytes", "deviation": setting.deviation, "seeds": int(all(runs))}
+            ours = (
+                100 * economy(traffic[0], traffic[1])
+                if traffic[0] is not None and traffic[1]
+                else None
+            )
+            options = {
+                "unit": "% of the bytes",
+                "deviation": setting.deviation,
+                "seeds": int(all(runs)),
+            }
             numbers.append(compare_number(row, "from our runs", percent, ours, **options))
     return numbers
 
 
 def _as_printed(data: str, split: str) -> float:
     ours, theirs = TABLE_1[data, split]
-    return 100 * economy(transmitted_mib(ours, DETECTORS, DETECTOR_FILE), transmitted_mib(theirs, 1, MOBILENET_FILE))
+    return 100 * economy(
+        transmitted_mib(ours, DETECTORS, DETECTOR_FILE), transmitted_mib(theirs, 1, MOBILENET_FILE)
+    )
 
 
 def until_convergence(run: Run) -> tuple[float | None, float | None]:
     """E[e], and the paper's TDT until then in MiB; None where nothing converges."""
     detects = "detectors" in run
-    accuracy = np.array(run["detectors"], np.float64)[1:].T if detects else np.array(run["curve"], np.float64)[1:]
+    accuracy = (
+        np.array(run["detectors"], np.float64)[1:].T
+        if detects
+        else np.array(run["curve"], np.float64)[1:]
+    )
     epoch = mean_convergence_epoch(accuracy) if detects else convergence_epoch(accuracy)
     each = run["parameters"] * BYTES_PER_NUMBER
-    return (None, None) if epoch is None else (epoch, transmitted_mib(epoch, len(accuracy) if detects else 1, each))
+    return (
+        (None, None)
+        if epoch is None
+        else (epoch, transmitted_mib(epoch, len(accuracy) if detects else 1, each))
+    )

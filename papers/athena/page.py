@@ -43,9 +43,11 @@ def eps(results: Results) -> str:
     """Clusterings: ranges of eps, and the clusters found."""
     return "\n\n".join(
         [
-            "### Which eps finds the clusters: ten clients, CIFAR-10, after 5, 10 and 20 local epochs",
+            "### Which eps finds the clusters: ten clients, CIFAR-10, after 5, 10 and 20 local "
+            "epochs",
             ranges(results),
-            f"### What is found with the authors' eps = {EPS}, after ten local epochs: clusters (adjusted Rand index)",
+            f"### What is found with the authors' eps = {EPS}, after ten local epochs: clusters "
+            f"(adjusted Rand index)",
             clusters_found(results),
             "![which eps makes how many clusters](images/athena-eps.svg)",
         ]
@@ -68,7 +70,8 @@ def figure_2(results: Results) -> str:
     """Detectors combined."""
     return "\n\n".join(
         [
-            "### Figures 2 to 4: detectors combined, tested on all classes (accuracy, %, last round)",
+            "### Figures 2 to 4: detectors combined, tested on all classes (accuracy, %, last "
+            "round)",
             combined_detectors(results),
             "![accuracy of the combined detectors](images/athena-shared.svg)",
         ]
@@ -80,8 +83,10 @@ def table_1(results: Results) -> str:
     return "\n\n".join(
         [
             "### Table 1 as it is printed, from its own inputs (arithmetic: nothing was trained)",
-            "E[e] is the epoch of convergence, TDT all data that are transmitted until then. The epochs are the "
-            "paper's, the sizes those of the authors' files. That the printed shares follow from them confirms the "
+            "E[e] is the epoch of convergence, TDT all data that are transmitted until then. The "
+            "epochs are the "
+            "paper's, the sizes those of the authors' files. That the printed shares follow from "
+            "them confirms the "
             "formula of the table, not the methods.",
             published_table_1(),
             "### Table 1 from our runs",
@@ -102,21 +107,37 @@ images, and augments before it splits."""
 
 
 def ranges(results: Results) -> str:
-    """The eps that finds all clusters of 2-class clients and of 5-class clients, and that does both."""
+    """The eps that finds all clusters of 2-class clients and of 5-class clients, and that does
+    both."""
     lines = []
     for model, name in (("cnn", "CNN"), ("mobilenet_v2", "MobileNetV2")):
         for epochs in PRETRAINING:
-            cells = [first_run(results, "eps", CLUSTERINGS[split, model].row, str(epochs)) for split in SPLITS]
+            cells = [
+                first_run(results, "eps", CLUSTERINGS[split, model].row, str(epochs))
+                for split in SPLITS
+            ]
             iid, *others = [None if cell is None else cell["range"] for cell in cells]
             published = EPS_PUBLISHED[epochs]
             ours = [
-                _ends(ends) + f"<br>*{low:g} - {high:g}*" for ends, (low, high) in zip(others, published, strict=True)
+                _ends(ends) + f"<br>*{low:g} - {high:g}*"
+                for ends, (low, high) in zip(others, published, strict=True)
             ]
             both = [ends for ends in others if ends]
-            common = f"{max(e[0] for e in both):.3g} - {min(e[1] for e in both):.3g}" if len(both) == 2 else "-"
+            common = (
+                f"{max(e[0] for e in both):.3g} - {min(e[1] for e in both):.3g}"
+                if len(both) == 2
+                else "-"
+            )
             empty = len(both) == 2 and max(e[0] for e in both) >= min(e[1] for e in both)
             lines.append([name, str(epochs), *ours, "none" if empty else common, f"{_least(iid)}"])
-    head = ["model", "local epochs", "2 classes: 5 clusters", "5 classes: 2 clusters", "both", "IID: 1 cluster from"]
+    head = [
+        "model",
+        "local epochs",
+        "2 classes: 5 clusters",
+        "5 classes: 2 clusters",
+        "both",
+        "IID: 1 cluster from",
+    ]
     return markdown(head, lines)
 
 
@@ -142,14 +163,22 @@ def clusters_found(results: Results) -> str:
                 continue
             labels, true_clusters = np.array(cell[algorithm]), np.arange(10) * clusters // 10
             noise = int((labels < 0).sum())
-            count = f"**{len(np.unique(labels[labels >= 0]))}**" + (f" and {noise} noise" if noise else "")
+            count = f"**{len(np.unique(labels[labels >= 0]))}**" + (
+                f" and {noise} noise" if noise else ""
+            )
             assigned = assign_noise(np.array(cell["biases"], np.float64), labels, "own")
             shown.append(f"{count} ({adjusted_rand_score(true_clusters, assigned):.2f})")
         dense, steep = FOUND_PUBLISHED[split]
         k_used = str(clusters) if clusters > 1 else "3"
         name = {"cnn": "CNN", "mobilenet_v2": "MobileNetV2"}[model]
         lines.append(
-            [split, name, f"{shown[0]}<br>*{dense}*", f"{shown[1]}<br>*{steep}*", f"{shown[2]}<br>*{k_used}, given*"]
+            [
+                split,
+                name,
+                f"{shown[0]}<br>*{dense}*",
+                f"{shown[1]}<br>*{steep}*",
+                f"{shown[2]}<br>*{k_used}, given*",
+            ]
         )
     return markdown(["clients", "model", "DBSCAN", "OPTICS", "K-means"], lines)
 
@@ -167,7 +196,9 @@ def per_cluster(results: Results) -> str:
         scores = [f"**{100 * curve[-1]:.1f}** ({100 * max(curve):.1f})" for curve in curves]
         own = ", ".join(f"{100 * a:.1f}" for a in runs[0]["clusters"] if a is not None)  # type: ignore[index]
         own += f" ({_found(runs[0]['sizes'])})<br>*{by_cluster}*"  # type: ignore[index]
-        lines.append([split, *scores, own, f"**{100 * (curves[0][-1] - curves[1][-1]):+.1f}**<br>*{gain}*"])
+        lines.append(
+            [split, *scores, own, f"**{100 * (curves[0][-1] - curves[1][-1]):+.1f}**<br>*{gain}*"]
+        )
     return markdown(["clients", "clustered", "one model", "by cluster", "gain"], lines)
 
 
@@ -196,11 +227,18 @@ def _interval(accuracies: Sequence[float]) -> str:
 
 
 def published_table_1() -> str:
-    """Table 1 computed from the epochs that the paper prints and the sizes of the authors' files; no training."""
+    """Table 1 computed from the epochs that the paper prints and the sizes of the authors' files;
+    no training."""
     lines = []
     for (data, split), (ours, theirs) in TABLE_1.items():
         size = transmitted_mib(ours, 10, DETECTOR_FILE), transmitted_mib(theirs, 1, MOBILENET_FILE)
-        cells = [str(ours), f"{size[0]:.3f}", str(theirs), f"{size[1]:.3f}", f"{100 * economy(*size):.2f}"]
+        cells = [
+            str(ours),
+            f"{size[0]:.3f}",
+            str(theirs),
+            f"{size[1]:.3f}",
+            f"{100 * economy(*size):.2f}",
+        ]
         lines.append([f"{TITLES[data]}, {split}", *cells])
     return markdown(["", "E[e]", "TDT (MiB)", "E[e] FedAvg", "TDT (MiB)", "economy (%)"], lines)
 
@@ -209,22 +247,34 @@ def transmissions(results: Results) -> str:
     """Epochs to convergence, bytes by the table's formula, and all bytes sent until then."""
     lines = []
     for (data, split), setting in COMBINED.items():
-        runs = [first_run(results, "Fig. 2-4", setting.row, column) for column in ("ATHENA-FL", "FedAvg")]
+        runs = [
+            first_run(results, "Fig. 2-4", setting.row, column)
+            for column in ("ATHENA-FL", "FedAvg")
+        ]
         if any(run is None for run in runs):
             lines.append([f"{TITLES[data]}, {split}", *["not run"] * 5])
             continue
         costs = [_cost(run) for run in runs if run]
         cells = [text for cost in costs for text in cost[0]]
         saved = [
-            f"{100 * economy(a, b):.1f}" if a and b else "-" for a, b in zip(costs[0][1], costs[1][1], strict=True)
+            f"{100 * economy(a, b):.1f}" if a and b else "-"
+            for a, b in zip(costs[0][1], costs[1][1], strict=True)
         ]
         lines.append([f"{TITLES[data]}, {split}", *cells, " / ".join(saved)])
-    head = ["", "detectors: E[e]", "TDT / all (MiB)", "FedAvg: E[e]", "TDT / all (MiB)", "economy (%)"]
+    head = [
+        "",
+        "detectors: E[e]",
+        "TDT / all (MiB)",
+        "FedAvg: E[e]",
+        "TDT / all (MiB)",
+        "economy (%)",
+    ]
     return markdown(head, lines)
 
 
 def _cost(run: Run) -> tuple[list[str], tuple[float | None, float | None]]:
-    """E[e]; the paper's TDT, and all bytes both ways of all clients until then, with the final models for all."""
+    """E[e]; the paper's TDT, and all bytes both ways of all clients until then, with the final
+    models for all."""
     epoch, table = until_convergence(run)
     if epoch is None or table is None:
         return [f"over {len(run['curve']) - 1}", "-"], (None, None)
@@ -233,4 +283,7 @@ def _cost(run: Run) -> tuple[list[str], tuple[float | None, float | None]]:
     whole = sum(run["bytes"][math.ceil(epoch)]) + len(run["clients"]) * count * each
     settled = sum(convergence_epoch(curve) is not None for curve in detectors)
     share_text = f" ({settled} of {count})" if len(detectors) else ""
-    return [f"**{epoch:.3g}**{share_text}", f"{table:.1f} / {whole / MIB:,.0f}"], (table, whole / MIB)
+    return [f"**{epoch:.3g}**{share_text}", f"{table:.1f} / {whole / MIB:,.0f}"], (
+        table,
+        whole / MIB,
+    )

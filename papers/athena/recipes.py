@@ -1,7 +1,8 @@
-"""ATHENA-FL and the clustering it stands on (SBRC 2022, CoUrb 2023, and the thesis): which eps finds which clusters,
-Figures 1 to 4 and Tables 1 and 4, at the paper's settings (Adam 1e-3, batches of 32, 5 local epochs, half of a
-cluster's clients a round) but with fewer images and rounds, for two cores. Two of the five training batches of CIFAR-10
-are used, so that the recipe runs where no more are there."""
+"""ATHENA-FL and the clustering it stands on (SBRC 2022, CoUrb 2023, and the thesis): which eps
+finds which clusters, Figures 1 to 4 and Tables 1 and 4, at the paper's settings (Adam 1e-3, batches
+of 32, 5 local epochs, half of a cluster's clients a round) but with fewer images and rounds, for
+two cores. Two of the five training batches of CIFAR-10 are used, so that the recipe runs where no
+more are there."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from fedkin.methods import Athena, FedAvg, Hierarchical
 from fedkin.models import MODELS
 from papers.recipe import Cell, Options, Setting, load, run
 
-EPS = 0.0279  # the authors': the middle of what works for 2 and for 5 classes after ten local epochs
+EPS = (
+    0.0279  # the authors': the middle of what works for 2 and for 5 classes after ten local epochs
+)
 PRETRAINING = (5, 10, 20)  # local epochs of the clustering round
 WORK = Adam(epochs=5, batch_size=32, lr=1e-3)
 
@@ -32,13 +35,22 @@ DIRICHLET: Options = (("partition", "dirichlet"), ("alpha", 0.5))
 
 
 def _setting(
-    row: str, data: str, options: Options, model: str, model_options: Options, clusters: int, rounds: int, clients: int
+    row: str,
+    data: str,
+    options: Options,
+    model: str,
+    model_options: Options,
+    clusters: int,
+    rounds: int,
+    clients: int,
 ) -> Setting:
     options = (("clients", clients), *options)
     if data == "cifar10":
         options = (("batches", 2), *options)
     run: dict[str, Any] = {"work": WORK, "seconds": 30 * rounds}
-    return Setting(row, data, options, model, model_options, 1e-3, clusters, 5, rounds, clients, (0,), **run)
+    return Setting(
+        row, data, options, model, model_options, 1e-3, clusters, 5, rounds, clients, (0,), **run
+    )
 
 
 def _shortened(rounds: int, images: int) -> str:
@@ -57,15 +69,23 @@ def _clustering(split: str, model: str, model_options: Options) -> Setting:
     options = (*options, ("scale", SCALES[model]), ("train_fraction", 1000 / 3000))
     row = f"{split}, {'CNN' if model == 'cnn' else 'MobileNetV2'}"
     setting = _setting(row, "cifar10", options, model, model_options, clusters, 1, 10)
-    options = {"seconds": 120, "deviation": "another network than MobileNetV2"} if model == "cnn" else {"seconds": 1500}
+    options = (
+        {"seconds": 120, "deviation": "another network than MobileNetV2"}
+        if model == "cnn"
+        else {"seconds": 1500}
+    )
     return replace(setting, **options)
 
 
-CLUSTERINGS = {(split, model[0]): _clustering(split, *model) for model in (CNN, MOBILE) for split in SPLITS}
+CLUSTERINGS = {
+    (split, model[0]): _clustering(split, *model) for model in (CNN, MOBILE) for split in SPLITS
+}
 
 # --- clusters apart (Figure 1, SBRC's Table 4): ten clients, tested on their own kind of images
 
-HALF: dict[str, tuple[Callable[[int], Any], int]] = {  # the method, and its cohort: five of ten clients train
+HALF: dict[
+    str, tuple[Callable[[int], Any], int]
+] = {  # the method, and its cohort: five of ten clients train
     "clustered": (lambda m: Hierarchical(eps=EPS, fraction=0.5), 10),
     "one model": (lambda m: FedAvg(), 5),
 }
@@ -77,11 +97,18 @@ def _per_cluster(split: str, options: Options, clusters: int) -> Setting:
     return replace(setting, deviation=_shortened(40, 500))
 
 
-PER_CLUSTER = {split: _per_cluster(split, *how) for split, how in {**SPLITS, "Dirichlet(0.5)": (DIRICHLET, 0)}.items()}
+PER_CLUSTER = {
+    split: _per_cluster(split, *how)
+    for split, how in {**SPLITS, "Dirichlet(0.5)": (DIRICHLET, 0)}.items()
+}
 
 # --- detectors for all clients (Figures 2 to 4, Table 1): twenty clients, tested on all classes
 
-DATA: dict[str, Options] = {"cifar10": (), "mnist": (("size", 32),), "fashion_mnist": (("size", 32),)}
+DATA: dict[str, Options] = {
+    "cifar10": (),
+    "mnist": (("size", 32),),
+    "fashion_mnist": (("size", 32),),
+}
 TITLES = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "FMNIST"}
 SHORTER = ("mnist", "IID")  # twelve rounds, not forty
 SAMPLES = 6000  # images in all: 200 to train and 100 to test for each client
@@ -112,10 +139,20 @@ def _known_assignment(clusters: int) -> tuple[int, ...]:
 
 
 def _combined(setting: Setting) -> list[Cell]:
-    """The detectors' scores as they are and calibrated, and one model for all: half of the clients train a round."""
-    detectors, assignment = replace(setting, model="detector", model_options=()), _known_assignment(setting.clusters)
+    """The detectors' scores as they are and calibrated, and one model for all: half of the clients
+    train a round."""
+    detectors, assignment = (
+        replace(setting, model="detector", model_options=()),
+        _known_assignment(setting.clusters),
+    )
     return [
-        Cell("Fig. 2-4", detectors, "ATHENA-FL", lambda m: Athena(assignment=assignment, fraction=0.5), None),
+        Cell(
+            "Fig. 2-4",
+            detectors,
+            "ATHENA-FL",
+            lambda m: Athena(assignment=assignment, fraction=0.5),
+            None,
+        ),
         Cell(
             "Fig. 2-4",
             detectors,
@@ -123,13 +160,25 @@ def _combined(setting: Setting) -> list[Cell]:
             lambda m: Athena(assignment=assignment, fraction=0.5, calibrate=4),
             None,
         ),
-        Cell("Fig. 2-4", replace(setting, cohort=setting.cohort // 2), "FedAvg", lambda m: FedAvg(), None),
+        Cell(
+            "Fig. 2-4",
+            replace(setting, cohort=setting.cohort // 2),
+            "FedAvg",
+            lambda m: FedAvg(),
+            None,
+        ),
     ]
 
 
 def _clusterings(setting: Setting) -> list[Cell]:
     return [
-        Cell("eps", setting, str(epochs), lambda m, epochs=epochs: Hierarchical(pretraining=epochs), None)
+        Cell(
+            "eps",
+            setting,
+            str(epochs),
+            lambda m, epochs=epochs: Hierarchical(pretraining=epochs),
+            None,
+        )
         for epochs in PRETRAINING
     ]
 
@@ -184,28 +233,44 @@ ECONOMY_PUBLISHED = {  # Table 1's last lines, percent: IID, 5 classes, 2 classe
     "mnist": (75.62, 82.35, 97.37),
     "fashion_mnist": (95.15, 77.12, 88.8),
 }
-DETECTOR_FILE, MOBILENET_FILE = 563_760, 13_215_768  # bytes, of the authors' Keras files for CIFAR-10
+DETECTOR_FILE, MOBILENET_FILE = (
+    563_760,
+    13_215_768,
+)  # bytes, of the authors' Keras files for CIFAR-10
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
     """What a cell asks for, from one seed."""
     figures = clustering(cell, seed) if cell.table == "eps" else curves(cell, seed)
-    return {"table": cell.table, "row": cell.setting.row, "column": cell.column, "seed": seed, **figures}
+    return {
+        "table": cell.table,
+        "row": cell.setting.row,
+        "column": cell.column,
+        "seed": seed,
+        **figures,
+    }
 
 
 def clustering(cell: Cell, seed: int) -> dict[str, Any]:
-    """The last layers' biases after the clustering round, and what the three algorithms make of them."""
+    """The last layers' biases after the clustering round, and what the three algorithms make of
+    them."""
     s = cell.setting
     data = load(s.data, s.data_options, s.draw(seed))
     study = study_eps(
-        cell.method(s.clusters), data, MODELS[s.model](data, **dict(s.model_options)), local=s.work, seed=seed
+        cell.method(s.clusters),
+        data,
+        MODELS[s.model](data, **dict(s.model_options)),
+        local=s.work,
+        seed=seed,
     )
     points = study.layers
     correct = [each for each in study.ranges if each.clusters == s.clusters and not each.noise]
     widest = max(correct, key=lambda each: each.high - each.low, default=None)
     return {
         "biases": [[round(float(v), 6) for v in row] for row in points],
-        "range": [_short(end) for end in (widest.low, widest.high)] if widest else [],  # None: no end
+        "range": [_short(end) for end in (widest.low, widest.high)]
+        if widest
+        else [],  # None: no end
         "suggested": float(f"{study.suggested:.4g}"),
         "dbscan": dbscan(points, EPS, 2).tolist(),
         "optics": optics(points, 2).tolist(),
@@ -214,15 +279,22 @@ def clustering(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def curves(cell: Cell, seed: int) -> dict[str, Any]:
-    """Accuracy after each of the rounds 0 to T, by cluster at the end, of detectors (their mean), and bytes so far."""
+    """Accuracy after each of the rounds 0 to T, by cluster at the end, of detectors (their mean),
+    and bytes so far."""
     completed = run(cell, seed)
     records = completed.records
     detectors = [record.get("accuracy_by_detector") for record in records]
     return {
         "curve": [round(record["accuracy"], 4) for record in records],
-        "clusters": [None if a is None else round(a, 4) for a in records[-1]["accuracy_by_cluster"]],
+        "clusters": [
+            None if a is None else round(a, 4) for a in records[-1]["accuracy_by_cluster"]
+        ],
         "clients": [round(float(a), 4) for a in completed.clients["accuracy"]],
-        **({"detectors": [[round(a, 4) for a in row] for row in detectors if row]} if all(detectors) else {}),
+        **(
+            {"detectors": [[round(a, 4) for a in row] for row in detectors if row]}
+            if all(detectors)
+            else {}
+        ),
         "sizes": np.bincount(completed.assignment[completed.assignment >= 0]).tolist(),
         "parameters": int(completed.models.shape[1]),
         "bytes": [[record["bytes_down"], record["bytes_up"]] for record in records],

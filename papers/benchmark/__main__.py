@@ -1,9 +1,9 @@
-"""``python -m papers.benchmark``: write docs/benchmark-field.md, and what ``fedkin advise`` says of it, from the stored
-runs; run nothing.
+"""``python -m papers.benchmark``: write docs/benchmark-field.md, and what ``fedkin advise`` says of
+it, from the stored runs; run nothing.
 
-``python -m papers.benchmark --hours 1`` first runs what the store lacks, the most informative runs first, one after
-another. Interrupt it at any time: the same command goes on. Delete a line of papers/benchmark/results.jsonl to run it
-again.
+``python -m papers.benchmark --hours 1`` first runs what the store lacks, the most informative runs
+first, one after another. Interrupt it at any time: the same command goes on. Delete a line of
+papers/benchmark/results.jsonl to run it again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,13 @@ def run_missing(hours: float) -> None:
 
 def _in_a_line(line: Line) -> str:
     """Which run, and its accuracy or why it was refused."""
-    places = [line["row"], line["column"], line["trial"], line["seed"], line.get("refused", line.get("accuracy"))]
+    places = [
+        line["row"],
+        line["column"],
+        line["trial"],
+        line["seed"],
+        line.get("refused", line.get("accuracy")),
+    ]
     return " | ".join(map(str, places))
 
 

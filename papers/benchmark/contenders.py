@@ -1,5 +1,5 @@
-"""The benchmark's methods, each with a published grid of three candidates: three learning rates, or two of them and
-another value of the method's own option."""
+"""The benchmark's methods, each with a published grid of three candidates: three learning rates, or
+two of them and another value of the method's own option."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Contender:
         name: as the page has it.
         family: what kind of method it is.
         method: of a setting.
-        other: the method of the third candidate, in words and as a function; None: the third one has another rate.
+        other: the method of the third candidate, in words and as a function; None: the third one
+            has another rate.
         options: what goes with the method.
         passes: models that a client trains in a round, which share its steps; by setting.
         tuned: whether each client's model is trained by its client once more, after the last round.
@@ -61,7 +62,11 @@ class Contender:
 
     def words(self) -> str:
         """The grid, for the page."""
-        return "three rates" if self.other is None else f"two rates; the higher one with {self.other[0]}"
+        return (
+            "three rates"
+            if self.other is None
+            else f"two rates; the higher one with {self.other[0]}"
+        )
 
 
 def _clustered(kind: type, **options: Any) -> Callable[[Setting], Method]:
@@ -75,7 +80,10 @@ def _flexcfl(measure: Literal["edc", "madc"]) -> Callable[[Setting], Method]:
     def make(setting: Setting) -> Method:
         clients = {"heart disease": 3, "TCGA-BRCA": 5}.get(setting.name, 20)
         return methods.FlexCFL(
-            clusters=setting.clusters, alpha=clients // setting.clusters, steps=STEPS, measure=measure
+            clusters=setting.clusters,
+            alpha=clients // setting.clusters,
+            steps=STEPS,
+            measure=measure,
         )
 
     return make
@@ -83,7 +91,9 @@ def _flexcfl(measure: Literal["edc", "madc"]) -> Callable[[Setting], Method]:
 
 def _feddrift(delta: float) -> Callable[[Setting], Method]:
     """One step where the data do not come in steps."""
-    return lambda setting: methods.FedDrift(every=setting.every or setting.rounds, models=4, delta=delta)
+    return lambda setting: methods.FedDrift(
+        every=setting.every or setting.rounds, models=4, delta=delta
+    )
 
 
 def _pfedme(setting: Setting) -> Method:
@@ -115,7 +125,11 @@ CONTENDERS = (
     Contender("FedPer", OWN, lambda s: methods.FedPer()),
     Contender("FedRep", OWN, lambda s: methods.FedRep(head_epochs=STEPS // 2), passes=_two),
     Contender(
-        *("APFL", OWN, lambda s: methods.APFL(share_lr=1e-3)),  # at the run's rate shares end at 1: training alone
+        *(
+            "APFL",
+            OWN,
+            lambda s: methods.APFL(share_lr=1e-3),
+        ),  # at the run's rate shares end at 1: training alone
         *(("shares kept at 1/2, not learned", lambda s: methods.APFL(adapt=False)), (), _two),
     ),
     Contender("pFedMe", OWN, _pfedme, passes=lambda setting: INNER),
@@ -132,7 +146,11 @@ CONTENDERS = (
     Contender("FeSEM", CLUSTERED, _clustered(methods.FeSEM, newcomers="loss")),
     Contender("FlexCFL", CLUSTERED, _flexcfl("edc"), ("MADC, not EDC", _flexcfl("madc"))),
     Contender(
-        *("Sattler CFL", CLUSTERED, lambda s: methods.SattlerCFL(eps1=0.4, eps2=0.6, first_split=5)),
+        *(
+            "Sattler CFL",
+            CLUSTERED,
+            lambda s: methods.SattlerCFL(eps1=0.4, eps2=0.6, first_split=5),
+        ),
         ("eps1 1, not 0.4", lambda s: methods.SattlerCFL(eps1=1.0, eps2=0.6, first_split=5)),
     ),
     Contender(
@@ -143,14 +161,23 @@ CONTENDERS = (
         *("CFL-GP", CLUSTERED, _clustered(methods.CFLGP)),
         ("K found, not given", lambda s: methods.CFLGP(clusters=None)),
     ),
-    Contender("FLUX", CLUSTERED, lambda s: methods.FLUX(), ("eps by gap, not knee", lambda s: methods.FLUX(eps="gap"))),
+    Contender(
+        "FLUX",
+        CLUSTERED,
+        lambda s: methods.FLUX(),
+        ("eps by gap, not knee", lambda s: methods.FLUX(eps="gap")),
+    ),
     Contender(
         *("PACFL", CLUSTERED, lambda s: methods.PACFL(threshold=10.0)),
         ("beta 20 degrees, not 10", lambda s: methods.PACFL(threshold=20.0)),
     ),
     Contender("FedDrift", CLUSTERED, _feddrift(0.1), ("delta 0.2, not 0.1", _feddrift(0.2))),
     Contender(
-        *("FL+HC with FedRep's heads", OWN, _clustered(methods.FLHC, cluster_round=3, newcomers="direction")),
+        *(
+            "FL+HC with FedRep's heads",
+            OWN,
+            _clustered(methods.FLHC, cluster_round=3, newcomers="direction"),
+        ),
         **{"options": HEADS, "passes": _two},
     ),
 )

@@ -1,4 +1,5 @@
-"""The benchmark's federations: a kind of heterogeneity each, small enough that a run takes a second or two."""
+"""The benchmark's federations: a kind of heterogeneity each, small enough that a run takes a second
+or two."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Setting:
         rates: three learning rates of the grid, ascending.
         shift: how data shift.
         every: rounds of a step, of a stream in steps; 0: no stream.
-        revision: raised where code behind the setting was corrected, so that older runs do not count.
+        revision: raised where code behind the setting was corrected, so that older runs do not
+            count.
     """
 
     name: str
@@ -57,9 +59,14 @@ class Setting:
     revision: int = 0
 
     def data(self, seed: int, validated: bool) -> FederatedData:
-        """The federation of a seed; in a trial with a validation split, but for a stream, whose next step is one."""
+        """The federation of a seed; in a trial with a validation split, but for a stream, whose
+        next step is one."""
         made = _made(self, seed)
-        return made.with_validation(VALIDATION) if validated and not isinstance(made, StreamData) else made
+        return (
+            made.with_validation(VALIDATION)
+            if validated and not isinstance(made, StreamData)
+            else made
+        )
 
 
 @lru_cache(maxsize=4)
@@ -69,12 +76,16 @@ def _made(setting: Setting, seed: int) -> FederatedData:
 
 def _digits(partition: str, seed: int, **options: float | int) -> FederatedData:
     """All digits, divided by label."""
-    return sets.digits(partition=partition, clients=CLIENTS, train_fraction=0.66, seed=seed, **options)  # pyright: ignore
+    return sets.digits(
+        partition=partition, clients=CLIENTS, train_fraction=0.66, seed=seed, **options
+    )  # pyright: ignore
 
 
 def _planted(kind: str, seed: int) -> FederatedData:
     """Four true clusters of six clients, with 48 digits each to train on."""
-    return planted("digits", kind, clusters=CLUSTERS, clients=CLIENTS, samples=48, test_samples=24, seed=seed)
+    return planted(
+        "digits", kind, clusters=CLUSTERS, clients=CLIENTS, samples=48, test_samples=24, seed=seed
+    )
 
 
 def _permuted(seed: int) -> FederatedData:
@@ -94,7 +105,10 @@ def _unequal(seed: int) -> FederatedData:
     data = _planted("rotation", seed)
     share = np.random.default_rng(seed).uniform(size=data.clients) ** 2
     sizes = 4 + np.round(44 * share).astype(int)
-    rows = [own[:size] for own, size in zip((data.train[c] for c in range(data.clients)), sizes, strict=True)]
+    rows = [
+        own[:size]
+        for own, size in zip((data.train[c] for c in range(data.clients)), sizes, strict=True)
+    ]
     return data.with_rows(Ragged.of(rows), data.test, data.true_clusters)
 
 
@@ -107,7 +121,14 @@ def _writers(seed: int) -> FederatedData:
     return replace(data, x=1 - data.x)  # paper is 0
 
 
-NONE, LABELS, CONCEPTS, DRIFT, MIXTURE, NATURAL = "none", "labels", "concepts", "drift", "mixture", "natural"
+NONE, LABELS, CONCEPTS, DRIFT, MIXTURE, NATURAL = (
+    "none",
+    "labels",
+    "concepts",
+    "drift",
+    "mixture",
+    "natural",
+)
 REGIMES = {
     NONE: "Clients do not differ",
     LABELS: "Labels differ",
@@ -134,7 +155,12 @@ SLOW = (0.01, 0.03, 0.1)
 TURNED = partial(_planted, "rotation")
 SETTINGS = (  # in the order in which they are run: one of each kind first
     Setting("rotations", CONCEPTS, "digits rotated by 0, 90, 180, 270 degrees", TURNED),
-    Setting("Dirichlet 0.1", LABELS, "digits, labels by Dirichlet(0.1)", partial(_digits, "dirichlet", alpha=0.1)),
+    Setting(
+        "Dirichlet 0.1",
+        LABELS,
+        "digits, labels by Dirichlet(0.1)",
+        partial(_digits, "dirichlet", alpha=0.1),
+    ),
     Setting(
         "heart disease",
         NATURAL,
@@ -155,11 +181,25 @@ SETTINGS = (  # in the order in which they are run: one of each kind first
         clusters=2,
         rates=(0.1, 0.3, 1.0),
     ),
-    Setting("mixture", MIXTURE, "FedEM's: shares of three logistic models, 20 features", _mixture, clusters=3),
     Setting(
-        "label permutations", CONCEPTS, "digits, labels permuted by cluster", partial(_planted, "label_permutation")
+        "mixture",
+        MIXTURE,
+        "FedEM's: shares of three logistic models, 20 features",
+        _mixture,
+        clusters=3,
     ),
-    Setting("2 classes", LABELS, "digits, two classes a client", partial(_digits, "power_law", classes_per_client=2)),
+    Setting(
+        "label permutations",
+        CONCEPTS,
+        "digits, labels permuted by cluster",
+        partial(_planted, "label_permutation"),
+    ),
+    Setting(
+        "2 classes",
+        LABELS,
+        "digits, two classes a client",
+        partial(_digits, "power_law", classes_per_client=2),
+    ),
     Setting(
         "swap-all",
         DRIFT,
@@ -177,9 +217,19 @@ SETTINGS = (  # in the order in which they are run: one of each kind first
         newcomers=1,
         rates=SLOW,
     ),
-    Setting("permutations, Dirichlet", CONCEPTS, "digits, Dirichlet(0.5) labels, permuted by cluster", _permuted),
+    Setting(
+        "permutations, Dirichlet",
+        CONCEPTS,
+        "digits, Dirichlet(0.5) labels, permuted by cluster",
+        _permuted,
+    ),
     Setting("IID", NONE, "digits, dealt at random", partial(_digits, "iid")),
     Setting("unequal sizes", CONCEPTS, "rotations; 4 to 48 samples a client", _unequal),
-    Setting("Dirichlet 1", LABELS, "digits, labels by Dirichlet(1)", partial(_digits, "dirichlet", alpha=1.0)),
+    Setting(
+        "Dirichlet 1",
+        LABELS,
+        "digits, labels by Dirichlet(1)",
+        partial(_digits, "dirichlet", alpha=1.0),
+    ),
     Setting("FEMNIST", NATURAL, "24 writers, 62 classes", _writers, partial(mlp, hidden=32)),
 )

@@ -1,4 +1,5 @@
-"""What ``fedkin advise`` takes from the benchmark as a prior: average ranks by kind of heterogeneity."""
+"""What ``fedkin advise`` takes from the benchmark as a prior: average ranks by kind of
+heterogeneity."""
 
 from __future__ import annotations
 
@@ -16,14 +17,17 @@ from papers.benchmark.federations import SETTINGS
 
 
 def write(rankings: Mapping[str, Ranks], path: Path = FINDINGS) -> None:
-    """Write the ranks of kinds that are tested, of methods that a configuration names, without options of the run.
+    """Write the ranks of kinds that are tested, of methods that a configuration names, without
+    options of the run.
 
     Args:
         rankings: by kind.
         path: of the file.
     """
     kinds = {
-        kind: _of_kind(rankings[kind]) for kind in (LABELS, CONCEPTS) if kind in rankings and rankings[kind].tested
+        kind: _of_kind(rankings[kind])
+        for kind in (LABELS, CONCEPTS)
+        if kind in rankings and rankings[kind].tested
     }
     write_atomic(path, json.dumps(kinds, indent=1) + "\n")
 
@@ -35,4 +39,8 @@ def _of_kind(ranks: Ranks) -> dict[str, Any]:
     ordered = sorted(methods, key=lambda name: methods[name])
     settings = dict.fromkeys(str(block[0]) for block in ranks.scores.index)
     clustered = [name for name in ordered if "clusters" in vars(METHODS[name]())]
-    return {"settings": list(settings), "clustered": clustered, "ranks": {n: round(methods[n], 2) for n in ordered}}
+    return {
+        "settings": list(settings),
+        "clustered": clustered,
+        "ranks": {n: round(methods[n], 2) for n in ordered},
+    }

@@ -36,7 +36,8 @@ NAMES = [contender.name for contender in CONTENDERS]
 
 
 def write(store: Path, docs: Path) -> dict[str, Ranks]:
-    """Write the page and its pictures; what the store holds of other settings is named on standard error.
+    """Write the page and its pictures; what the store holds of other settings is named on standard
+    error.
 
     Args:
         store: of the runs.
@@ -55,7 +56,9 @@ def write(store: Path, docs: Path) -> dict[str, Ranks]:
     for name, ranks in rankings.items():
         if ranks.tested:
             with matplotlib.rc_context(STYLE):
-                write_figure(draw(ranks, "settings" if name == "all" else "draws"), picture(docs, name))
+                write_figure(
+                    draw(ranks, "settings" if name == "all" else "draws"), picture(docs, name)
+                )
     write_atomic(docs / "benchmark-field.md", page(runs, rankings))
     return rankings
 
@@ -63,7 +66,15 @@ def write(store: Path, docs: Path) -> dict[str, Ranks]:
 def frame(lines: list[dict]) -> pd.DataFrame:
     """The runs, without the trials, as a table."""
     columns = ["row", "column", "seed", "chosen", "accuracy", "newcomers", "bottom_decile", "ari"]
-    columns += ["bytes_down", "bytes_up", "seconds", "server_memory", "client_memory", "model_bytes", "own_share"]
+    columns += [
+        "bytes_down",
+        "bytes_up",
+        "seconds",
+        "server_memory",
+        "client_memory",
+        "model_bytes",
+        "own_share",
+    ]
     columns += ["refused"]
     return pd.DataFrame([line for line in lines if line["trial"] is None], columns=columns)
 
@@ -86,8 +97,23 @@ def page(runs: pd.DataFrame, rankings: dict[str, Ranks]) -> str:
         ]
         for regime, title in REGIMES.items():
             parts += [f"## {title}", ranking(regime, rankings[regime], "draws")]
-        parts += ["## Newcomers", NEWCOMERS, newcomers(runs), "## What each costs", COSTS, costs(runs)]
-        parts += ["## Where each breaks", BREAKS, breaks(runs), refusals(runs), "## Grids", GRIDS, choices(runs)]
+        parts += [
+            "## Newcomers",
+            NEWCOMERS,
+            newcomers(runs),
+            "## What each costs",
+            COSTS,
+            costs(runs),
+        ]
+        parts += [
+            "## Where each breaks",
+            BREAKS,
+            breaks(runs),
+            refusals(runs),
+            "## Grids",
+            GRIDS,
+            choices(runs),
+        ]
         parts += [shares(runs)]
     parts += ["## Settings", SETTINGS_TABLE]
     return "\n\n".join(parts) + "\n"
@@ -98,8 +124,10 @@ def status(runs: pd.DataFrame) -> str:
     counts, total = list(_sizes(runs).values()), len(cells())
     whole, ranked = (sum(count >= least for count in counts) for least in (len(SEEDS), LEAST))
     return (
-        f"**{ranked} of {total} cells have {LEAST} seeds or more, {whole} all {len(SEEDS)}.** A cell below {LEAST} "
-        "seeds has no rank, and shows how many it has; a setting that a method refuses counts as run."
+        f"**{ranked} of {total} cells have {LEAST} seeds or more, {whole} all {len(SEEDS)}.** A "
+        f"cell below {LEAST} "
+        "seeds has no rank, and shows how many it has; a setting that a method refuses counts as "
+        "run."
     )
 
 
@@ -112,9 +140,13 @@ def ranking(name: str, ranks: Ranks, blocks: str) -> str:
     """Average ranks: picture where there are enough, table, and how they were tested."""
     if not len(ranks.scores):
         return f"No {'setting has' if blocks == 'settings' else 'draw of one has'} all its methods yet."
-    notes = " ".join(note for note in ranks.notes() if "Wilcoxon" not in note)  # which the page does not show
+    notes = " ".join(
+        note for note in ranks.notes() if "Wilcoxon" not in note
+    )  # which the page does not show
     if blocks == "draws":
-        notes = notes.replace("settings, from the mean over the seeds", "draws (a setting from a seed)")
+        notes = notes.replace(
+            "settings, from the mean over the seeds", "draws (a setting from a seed)"
+        )
     rows = [[str(row["method"]), f"{row['average_rank']:.2f}"] for row in rows_of(ranks.table())]
     if left := [name for name in NAMES if name not in ranks.average]:
         notes += f" Without {', '.join(left)}, which cannot be run at one of them."
@@ -170,29 +202,46 @@ kind of heterogeneity, so that differences between kinds show, not a state of th
   [end](#grids) is below.
 * FEROMA's mean travels twice in a round until the mixing begins, for the accuracy that decides it."""
 NEWCOMERS = (
-    "Accuracy on the test samples of clients that took no part, percent, placed after the last round by the method's "
-    "rule; where it has none, on the model of lowest loss. A newcomer of a personalised method has what a client has "
-    "that never trained: the shared model, and of methods with heads of their own a head that is as good as random; of "
-    "FEROMA it has the model of the client with the nearest profile. Nothing is trained or tuned for a newcomer here, "
-    "though `run.fine_tune(cluster=..., x=..., y=...)` does it: fine-tuned FedAvg has plain FedAvg's model, and "
+    "Accuracy on the test samples of clients that took no part, percent, placed after the last "
+    "round by the method's "
+    "rule; where it has none, on the model of lowest loss. A newcomer of a personalised method "
+    "has what a client has "
+    "that never trained: the shared model, and of methods with heads of their own a head that is "
+    "as good as random; of "
+    "FEROMA it has the model of the client with the nearest profile. Nothing is trained or tuned "
+    "for a newcomer here, "
+    "though `run.fine_tune(cluster=..., x=..., y=...)` does it: fine-tuned FedAvg has plain "
+    "FedAvg's model, and "
     "FedPer's and FedRep's heads are not trained on its labels."
 )
 COSTS = (
-    "Bytes of all clients over a whole run, and seconds of a run, each as a factor of FedAvg's at the same setting: "
-    "the median over the settings. Seconds are with compilation where a program was new, and so a rough guide. What is "
-    "kept from round to round is counted after the last round, in models of the setting: the arrays of the method's "
-    "state on the server, and what the client that keeps most has stored. The samples of earlier steps, which clients "
+    "Bytes of all clients over a whole run, and seconds of a run, each as a factor of FedAvg's at "
+    "the same setting: "
+    "the median over the settings. Seconds are with compilation where a program was new, and so a "
+    "rough guide. What is "
+    "kept from round to round is counted after the last round, in models of the setting: the "
+    "arrays of the method's "
+    "state on the server, and what the client that keeps most has stored. The samples of earlier "
+    "steps, which clients "
     "of a stream keep for every method, are not counted."
 )
 BREAKS = (
-    "Settings at which the mean over seeds is more than two points below FedAvg's, which does not cluster, or below "
+    "Settings at which the mean over seeds is more than two points below FedAvg's, which does not "
+    "cluster, or below "
     "Local's, which does not federate."
 )
 GRIDS = f"The {TRIALS} candidates of each method, and how often each was chosen over the settings, in their order."
 SETTINGS_TABLE = markdown(
     ["setting", "what it is", "rounds", "K", "newcomers", "rates"],
     [
-        [s.name, s.about, str(s.rounds), str(s.clusters), str(s.newcomers), ", ".join(f"{r:g}" for r in s.rates)]
+        [
+            s.name,
+            s.about,
+            str(s.rounds),
+            str(s.clusters),
+            str(s.newcomers),
+            ", ".join(f"{r:g}" for r in s.rates),
+        ]
         for s in SETTINGS
     ],
 )

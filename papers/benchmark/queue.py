@@ -1,7 +1,8 @@
 """What the benchmark runs, in which order, and its store: one JSON object a line, a line a run.
 
-Of every cell (a method at a setting) three trials, one for each candidate of the grid, come before its runs: on data of
-another seed, scored on validation samples. The best one is what its five runs are of.
+Of every cell (a method at a setting) three trials, one for each candidate of the grid, come before
+its runs: on data of another seed, scored on validation samples. The best one is what its five runs
+are of.
 """
 
 from __future__ import annotations
@@ -37,15 +38,30 @@ class Cell:
         return self.setting.name, self.contender.name
 
     def digest(self, trial: int | None) -> str:
-        """Of all that its runs are determined by; of a trial that of its candidate, of a run those of all."""
+        """Of all that its runs are determined by; of a trial that of its candidate, of a run those
+        of all."""
         s, grid = self.setting, self.contender.grid(self.setting)
         own = grid if trial is None else grid[trial : trial + 1]
-        plain = {name: getattr(s, name) for name in ("name", "rounds", "clusters", "newcomers", "shift", "revision")}
+        plain = {
+            name: getattr(s, name)
+            for name in ("name", "rounds", "clusters", "newcomers", "shift", "revision")
+        }
         options = [
-            {"rate": c.rate, "method": type(c.method).__name__, **_values(c.method), "more": _options(c)} for c in own
+            {
+                "rate": c.rate,
+                "method": type(c.method).__name__,
+                **_values(c.method),
+                "more": _options(c),
+            }
+            for c in own
         ]
         model = {"model": s.model.func.__name__, "model options": s.model.keywords}
-        fixed = {**model, "steps": STEPS // self.contender.passes(s), "batch": BATCH, "tuned": self.contender.tuned}
+        fixed = {
+            **model,
+            "steps": STEPS // self.contender.passes(s),
+            "batch": BATCH,
+            "tuned": self.contender.tuned,
+        }
         return digest({**plain, **fixed, "validation": VALIDATION, "candidates": options})
 
 
@@ -77,7 +93,15 @@ def _job(cell: Cell, trial: int | None, seeds: tuple[int, ...], store: Path) -> 
     row, column = cell.place
     key, of_setting = {"row": row, "column": column, "trial": trial}, cell.digest(trial)
     how = partial(_trial, cell, trial) if trial is not None else partial(_run, cell, store)
-    return Job(row, column, seeds, key, lambda seed: {**key, "seed": seed, **how(seed)}, 1.0, lambda seed: of_setting)
+    return Job(
+        row,
+        column,
+        seeds,
+        key,
+        lambda seed: {**key, "seed": seed, **how(seed)},
+        1.0,
+        lambda seed: of_setting,
+    )
 
 
 def _trial(cell: Cell, trial: int, seed: int) -> Line:
@@ -96,8 +120,9 @@ def _run(cell: Cell, store: Path, seed: int) -> Line:
 
 
 def missing(store: Path) -> list[tuple[Job, int]]:
-    """What the store lacks, the most informative first: a cell counts from its third seed on, and a setting tells most
-    once it has all methods; so settings follow each other to three seeds, and the rest comes after all of them."""
+    """What the store lacks, the most informative first: a cell counts from its third seed on, and a
+    setting tells most once it has all methods; so settings follow each other to three seeds, and
+    the rest comes after all of them."""
     every = jobs(store)
     left = pending([(job, job.seeds) for job in every], read(store, every).runs)
     place = {id(job): number for number, job in enumerate(every)}
@@ -105,8 +130,9 @@ def missing(store: Path) -> list[tuple[Job, int]]:
 
 
 def carry_out(runs: Sequence[tuple[Job, int]], store: Path, hours: float) -> Iterator[Line]:
-    """Run one after another until the time is up; each is in the store as soon as it is done. One that fails by a fault
-    of the code is named on standard error; what a method refuses is a line of the store.
+    """Run one after another until the time is up; each is in the store as soon as it is done. One
+    that fails by a fault of the code is named on standard error; what a method refuses is a line of
+    the store.
 
     Args:
         runs: in their order.
@@ -124,7 +150,11 @@ def carry_out(runs: Sequence[tuple[Job, int]], store: Path, hours: float) -> Ite
         try:
             line = job.run(seed)
         except Exception as error:  # a fault of one method; the others go on
-            print(f"{job.name}, seed {seed}: not run: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            print(
+                f"{job.name}, seed {seed}: not run: {type(error).__name__}: {error}",
+                file=sys.stderr,
+                flush=True,
+            )
             continue
         keep(line, store)
         yield line

@@ -44,20 +44,28 @@ def measure(setting: Setting, contender: Contender, trial: int, seed: int, valid
     """
     candidate = contender.grid(setting)[trial]
     if contender.tuned and setting.every:
-        return {"refused": "models are tuned after the last round, and a stream is scored in all its steps"}
+        return {
+            "refused": "models are tuned after the last round, and a stream is scored in all its steps"
+        }
     try:
         return _figures(setting, contender, candidate, seed, validated)
     except FedkinError as error:
         return {"refused": str(error)}
 
 
-def _figures(setting: Setting, contender: Contender, candidate: Candidate, seed: int, validated: bool) -> Line:
+def _figures(
+    setting: Setting, contender: Contender, candidate: Candidate, seed: int, validated: bool
+) -> Line:
     data = setting.data(seed, validated)
-    work = LocalTraining(steps=STEPS // contender.passes(setting), batch_size=BATCH, lr=candidate.rate)
+    work = LocalTraining(
+        steps=STEPS // contender.passes(setting), batch_size=BATCH, lr=candidate.rate
+    )
     later = Population(arrivals={setting.rounds + 1: setting.newcomers})
     world = SimulatedWorld(data, setting.model(data), work, population=later, shift=setting.shift)
     cohort = data.clients - setting.newcomers
-    plan = Plan(setting.rounds, cohort, seed, evaluate_every=setting.every, checkpoint_every=setting.rounds)
+    plan = Plan(
+        setting.rounds, cohort, seed, evaluate_every=setting.every, checkpoint_every=setting.rounds
+    )
     facts = RunFacts(
         method=candidate.method,
         plan=plan,
@@ -72,9 +80,16 @@ def _figures(setting: Setting, contender: Contender, candidate: Candidate, seed:
     method = WithOptions(candidate.method, options)
     outcome = loop.run(world, candidate.method, plan, options=options)
     assert outcome.scored is not None  # the last round always is
-    split, scores, clients, last = data.scored_split, outcome.scored.scores, outcome.scored.clients, outcome.records[-1]
+    split, scores, clients, last = (
+        data.scored_split,
+        outcome.scored.scores,
+        outcome.scored.clients,
+        outcome.records[-1],
+    )
     if contender.tuned:
-        scores = _tuned(world, outcome.state, clients, split, Stream(seed, setting.rounds, "benchmark/tuning"))
+        scores = _tuned(
+            world, outcome.state, clients, split, Stream(seed, setting.rounds, "benchmark/tuning")
+        )
     elif split == "validation":  # the loop's final scores are of test samples
         scores = score(world, outcome.state, setting.rounds, split=split).scores
     accuracy = scores.correct.sum() / scores.examples.sum()
@@ -83,7 +98,11 @@ def _figures(setting: Setting, contender: Contender, candidate: Candidate, seed:
     line = {"accuracy": float(accuracy), **_of_clients(scores), "bytes_down": last["bytes_down"]}
     line |= {"bytes_up": last["bytes_up"], "ari": last["ari"], "seconds": round(outcome.seconds, 3)}
     line |= _kept(outcome, data.clients, world.spec.parameters)
-    return line if validated else line | {"newcomers": _newcomers(world, method, outcome.state, setting, seed)}
+    return (
+        line
+        if validated
+        else line | {"newcomers": _newcomers(world, method, outcome.state, setting, seed)}
+    )
 
 
 def _of_clients(scores: Scores) -> Line:
@@ -93,20 +112,26 @@ def _of_clients(scores: Scores) -> Line:
 
 
 def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
-    """What is kept after the last round, in bytes: by the server in the method's state, by the client that keeps most,
-    and of one model, for comparison; and the clients' mean share of their own model in the mix that they are served,
-    where they keep one (APFL)."""
+    """What is kept after the last round, in bytes: by the server in the method's state, by the
+    client that keeps most, and of one model, for comparison; and the clients' mean share of their
+    own model in the mix that they are served, where they keep one (APFL)."""
     memory, everybody = ClientMemory(clients), np.arange(clients)
     memory.restore(outcome.memory)
     arrays = [array for name, array in vars(outcome.state).items() if name != "extras"]
     arrays += [array for of_option in outcome.state.extras.values() for array in of_option.values()]
     server = sum(array.nbytes for array in arrays)
-    line = {"server_memory": server, "client_memory": int(memory.bytes().max()), "model_bytes": 4 * parameters}
+    line = {
+        "server_memory": server,
+        "client_memory": int(memory.bytes().max()),
+        "model_bytes": 4 * parameters,
+    }
     shares = memory.read(SHARE, everybody, np.zeros(clients))[memory.has(SHARE, everybody)]
     return line | ({"own_share": float(shares.mean())} if len(shares) else {})
 
 
-def _tuned(world: SimulatedWorld, state: Any, clients: Int[np.ndarray, "n"], split: str, stream: Stream) -> Scores:
+def _tuned(
+    world: SimulatedWorld, state: Any, clients: Int[np.ndarray, "n"], split: str, stream: Stream
+) -> Scores:
     """The scores of each client's model after a round's steps of its own."""
     served = state.models_for(clients)
     reply = train(world, served.models, clients, served.model_index, work=world.work, stream=stream)
@@ -114,9 +139,11 @@ def _tuned(world: SimulatedWorld, state: Any, clients: Int[np.ndarray, "n"], spl
     return evaluate(world, own, clients, np.arange(len(clients)), split=split)
 
 
-def _newcomers(world: SimulatedWorld, method: Method, state: Any, setting: Setting, seed: int) -> float | None:
-    """The accuracy of clients that took no part, each placed by the method's rule, or on the model of lowest loss;
-    None where peers would have to train first."""
+def _newcomers(
+    world: SimulatedWorld, method: Method, state: Any, setting: Setting, seed: int
+) -> float | None:
+    """The accuracy of clients that took no part, each placed by the method's rule, or on the model
+    of lowest loss; None where peers would have to train first."""
     if requirements_of(method).peers:
         return None
     stream = Stream(seed, setting.rounds + 1, "scenario")

@@ -21,21 +21,24 @@ MARGIN = 0.02  # of accuracy, below a baseline
 
 
 def means(runs: pd.DataFrame, least: int = LEAST, figure: str = "accuracy") -> Any:
-    """The mean of a figure over seeds, settings down, methods across; NaN for cells with too few seeds.
+    """The mean of a figure over seeds, settings down, methods across; NaN for cells with too few
+    seeds.
 
     Args:
         runs: one row each.
         least: seeds of a cell.
         figure: which column.
     """
-    grouped: Any = runs.dropna(subset=[figure]).groupby(["row", "column"])[figure].agg(["mean", "size"])
+    grouped: Any = (
+        runs.dropna(subset=[figure]).groupby(["row", "column"])[figure].agg(["mean", "size"])
+    )
     kept = grouped["mean"].where(grouped["size"] >= least).unstack("column")
     return kept.reindex(index=[name for name in ORDER if name in kept.index], columns=NAMES)
 
 
 def per_draw(runs: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
-    """Accuracy of each draw, a setting from a seed, of the cells with enough seeds; methods across, without those that
-    refuse one of the settings.
+    """Accuracy of each draw, a setting from a seed, of the cells with enough seeds; methods across,
+    without those that refuse one of the settings.
 
     Args:
         runs: one row each.
@@ -45,26 +48,49 @@ def per_draw(runs: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
     refused = everything.dropna(subset=["refused"])["column"].unique()
     own = everything.dropna(subset=["accuracy"])
     counts = own.groupby(["row", "column"])["seed"].transform("size")
-    table = own[counts >= LEAST].pivot_table(index=["row", "seed"], columns="column", values="accuracy")
+    table = own[counts >= LEAST].pivot_table(
+        index=["row", "seed"], columns="column", values="accuracy"
+    )
     return table.reindex(columns=[name for name in NAMES if name not in refused])
 
 
 def winners(runs: pd.DataFrame, rankings: Mapping[str, Ranks]) -> str:
-    """For each kind the best by average rank, with those that Nemenyi's test does not tell from the best."""
+    """For each kind the best by average rank, with those that Nemenyi's test does not tell from the
+    best."""
     rows = []
     for regime, title in REGIMES.items():
         ranks = rankings[regime]
         if not len(ranks.scores):
             continue
-        ordered = [(str(row["method"]), float(row["average_rank"])) for row in rows_of(ranks.table())]
+        ordered = [
+            (str(row["method"]), float(row["average_rank"])) for row in rows_of(ranks.table())
+        ]
         best = ordered[0][1]
-        near = [name for name, own in ordered[1:] if own - best <= ranks.critical_difference] if ranks.differ else []
+        near = (
+            [name for name, own in ordered[1:] if own - best <= ranks.critical_difference]
+            if ranks.differ
+            else []
+        )
         others = ", ".join(near[:4]) + (f" and {len(near) - 4} more" if len(near) > 4 else "")
         shown = ", ".join(f"{name} ({own:.1f})" for name, own in ordered[:3])
         settings = ", ".join(dict.fromkeys(str(block[0]) for block in ranks.scores.index))
-        none = "none" if ranks.differ else "no difference is shown" if ranks.tested else "too few draws for a test"
+        none = (
+            "none"
+            if ranks.differ
+            else "no difference is shown"
+            if ranks.tested
+            else "too few draws for a test"
+        )
         rows.append([title, settings, shown, others or none])
-    kinds = markdown(["kind", "settings that all can be run at", "best average ranks", "not told from the first"], rows)
+    kinds = markdown(
+        [
+            "kind",
+            "settings that all can be run at",
+            "best average ranks",
+            "not told from the first",
+        ],
+        rows,
+    )
     return "\n\n".join([kinds, by_setting(runs)])
 
 
@@ -88,7 +114,9 @@ def newcomers(runs: pd.DataFrame) -> str:
     """Accuracy of newcomers, settings across."""
     mean = means(runs, LEAST, "newcomers")
     rows = [
-        [name, *(_percent(mean.loc[row, name]) for row in mean.index)] for name in NAMES if mean[name].notna().any()
+        [name, *(_percent(mean.loc[row, name]) for row in mean.index)]
+        for name in NAMES
+        if mean[name].notna().any()
     ]
     return markdown(["newcomers, %", *map(str, mean.index)], rows)
 
@@ -100,8 +128,12 @@ def costs(runs: pd.DataFrame) -> str:
     kept = [_of_cells(runs, name) / model for name in KEPT]
     rows = []
     for name in NAMES:
-        factors = [_median(table[name] / table["FedAvg"] if name in table else []) for table in sent]
-        rows.append([name, *factors, *(_median(table[name] if name in table else []) for table in kept)])
+        factors = [
+            _median(table[name] / table["FedAvg"] if name in table else []) for table in sent
+        ]
+        rows.append(
+            [name, *factors, *(_median(table[name] if name in table else []) for table in kept)]
+        )
     return markdown(["method", *SENT.values(), *KEPT.values()], rows)
 
 
@@ -111,7 +143,9 @@ KEPT = {"server_memory": "kept by the server", "client_memory": "kept by a clien
 
 def _of_cells(runs: pd.DataFrame, figure: str) -> Any:
     """The median over seeds, settings down, methods across."""
-    return runs.dropna(subset=[figure]).groupby(["row", "column"])[figure].median().unstack("column")
+    return (
+        runs.dropna(subset=[figure]).groupby(["row", "column"])[figure].median().unstack("column")
+    )
 
 
 def _median(of_settings: Any) -> str:
@@ -128,7 +162,9 @@ def breaks(runs: pd.DataFrame) -> str:
         for baseline in ("FedAvg", "Local"):
             gap = (mean[name] - mean[baseline]).dropna()
             worse = gap[gap < -MARGIN].sort_values()
-            cells.append(", ".join(f"{setting} ({100 * value:.0f})" for setting, value in worse.items()))
+            cells.append(
+                ", ".join(f"{setting} ({100 * value:.0f})" for setting, value in worse.items())
+            )
         rows.append(cells)
     return markdown(["method", "points below FedAvg", "points below Local"], rows)
 
@@ -155,9 +191,7 @@ def choices(runs: pd.DataFrame) -> str:
     table = markdown(["method", "candidates", "chosen"], rows)
     if not at_the_end:
         return table
-    return (
-        f"{table}\n\nThe grid ends too early for {', '.join(at_the_end)}: the highest rate was chosen at most settings."
-    )
+    return f"{table}\n\nThe grid ends too early for {', '.join(at_the_end)}: the highest rate was chosen at most settings."
 
 
 def shares(runs: pd.DataFrame) -> str:
@@ -168,7 +202,8 @@ def shares(runs: pd.DataFrame) -> str:
     mean = own.groupby("row")["own_share"].mean()
     ends = ", ".join(f"{name} {mean[name]:.2f}" for name in ORDER if name in mean.index)
     return (
-        "APFL begins with a share of 1/2 of each client's own model. Its mean over clients and seeds after the last "
+        "APFL begins with a share of 1/2 of each client's own model. Its mean over clients and "
+        "seeds after the last "
         f"round, of the candidate that was chosen (1/2 where that does not learn it): {ends}."
     )
 

@@ -1,5 +1,5 @@
-"""FedGroup's FEMNIST-MCLR row on candidates for the authors' file, beside the row's published numbers: with which
-sharing of images do all six cells fit?"""
+"""FedGroup's FEMNIST-MCLR row on candidates for the authors' file, beside the row's published
+numbers: with which sharing of images do all six cells fit?"""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ POOLS = (300, 600, 1000, 2000)  # images a class
 
 OPTIONS: dict[str, Options] = {
     "training writers, images shared": (("training_writers", True),),
-    **{f"{images} images a class, wrapping": (("cursor", "wraps"), ("images", images)) for images in POOLS},
+    **{
+        f"{images} images a class, wrapping": (("cursor", "wraps"), ("images", images))
+        for images in POOLS
+    },
     "classes u, u - 1, .., images shared": (("step", -1),),
 }
 
 
 def _row(row: str, options: Options) -> Setting:
     """Each seed with its own shuffle and sizes, of the draws that have the file's size."""
-    own = {"data_options": (("classes", 26), *options), "deviation": "a candidate for the authors' file"}
+    own = {
+        "data_options": (("classes", 26), *options),
+        "deviation": "a candidate for the authors' file",
+    }
     return replace(FEMNIST_FIVE, row=row, data="femnist candidate", **own)
 
 

@@ -1,6 +1,6 @@
-"""The runs behind FedGroup's Fig. 1, at the settings of its Table I, and Figs. 3 to 5, at those of its Table III: the
-logistic models, whose runs take less than a minute each. Fig. 4's other data set, Sent140, trains an LSTM for 800
-rounds, and is left out."""
+"""The runs behind FedGroup's Fig. 1, at the settings of its Table I, and Figs. 3 to 5, at those of
+its Table III: the logistic models, whose runs take less than a minute each. Fig. 4's other data
+set, Sent140, trains an LSTM for 800 rounds, and is left out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from fedkin.models import MODELS
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.train import train
 from papers.classes_figure import cells_of
-from papers.fedgroup.recipes import FEMNIST, FEMNIST_MLP, METHODS, MNIST, MNIST_MLP, SYNTHETIC, TABLE_I
+from papers.fedgroup.recipes import (
+    FEMNIST,
+    FEMNIST_MLP,
+    METHODS,
+    MNIST,
+    MNIST_MLP,
+    SYNTHETIC,
+    TABLE_I,
+)
 from papers.recipe import Cell, Setting, load
 
 SEEDS = (0, 1, 2)
@@ -35,7 +43,11 @@ SETTINGS_5 = [
 
 
 def _cells(table: str, settings: list[Setting]) -> list[Cell]:
-    return [Cell(table, setting, column, METHODS[column], None) for setting in settings for column in SHOWN]
+    return [
+        Cell(table, setting, column, METHODS[column], None)
+        for setting in settings
+        for column in SHOWN
+    ]
 
 
 FIGURE_1 = cells_of(TABLE_I)
@@ -44,19 +56,25 @@ FIGURE_5 = [Cell("Fig. 5", setting, "pairs", METHODS["FedGroup"], None) for sett
 
 
 def measure_pairs(cell: Cell, seed: int) -> dict[str, Any]:
-    """Pre-train alpha m clients from one model, as FedGroup's cold start does, and compare their pairs by two measures.
+    """Pre-train alpha m clients from one model, as FedGroup's cold start does, and compare their
+    pairs by two measures.
 
     Returns:
-        ``pairs``: some pairs' distances in M' and M; ``correlation``, ``slope``, ``offset``: of all pairs, those of the
-        line that gives the distance in M from that in M'.
+        ``pairs``: some pairs' distances in M' and M; ``correlation``, ``slope``, ``offset``: of all
+        pairs, those of the line that gives the distance in M from that in M'.
     """
     s = cell.setting
     data = load(s.data, s.data_options, s.draw(seed))
-    world, stream = SimulatedWorld(data, MODELS[s.model](data, **dict(s.model_options)), s.training), Stream(seed)
+    world, stream = (
+        SimulatedWorld(data, MODELS[s.model](data, **dict(s.model_options)), s.training),
+        Stream(seed),
+    )
     count = min(ALPHA * s.clusters, data.clients)
     clients = np.sort(stream.child("clients").rng().choice(data.clients, count, replace=False))
     start, model_index = world.initial(stream.child("model")), np.zeros(count, np.int64)
-    updates = train(world, start[None], clients, model_index, stream=stream.child("pretrain")).update
+    updates = train(
+        world, start[None], clients, model_index, stream=stream.child("pretrain")
+    ).update
     full, ternary = pair_distances(updates[updates.any(axis=1)])  # a zero update has no direction
     slope, offset = np.polyfit(full, ternary, 1)
     some = stream.child("pairs").rng().choice(len(full), min(PAIRS, len(full)), replace=False)
@@ -75,6 +93,8 @@ def measure_pairs(cell: Cell, seed: int) -> dict[str, Any]:
 def pair_distances(
     updates: Float[np.ndarray, "n P"],
 ) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
-    """Euclidean distances of all pairs of clients: between rows of M', the cosines of all updates with each other (eq.
-    6), and between rows of M, the ternary similarities (eq. 9)."""
-    return pdist(cosine(updates, updates)), pdist(ternary_similarity(updates, base_directions(updates)))
+    """Euclidean distances of all pairs of clients: between rows of M', the cosines of all updates
+    with each other (eq. 6), and between rows of M, the ternary similarities (eq. 9)."""
+    return pdist(cosine(updates, updates)), pdist(
+        ternary_similarity(updates, base_directions(updates))
+    )

@@ -1,5 +1,5 @@
-"""FedGroup's Figs. 1 and 3 to 5 from stored runs, and what the paper describes and does not show: the auxiliary global
-model, training losses, and the distances of the groups to the global model."""
+"""FedGroup's Figs. 1 and 3 to 5 from stored runs, and what the paper describes and does not show:
+the auxiliary global model, training losses, and the distances of the groups to the global model."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ import numpy as np
 
 from papers.classes_figure import ClassesFigure
 from papers.curves import finish, plot, plot_clusters
-from papers.fedgroup.figure_recipes import FIGURE_1, FIGURE_3, FIGURE_4, FIGURE_5, SETTINGS_3, SETTINGS_4
+from papers.fedgroup.figure_recipes import (
+    FIGURE_1,
+    FIGURE_3,
+    FIGURE_4,
+    FIGURE_5,
+    SETTINGS_3,
+    SETTINGS_4,
+)
 from papers.number_text import span
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Results, values_of
 from papers.tables_markdown import global_models
 
-BY_CLASSES = ClassesFigure("fedgroup", FIGURE_1, "discrepancy_sum", "discrepancy, summed over the cohort (eq. 4)")
+BY_CLASSES = ClassesFigure(
+    "fedgroup", FIGURE_1, "discrepancy_sum", "discrepancy, summed over the cohort (eq. 4)"
+)
 GROUPED = ("FedGroup", "FedGrouProx")
 
 
@@ -41,23 +50,28 @@ def draw(results: Results, docs: Path) -> None:
 def section(results: Results) -> str:
     """Figs. 3 to 5 on the page."""
     lines = [
-        f"{cell.setting.row}: {span(values, '.3f')} ({len(values)} seed{'s' if len(values) > 1 else ''})"
+        f"{cell.setting.row}: {span(values, '.3f')} ({len(values)} "
+        f"seed{'s' if len(values) > 1 else ''})"
         for cell in FIGURE_5
         if (values := values_of(results, cell.table, cell.setting.row, cell.column, "correlation"))
     ]
     return "\n\n".join(
         [
-            "### Figs. 3 and 4: accuracy over the rounds, the groups' and the auxiliary global model's",
-            "Mean of the seeds, their range as a band; single groups from the first seed. The global model is the "
+            "### Figs. 3 and 4: accuracy over the rounds, the groups' and the auxiliary global "
+            "model's",
+            "Mean of the seeds, their range as a band; single groups from the first seed. The "
+            "global model is the "
             "simple mean of the group models; no client is ever sent it.",
             "![Fig. 3: accuracy over the rounds, MNIST and FEMNIST](images/fedgroup-figure3.svg)",
             "![Fig. 4: accuracy over the rounds, Synthetic(1,1)](images/fedgroup-figure4.svg)",
             global_models(results, [*FIGURE_3, *FIGURE_4]),
-            "![Training loss, and distance of the groups to the global model](images/fedgroup-global.svg)",
+            "![Training loss, and distance of the groups to the global "
+            "model](images/fedgroup-global.svg)",
             "### Fig. 5: distances of clients by all cosines and by three",
             f"Correlation over all pairs, lowest and highest: {'; '.join(lines) or 'not run'}. "
             "The figure is of the first.",
-            "![Fig. 5: pairs of clients, distance in M over distance in M'](images/fedgroup-figure5.svg)",
+            "![Fig. 5: pairs of clients, distance in M over distance in "
+            "M'](images/fedgroup-figure5.svg)",
         ]
     )
 
@@ -67,7 +81,8 @@ def _cell(cells: Sequence[Cell], setting: Setting, column: str) -> Cell:
 
 
 def _accuracies(results: Results, cells: Sequence[Cell], settings: Sequence[Setting]) -> Any:
-    """One model, FedGroup, FedGrouProx: below each other for each setting, side by side for a single one."""
+    """One model, FedGroup, FedGrouProx: below each other for each setting, side by side for a
+    single one."""
     from fedkin.reporting.style import new_figure
 
     alone = len(settings) == 1
@@ -85,12 +100,22 @@ def _one_model(axes: Any, results: Results, cells: Sequence[Cell], setting: Sett
     from fedkin.reporting.style import COLOURS, prepare
 
     prepare(
-        axes, f"FedAvg and FedProx, {setting.row}", "accuracy; dotted, right axis: discrepancy, summed over clients"
+        axes,
+        f"FedAvg and FedProx, {setting.row}",
+        "accuracy; dotted, right axis: discrepancy, summed over clients",
     )
     right = axes.twinx()
     for column, colour in zip(("FedAvg", "FedProx"), COLOURS, strict=False):
         plot(axes, results, _cell(cells, setting, column), "accuracy", color=colour, label=column)
-        plot(right, results, _cell(cells, setting, column), "discrepancy_sum", color=colour, ls=":", lw=1.2)
+        plot(
+            right,
+            results,
+            _cell(cells, setting, column),
+            "discrepancy_sum",
+            color=colour,
+            ls=":",
+            lw=1.2,
+        )
     right.margins(x=0)
     right.set_ylim(bottom=0)
     axes.set_ylim(0, 1)
@@ -103,21 +128,36 @@ def _groups(axes: Any, results: Results, cell: Cell) -> None:
     """Accuracy of all clients, of each group's, and of the global model."""
     from fedkin.reporting.style import COLOURS, FADED, prepare
 
-    prepare(axes, f"{cell.column}, {cell.setting.row}", "accuracy of all clients, each on its group's model")
+    prepare(
+        axes,
+        f"{cell.column}, {cell.setting.row}",
+        "accuracy of all clients, each on its group's model",
+    )
     plot_clusters(axes, results, cell, "accuracy_by_cluster", color=FADED, label="each group")
-    plot(axes, results, cell, "global_accuracy", color=COLOURS[1], ls="--", label="all, on the global model")
+    plot(
+        axes,
+        results,
+        cell,
+        "global_accuracy",
+        color=COLOURS[1],
+        ls="--",
+        label="all, on the global model",
+    )
     plot(axes, results, cell, "accuracy", color=COLOURS[0], label="all, on their group's")
     axes.set_ylim(0, 1)
     finish(axes, percent=True, legend=True)
 
 
 def _losses_and_distances(results: Results) -> Any:
-    """For each setting the training loss of every method, and below it each group's distance to the global model."""
+    """For each setting the training loss of every method, and below it each group's distance to the
+    global model."""
     from fedkin.reporting.style import line_style, new_figure, prepare
 
     settings = [*SETTINGS_3, *SETTINGS_4]
     figure = new_figure(4.6 * len(settings), 6.6)
-    for setting, (above, below) in zip(settings, figure.subplots(2, len(settings), squeeze=False).T, strict=True):
+    for setting, (above, below) in zip(
+        settings, figure.subplots(2, len(settings), squeeze=False).T, strict=True
+    ):
         cells = [cell for cell in (*FIGURE_3, *FIGURE_4) if cell.setting == setting]
         prepare(above, setting.row, "training loss of the cohort, last local epoch")
         prepare(below, setting.row, "distance of each group's model to their mean, first seed")
@@ -143,7 +183,11 @@ def _pairs(results: Results) -> Any:
     for axes, cell in zip(panels, FIGURE_5, strict=False):
         place = cell.table, cell.setting.row, cell.setting.seeds[0]
         runs = [r for r in results if (r["table"], r["row"], r["seed"]) == place]
-        prepare(axes, cell.setting.row, f"correlation {runs[0]['correlation']:.3f}" if runs else "not run")
+        prepare(
+            axes,
+            cell.setting.row,
+            f"correlation {runs[0]['correlation']:.3f}" if runs else "not run",
+        )
         for run in runs:
             full, ternary = np.array(run["pairs"])
             axes.scatter(full, ternary, s=6, color=COLOURS[0], alpha=0.6, lw=0)

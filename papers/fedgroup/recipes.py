@@ -1,5 +1,6 @@
-"""FedGroup (arXiv 2010.06870), Tables I and III, at the paper's settings: K = 20, E = 20, B = 10, T = 200, mu = 1,
-eta_g = 0.01, alpha = 20. The numbers beside the settings are the paper's, in percent."""
+"""FedGroup (arXiv 2010.06870), Tables I and III, at the paper's settings: K = 20, E = 20, B = 10, T
+= 200, mu = 1, eta_g = 0.01, alpha = 20. The numbers beside the settings are the paper's, in
+percent."""
 
 from __future__ import annotations
 
@@ -19,7 +20,12 @@ METHODS = {
 }
 
 FIVE, TEN = tuple(range(5)), tuple(range(10))  # seeds
-SHARED: Options = (("classes", 26), ("classes_per_client", 3), ("shared_images", True), ("shuffled", True))
+SHARED: Options = (
+    ("classes", 26),
+    ("classes_per_client", 3),
+    ("shared_images", True),
+    ("shuffled", True),
+)
 SHARED_FIVE: Options = (("classes", 26), ("shared_images", True), ("shuffled", True))
 BY_WRITER: Options = (("classes", 26), ("shared_images", True), ("shuffled", False))
 OWN: Options = (("classes", 26), ("shuffled", True))
@@ -29,10 +35,23 @@ LARGE: Options = (("alpha", 1.0), ("beta", 1.0), ("clients", 100))
 MNIST = Setting("MNIST-MCLR", "mnist", (), "mclr", (), 0.03, 3, seeds=TEN)
 MNIST_MLP = Setting("MNIST-MLP", "mnist", (), "mlp", (), 0.03, 3, seconds=65)
 FEMNIST = Setting(
-    "FEMNIST-MCLR, shared images", "femnist", SHARED, "mclr", (), 0.003, 5, seeds=FIVE, draws=femnist_draws.FEDGROUP
+    "FEMNIST-MCLR, shared images",
+    "femnist",
+    SHARED,
+    "mclr",
+    (),
+    0.003,
+    5,
+    seeds=FIVE,
+    draws=femnist_draws.FEDGROUP,
 )
 FEMNIST_MLP = replace(
-    FEMNIST, row="FEMNIST-MLP, shared images", model="mlp", model_options=WIDE, seeds=FIVE, seconds=160
+    FEMNIST,
+    row="FEMNIST-MLP, shared images",
+    model="mlp",
+    model_options=WIDE,
+    seeds=FIVE,
+    seconds=160,
 )
 FIVE_LABELS = "five labels a client, as FedSim's text says, where the authors' file has three"
 
@@ -40,7 +59,12 @@ FIVE_LABELS = "five labels a client, as FedSim's text says, where the authors' f
 def five_labels(setting: Setting, options: Options) -> Setting:
     """FEMNIST's row of shared images with five labels a client, in draws of their own."""
     row = f"{setting.row}, five labels"
-    own = {"data_options": options, "draws": femnist_draws.FEDGROUP_FIVE, "seeds": FIVE[:3], "deviation": FIVE_LABELS}
+    own = {
+        "data_options": options,
+        "draws": femnist_draws.FEDGROUP_FIVE,
+        "seeds": FIVE[:3],
+        "deviation": FIVE_LABELS,
+    }
     return replace(setting, row=row, **own)
 
 
@@ -54,7 +78,9 @@ FEMNIST_BY_WRITER = replace(
     deviation=IN_FILE_ORDER,
 )
 OWN_IMAGES = "five labels a client, and no image twice, where the authors' file repeats them"
-FEMNIST_OWN = replace(FEMNIST_FIVE, row="FEMNIST-MCLR, own images", data_options=OWN, deviation=OWN_IMAGES)
+FEMNIST_OWN = replace(
+    FEMNIST_FIVE, row="FEMNIST-MCLR, own images", data_options=OWN, deviation=OWN_IMAGES
+)
 FEMNIST_MLP_OWN = replace(
     FEMNIST_MLP,
     row="FEMNIST-MLP, own images",
@@ -101,8 +127,9 @@ TABLE_III = [
     for (column, method), value in zip(METHODS.items(), values, strict=True)
 ]
 
-# Table I: FedAvg on MNIST-MCLR; classes per client -> discrepancy mean and variance, best and median accuracy, rounds
-# to 85%. The partitions with one, three and five classes are not published: each seed has its own draw.
+# Table I: FedAvg on MNIST-MCLR; classes per client -> discrepancy mean and variance, best and
+# median accuracy, rounds to 85%. The partitions with one, three and five classes are not published:
+# each seed has its own draw.
 TABLE_I_PUBLISHED = {
     1: (15.33, 46.42, 87.2, 79.35, 36),
     2: (15.96, 43.63, 89.3, 84.75, 29),
@@ -113,7 +140,9 @@ TABLE_I_PUBLISHED = {
 TABLE_I = [
     Cell(
         "I",
-        replace(MNIST, row=str(k), data_options=(("classes_per_client", k),), seeds=FIVE, draws=FIVE),
+        replace(
+            MNIST, row=str(k), data_options=(("classes_per_client", k),), seeds=FIVE, draws=FIVE
+        ),
         "FedAvg",
         METHODS["FedAvg"],
         values[2],

@@ -1,9 +1,11 @@
-"""FedGroup's Sent140-LSTM row of Table III: K = 20, E = 20, B = 10, T = 800, mu = 0.01, on LEAF's federation of tweets
-with GloVe's vectors. Neither file can be handed on; without them the row is not run.
+"""FedGroup's Sent140-LSTM row of Table III: K = 20, E = 20, B = 10, T = 800, mu = 0.01, on LEAF's
+federation of tweets with GloVe's vectors. Neither file can be handed on; without them the row is
+not run.
 
-The same network and training on other data shows that the recipe runs, and nothing about the paper's numbers: they
-stand beside the tweets only. Its data are Fed-Goodreads' sentences, which are LEAF-shaped too: users, short texts, two
-labels; but there are few a user, and nothing groups the users."""
+The same network and training on other data shows that the recipe runs, and nothing about the
+paper's numbers: they stand beside the tweets only. Its data are Fed-Goodreads' sentences, which are
+LEAF-shaped too: users, short texts, two labels; but there are few a user, and nothing groups the
+users."""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ METHODS = recipes.METHODS | {
     "FedGrouProx": lambda m: FedGrouProx(clusters=m, mu=MU),
 }
 
-LEAF: Options = (("fraction", 0.3), ("least", 30), ("train_fraction", 0.8), ("length", 25), ("pad", "end"))
+LEAF: Options = (
+    ("fraction", 0.3),
+    ("least", 30),
+    ("train_fraction", 0.8),
+    ("length", 25),
+    ("pad", "end"),
+)
 SENTENCES: Options = (("text", True), ("length", 25))
 
 TWEETS = Setting(

@@ -48,7 +48,9 @@ def draw(results: Results, docs: Path) -> None:
             "plane": _plane(results),
             "components-pni": _components_and_pni(results),
         }.items():
-            if name != "networks" or any(axes.get_visible() for axes in figure.axes):  # no empty picture: hours a run
+            if name != "networks" or any(
+                axes.get_visible() for axes in figure.axes
+            ):  # no empty picture: hours a run
                 write(figure, docs / "images" / f"fedsim-{name}.svg")
 
 
@@ -60,8 +62,8 @@ def _panels(rows: int, columns: int, height: float = 3.6) -> tuple[Any, Any]:
 
 
 def _curves(results: Results, settings: Sequence[Setting], columns: int, table: str = "") -> Any:
-    """Figures 3, 6 and 9: mean accuracy of the three methods, a panel for each setting that was run. ``table``: of the
-    settings, where not 4 or 7."""
+    """Figures 3, 6 and 9: mean accuracy of the three methods, a panel for each setting that was
+    run. ``table``: of the settings, where not 4 or 7."""
     from fedkin.reporting.seeds_figure import accuracies
 
     curves = {s: paired_curves(results, s, list(THREE), table) for s in settings}
@@ -96,7 +98,11 @@ def _random(results: Results) -> Any:
         curves = paired_curves(results, setting, ["FedSim, round robin", "FedAvg", "FedSim"])
         shown = {
             new: curves[old]
-            for old, new in {"FedSim": "similarity", "FedSim, round robin": "round robin", "FedAvg": "FedAvg"}.items()
+            for old, new in {
+                "FedSim": "similarity",
+                "FedSim, round robin": "round robin",
+                "FedAvg": "FedAvg",
+            }.items()
             if old in curves
         }
         axes.set_visible(bool(shown))
@@ -114,29 +120,51 @@ def _plane(results: Results) -> Any:
         runs = [m for m in results if m["table"] == "Fig. 4" and m["row"] == cell.setting.row]
         axes.set_visible(bool(runs))
         if runs:
-            prepare(axes, cell.setting.row, f"{len(runs[0]['points'])} clients' gradients after ten rounds")
+            prepare(
+                axes,
+                cell.setting.row,
+                f"{len(runs[0]['points'])} clients' gradients after ten rounds",
+            )
             points, clusters = np.array(runs[0]["points"]), np.array(runs[0]["clusters"])
             for k in range(PLANE_CLUSTERS):
                 marker = "o^"[k // len(COLOURS)]
-                axes.scatter(*points[clusters == k].T, color=COLOURS[k % len(COLOURS)], marker=marker, s=11, lw=0)
+                axes.scatter(
+                    *points[clusters == k].T,
+                    color=COLOURS[k % len(COLOURS)],
+                    marker=marker,
+                    s=11,
+                    lw=0,
+                )
             axes.set_xlabel("first component")
             axes.set_xlim(-1.05, 1.05)
     return figure
 
 
 def _components_and_pni(results: Results) -> Any:
-    """Figure 8: variance of the gradients by number of components. Figure 10: PNI of Synthetic(alpha, beta)."""
+    """Figure 8: variance of the gradients by number of components. Figure 10: PNI of
+    Synthetic(alpha, beta)."""
     from matplotlib.ticker import AutoLocator
 
     from fedkin.reporting.style import COLOURS, DASHES, FADED, prepare
 
     figure, (left, right) = _panels(1, 2)
-    prepare(left, "Variance kept by principal components", "gradients of a cohort after ten rounds, mean over seeds")
+    prepare(
+        left,
+        "Variance kept by principal components",
+        "gradients of a cohort after ten rounds, mean over seeds",
+    )
     for cell, colour, dash in zip(FIGURE_8, COLOURS, DASHES, strict=False):
         shares = values_of(results, "Fig. 8", cell.setting.row, cell.column, "explained")
         if shares:
             kept = np.cumsum(np.mean(shares, axis=0))
-            left.plot(np.arange(1, len(kept) + 1), kept, color=colour, ls=dash, lw=1.8, label=cell.setting.row)
+            left.plot(
+                np.arange(1, len(kept) + 1),
+                kept,
+                color=colour,
+                ls=dash,
+                lw=1.8,
+                label=cell.setting.row,
+            )
     left.axhline(0.95, color=FADED, lw=0.8, ls=":")
     left.set_xlabel("components")
     if left.get_legend_handles_labels()[0]:
@@ -145,10 +173,14 @@ def _components_and_pni(results: Results) -> Any:
     note = f"30 clients; mean of {draws} draws, each with its own model; band: its 95% interval"
     prepare(right, "Non-IID index of Synthetic(alpha, beta)", note)
     for beta, colour, dash in zip(BETAS, COLOURS, DASHES, strict=False):
-        draws_by_alpha = [values_of(results, "Fig. 10", f"beta {beta:g}", f"{alpha:g}", "pni") for alpha in ALPHAS]
+        draws_by_alpha = [
+            values_of(results, "Fig. 10", f"beta {beta:g}", f"{alpha:g}", "pni") for alpha in ALPHAS
+        ]
         if all(len(values) >= LEAST_SEEDS for values in draws_by_alpha):
             means = np.array([np.mean(values) for values in draws_by_alpha])
-            error = np.array([1.96 * np.std(values, ddof=1) / np.sqrt(len(values)) for values in draws_by_alpha])
+            error = np.array(
+                [1.96 * np.std(values, ddof=1) / np.sqrt(len(values)) for values in draws_by_alpha]
+            )
             right.plot(ALPHAS, means, color=colour, ls=dash, lw=1.8, label=f"beta {beta:g}")
             right.fill_between(ALPHAS, means - error, means + error, color=colour, alpha=0.18, lw=0)
     right.set_xlabel("alpha")

@@ -1,4 +1,5 @@
-"""A panel as in FedSim's Figure 5: what a method gains, grey where that is not significant against all others."""
+"""A panel as in FedSim's Figure 5: what a method gains, grey where that is not significant against
+all others."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ def differences(
     comparisons: Sequence[PairedComparison],
     heading: str | None = None,
 ) -> None:
-    """Draw the gain of a method over each of the others; grey where it is not significantly better than all of them
-    (FedSim, Fig. 5).
+    """Draw the gain of a method over each of the others; grey where it is not significantly better
+    than all of them (FedSim, Fig. 5).
 
     Args:
         axes: the panel.
@@ -32,19 +33,27 @@ def differences(
     ours = comparisons[0].method
     tested = comparisons[0].seeds >= LEAST_SEEDS
     shade = "grey: not significantly better than all" if tested else "too few seeds to test"
-    prepare(axes, heading or f"Gain of {ours}", f"{'gain of ' + ours + ' in ' if heading else ''}points; {shade}")
+    prepare(
+        axes,
+        heading or f"Gain of {ours}",
+        f"{'gain of ' + ours + ' in ' if heading else ''}points; {shade}",
+    )
     ends = []
     for comparison in comparisons:
         other = comparison.against
         colour, dash = COLOURS[names.index(other)], DASHES[names.index(other)]
-        gain = 100 * (curves[ours] - curves[other])[:, comparison.scored].mean(axis=0)  # the same seeds in every round
+        gain = 100 * (curves[ours] - curves[other])[:, comparison.scored].mean(
+            axis=0
+        )  # the same seeds in every round
         axes.plot(comparison.scored, gain, color=colour, ls=dash, lw=1.8)
         ends.append((float(gain[-1]), f"over {other}", colour))
     axes.axhline(0, color=FADED, lw=0.8)
     if tested:
         doubtful = ~np.all([comparison.significant for comparison in comparisons], axis=0)
         scored = comparisons[0].scored
-        edges = np.concatenate([[scored[0] - 0.5], (scored[1:] + scored[:-1]) / 2, [scored[-1] + 0.5]])
+        edges = np.concatenate(
+            [[scored[0] - 0.5], (scored[1:] + scored[:-1]) / 2, [scored[-1] + 0.5]]
+        )
         for k in np.flatnonzero(doubtful):
             axes.axvspan(edges[k], edges[k + 1], color="#E4E4E4", lw=0, zorder=0)
     low, high = axes.get_ylim()

@@ -1,6 +1,7 @@
-"""FedSim's Table 6: other networks than logistic regression, with the training of Table 4. The networks of images are
-those of the authors' code, which are not those of the paper's Table 5. The code reads the words of Fed-Goodreads as
-GloVe's vectors, here those of 300 numbers; a second row trains vectors of that width, and needs no file."""
+"""FedSim's Table 6: other networks than logistic regression, with the training of Table 4. The
+networks of images are those of the authors' code, which are not those of the paper's Table 5. The
+code reads the words of Fed-Goodreads as GloVe's vectors, here those of 300 numbers; a second row
+trains vectors of that width, and needs no file."""
 
 from __future__ import annotations
 
@@ -23,11 +24,23 @@ TEXT: Options = (("text", True),)
 ADAM = Adam(epochs=10, batch_size=10, lr=1e-4)
 
 FEMNIST_CNN = replace(
-    recipes.FEMNIST, row="FEMNIST-CNN, shared images", model="cnn", model_options=AS_CODED, seeds=(0,), seconds=40_000
+    recipes.FEMNIST,
+    row="FEMNIST-CNN, shared images",
+    model="cnn",
+    model_options=AS_CODED,
+    seeds=(0,),
+    seconds=40_000,
 )
-MNIST_CNN = replace(recipes.MNIST, row="MNIST-CNN", model="cnn", model_options=AS_CODED, seeds=(0,), seconds=2000)
+MNIST_CNN = replace(
+    recipes.MNIST, row="MNIST-CNN", model="cnn", model_options=AS_CODED, seeds=(0,), seconds=2000
+)
 MEX_MLP = replace(
-    recipes.MEX, row="Fed-MEx-MLP, its test part", model="mlp", model_options=LAYERS, seeds=(0, 1, 2), seconds=450
+    recipes.MEX,
+    row="Fed-MEx-MLP, its test part",
+    model="mlp",
+    model_options=LAYERS,
+    seeds=(0, 1, 2),
+    seconds=450,
 )
 GOODREADS_RNN = replace(
     recipes.GOODREADS,
@@ -57,11 +70,16 @@ TABLE_6: dict[Setting, Published] = {
     GOODREADS_TRAINED: ((-0.32, 0.42), (8.88, 2.87)),
 }
 FIGURE_6 = (MNIST_CNN, FEMNIST_CNN, MEX_MLP, GOODREADS_TRAINED)
-CELLS = [Cell(TABLE, setting, column, method, None) for setting in TABLE_6 for column, method in THREE.items()]
+CELLS = [
+    Cell(TABLE, setting, column, method, None)
+    for setting in TABLE_6
+    for column, method in THREE.items()
+]
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
-    """One run: how many test samples were right after each round; the row that needs GloVe's vectors with them.
+    """One run: how many test samples were right after each round; the row that needs GloVe's
+    vectors with them.
 
     Raises:
         DataError: the vectors, or the data, are not there.
@@ -83,5 +101,7 @@ def improvements(results: Results) -> list[ComparedNumber]:
             ours = float(improvement(curves["FedSim"], curves[baseline])[0]) if complete else None
             seeds = len(curves["FedSim"]) if complete else 0
             column, deviation = f"over {baseline}", setting.deviation
-            numbers.append(compare_number(setting.row, column, printed, ours, seeds=seeds, deviation=deviation))
+            numbers.append(
+                compare_number(setting.row, column, printed, ours, seeds=seeds, deviation=deviation)
+            )
     return numbers

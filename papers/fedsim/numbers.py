@@ -23,7 +23,10 @@ from papers.reproduction_marks import (
 )
 
 FEDSIM, BASELINES = "FedSim", ("FedAvg", "FedProx")
-LEAST, MOST = 4, 15  # principal components that keep 95% of the variance, over the paper's data sets
+LEAST, MOST = (
+    4,
+    15,
+)  # principal components that keep 95% of the variance, over the paper's data sets
 Curves = dict[str, Float[np.ndarray, "S R"]]
 
 
@@ -41,13 +44,24 @@ def curves_of(results: Results, table: str, row: str, columns: Sequence[str]) ->
         if (m["table"], m["row"]) == (table, row) and m["column"] in runs:
             runs[m["column"]][m["seed"]] = np.array(m["right"], float) / m["tested"]
     available = {column: by_seed for column, by_seed in runs.items() if by_seed}
-    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in available.values()))) if available else []
-    return {column: np.stack([by_seed[seed] for seed in seeds]) for column, by_seed in available.items() if seeds}
+    seeds = (
+        sorted(set.intersection(*(set(by_seed) for by_seed in available.values())))
+        if available
+        else []
+    )
+    return {
+        column: np.stack([by_seed[seed] for seed in seeds])
+        for column, by_seed in available.items()
+        if seeds
+    }
 
 
-def paired_curves(results: Results, setting: Setting, columns: Sequence[str], table: str = "") -> Curves:
-    """Accuracies [S, R] of each column in pairs: a pair for each seed; where the data have several draws, a pair for
-    each draw, the mean over its seeds, because seeds of one draw are no independent samples of the data.
+def paired_curves(
+    results: Results, setting: Setting, columns: Sequence[str], table: str = ""
+) -> Curves:
+    """Accuracies [S, R] of each column in pairs: a pair for each seed; where the data have several
+    draws, a pair for each draw, the mean over its seeds, because seeds of one draw are no
+    independent samples of the data.
 
     Args:
         results: stored runs.
@@ -59,11 +73,17 @@ def paired_curves(results: Results, setting: Setting, columns: Sequence[str], ta
     if len(setting.draws) == 1:
         return curves_of(results, table, setting.row, columns)
     of_draws = [
-        curves_of([m for m in results if setting.draw(m["seed"]) == draw], table, setting.row, columns)
+        curves_of(
+            [m for m in results if setting.draw(m["seed"]) == draw], table, setting.row, columns
+        )
         for draw in setting.draws
     ]
     complete = [curves for curves in of_draws if len(curves) == len(columns)]
-    return {name: np.stack([curves[name].mean(axis=0) for curves in complete]) for name in columns if complete}
+    return {
+        name: np.stack([curves[name].mean(axis=0) for curves in complete])
+        for name in columns
+        if complete
+    }
 
 
 def sample_of(setting: Setting) -> str:
@@ -77,8 +97,8 @@ def table_of(setting: Setting) -> str:
 
 
 def improvements(results: Results, rows: Mapping[Setting, Published]) -> list[ComparedNumber]:
-    """Tables 4 and 7: points gained over each baseline, over the seeds that all three methods have; and the same of
-    FedSim as coded."""
+    """Tables 4 and 7: points gained over each baseline, over the seeds that all three methods have;
+    and the same of FedSim as coded."""
     return [
         number
         for setting, published in rows.items()
@@ -108,11 +128,16 @@ def _improvements(
 
 def _gain(curves: Curves, method: str, baseline: str) -> float | None:
     """None unless all three were run."""
-    return float(improvement(curves[method], curves[baseline])[0]) if len(curves) == len(THREE) else None
+    return (
+        float(improvement(curves[method], curves[baseline])[0])
+        if len(curves) == len(THREE)
+        else None
+    )
 
 
 def _gains_by_draw(curves: Curves, setting: Setting, method: str, baseline: str) -> list[float]:
-    """Points gained on each draw of the data; a single draw says nothing about others, however many seeds it has."""
+    """Points gained on each draw of the data; a single draw says nothing about others, however many
+    seeds it has."""
     if len(setting.draws) == 1 or len(curves) < len(THREE):
         return []
     pairs = zip(curves[method], curves[baseline], strict=True)
@@ -122,22 +147,32 @@ def _gains_by_draw(curves: Curves, setting: Setting, method: str, baseline: str)
 def _seeds(results: Results, setting: Setting, method: str = FEDSIM) -> list[int]:
     """The seeds that a method and both baselines have."""
     by_column = [
-        {m["seed"] for m in results if (m["table"], m["row"], m["column"]) == (table_of(setting), setting.row, column)}
+        {
+            m["seed"]
+            for m in results
+            if (m["table"], m["row"], m["column"]) == (table_of(setting), setting.row, column)
+        }
         for column in (method, *BASELINES)
     ]
     return sorted(set.intersection(*by_column))
 
 
 def counted(results: Results, setting: Setting) -> str:
-    """How many seeds there are, how many the recipe asks for where these are fewer, and on how many draws."""
+    """How many seeds there are, how many the recipe asks for where these are fewer, and on how many
+    draws."""
     seeds = _seeds(results, setting)
-    text = str(len(seeds)) if len(seeds) >= len(setting.seeds) else f"{len(seeds)} of {len(setting.seeds)}"
+    text = (
+        str(len(seeds))
+        if len(seeds) >= len(setting.seeds)
+        else f"{len(seeds)} of {len(setting.seeds)}"
+    )
     draws = len({setting.draw(seed) for seed in seeds})
     return f"{text} on {draws} draws" if len(setting.draws) > 1 else text
 
 
 def components(results: Results) -> list[ComparedNumber]:
-    """Figure 8: how many principal components keep 95% of the gradients' variance; the paper: 4 to 15."""
+    """Figure 8: how many principal components keep 95% of the gradients' variance; the paper: 4 to
+    15."""
     numbers = []
     for cell in FIGURE_8:
         shares = values_of(results, "Fig. 8", cell.setting.row, cell.column, "explained")
@@ -145,7 +180,14 @@ def components(results: Results) -> list[ComparedNumber]:
         mark = mark_of_statement(None if mean is None else LEAST <= mean <= MOST)
         ours = "" if mean is None else f"{mean:.1f}"
         number = ComparedNumber(
-            cell.setting.row, "FedSim", f"{LEAST} - {MOST}", ours, None, mark, "components", len(shares)
+            cell.setting.row,
+            "FedSim",
+            f"{LEAST} - {MOST}",
+            ours,
+            None,
+            mark,
+            "components",
+            len(shares),
         )
         numbers.append(number)
     return numbers
@@ -155,10 +197,20 @@ def heterogeneity(results: Results) -> list[ComparedNumber]:
     """Figure 10: with every alpha, the index grows with beta."""
     numbers = []
     for alpha in ALPHAS:
-        draws = [values_of(results, "Fig. 10", f"beta {beta:g}", f"{alpha:g}", "pni") for beta in BETAS]
+        draws = [
+            values_of(results, "Fig. 10", f"beta {beta:g}", f"{alpha:g}", "pni") for beta in BETAS
+        ]
         means = [average(pni) for pni in draws]
         available = [mean for mean in means if mean is not None]
-        mark = mark_of_statement(available == sorted(set(available))) if len(available) == len(BETAS) else Mark.NOT_RUN
+        mark = (
+            mark_of_statement(available == sorted(set(available)))
+            if len(available) == len(BETAS)
+            else Mark.NOT_RUN
+        )
         ours, row = ", ".join(f"{mean:.3f}" for mean in available), f"alpha {alpha:g}"
-        numbers.append(ComparedNumber(row, "beta 0, 0.5, 1", "grows", ours, None, mark, "PNI", min(map(len, draws))))
+        numbers.append(
+            ComparedNumber(
+                row, "beta 0, 0.5, 1", "grows", ours, None, mark, "PNI", min(map(len, draws))
+            )
+        )
     return numbers

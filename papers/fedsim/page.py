@@ -13,7 +13,15 @@ from fedkin.core.randomness import Stream
 from fedkin.measures.pca import component_count
 from papers import synthetic_draws
 from papers.fedsim import network_recipes
-from papers.fedsim.numbers import BASELINES, Curves, counted, curves_of, improvements, paired_curves, sample_of
+from papers.fedsim.numbers import (
+    BASELINES,
+    Curves,
+    counted,
+    curves_of,
+    improvements,
+    paired_curves,
+    sample_of,
+)
 from papers.fedsim.paired_comparison import BETTER, TOO_FEW, WORSE, compare, improvement, verdict
 from papers.fedsim.paired_tests import as_printed, bootstrap, paired_p
 from papers.fedsim.recipes import (
@@ -36,7 +44,10 @@ from papers.tables_markdown import Results, markdown
 
 ROUND_ROBIN = "FedSim, round robin"
 GLOVE_ROW = network_recipes.GOODREADS_RNN
-SEVEN = {AUTHORS: TABLE_7["(0, 0)"], **{SYNTHETIC[name]: published for name, published in TABLE_7.items()}}
+SEVEN = {
+    AUTHORS: TABLE_7["(0, 0)"],
+    **{SYNTHETIC[name]: published for name, published in TABLE_7.items()},
+}
 SEVEN_UNMATCHED = {UNMATCHED[name]: published for name, published in TABLE_7.items()}
 
 
@@ -48,18 +59,21 @@ def table_4(results: Results) -> str:
             gains(results, TABLE_4),
             "### The same runs: mean accuracy in the last round (%)",
             finals(results, list(TABLE_4)),
-            "### Rounds in which FedSim is significantly better than both (one-tailed t-test, 0.05, Holm for the two)",
+            "### Rounds in which FedSim is significantly better than both (one-tailed t-test, "
+            "0.05, Holm for the two)",
             significance(results),
             "![accuracy over the rounds, real data](images/fedsim-real.svg)",
             "![what FedSim gains over the rounds, real data](images/fedsim-gain.svg)",
-            "### Figure 4: all clients' gradients on two principal components, in ten clusters of K-means",
+            "### Figure 4: all clients' gradients on two principal components, in ten clusters of "
+            "K-means",
             "![all clients' gradients on two principal components](images/fedsim-plane.svg)",
         ]
     )
 
 
 def table_7(results: Results) -> str:
-    """Synthetic data: gains on the authors' draws and on others, and the curves; of both tables: Figure 7."""
+    """Synthetic data: gains on the authors' draws and on others, and the curves; of both tables:
+    Figure 7."""
     return "\n\n".join(
         [
             "### Table 7, synthetic data: what FedSim gains, in percentage points",
@@ -70,9 +84,12 @@ def table_7(results: Results) -> str:
             "### Table 7 again, on draws that were not chosen",
             gains(results, SEVEN_UNMATCHED),
             "### Which draws of Synthetic(alpha, beta) resemble the authors'",
-            "Chosen before any training, by what the papers print (FedGroup, FlexCFL) or by the authors' test files: "
-            "the first five seeds from 0 on that have all of it to the margin, and the first five that do not. "
-            "*Purity*: the share of the most frequent label among a client's samples, here over all clients and in "
+            "Chosen before any training, by what the papers print (FedGroup, FlexCFL) or by the "
+            "authors' test files: "
+            "the first five seeds from 0 on that have all of it to the margin, and the first five "
+            "that do not. "
+            "*Purity*: the share of the most frequent label among a client's samples, here over "
+            "all clients and in "
             "the largest.",
             synthetic_draws.markdown_table(),
             figure_7(results),
@@ -85,7 +102,13 @@ def table_6(results: Results) -> str:
     rows = [setting.row for setting in network_recipes.FIGURE_6]
     drawn = any(curves_of(results, network_recipes.TABLE, row, list(THREE)) for row in rows)
     lines = [
-        [n.row, n.column, f"**{n.ours}**" if n.ours else "not run", f"*{n.published}* {n.symbol}".strip(), str(n.seeds)]
+        [
+            n.row,
+            n.column,
+            f"**{n.ours}**" if n.ours else "not run",
+            f"*{n.published}* {n.symbol}".strip(),
+            str(n.seeds),
+        ]
         for n in network_recipes.improvements(results)
     ]
     return "\n\n".join(
@@ -93,7 +116,11 @@ def table_6(results: Results) -> str:
             "### Table 6: what FedSim gains with other networks, in percentage points",
             markdown(["", "", "improvement", "paper", "seeds"], lines),
             f"{GLOVE_ROW.row} needs {GLOVE_ROW.needs}, which cannot be handed on.",
-            *(["![accuracy over the rounds, other networks](images/fedsim-networks.svg)"] if drawn else []),
+            *(
+                ["![accuracy over the rounds, other networks](images/fedsim-networks.svg)"]
+                if drawn
+                else []
+            ),
         ]
     )
 
@@ -103,10 +130,14 @@ def figure_7(results: Results) -> str:
     return "\n\n".join(
         [
             "### Figure 7: clusters by similarity, and clusters dealt in turn (round robin)",
-            "Points of accuracy gained over FedAvg, mean over the rounds and over the *n* samples (seeds, or draws "
-            "as above) that FedAvg, similarity and round robin all have (95% interval); *as coded* over its own. The "
-            "paper's figure is FEMNIST's; its text says that on (0.75, 0.75) and (1, 1) round robin is ahead of "
-            "similarity, where *similarity less round robin* would be negative. *Share*: what round robin gains, "
+            "Points of accuracy gained over FedAvg, mean over the rounds and over the *n* samples "
+            "(seeds, or draws "
+            "as above) that FedAvg, similarity and round robin all have (95% interval); *as "
+            "coded* over its own. The "
+            "paper's figure is FEMNIST's; its text says that on (0.75, 0.75) and (1, 1) round "
+            "robin is ahead of "
+            "similarity, where *similarity less round robin* would be negative. *Share*: what "
+            "round robin gains, "
             "divided by what similarity gains, where both gain.",
             variants(results, [*TABLE_4, *SEVEN]),
             round_robin_ahead(results),
@@ -124,9 +155,14 @@ def round_robin_ahead(results: Results) -> str:
             return "Round robin was not run on both rows that the text names."
         difference = points["FedSim"] - points[ROUND_ROBIN]
         low, high = _interval(difference)
-        sign = "as the text says" if difference.mean() < 0 else "which the text has the other way round"
+        sign = (
+            "as the text says"
+            if difference.mean() < 0
+            else "which the text has the other way round"
+        )
         words.append(
-            f"{name} {spread(difference)}, {sign}" + (", and 0 is in the interval" if low <= 0 <= high else "")
+            f"{name} {spread(difference)}, {sign}"
+            + (", and 0 is in the interval" if low <= 0 <= high else "")
         )
     return f"Similarity less round robin is on {'; on '.join(words)}."
 
@@ -165,7 +201,10 @@ def gains(results: Results, rows: Mapping[Setting, Published]) -> str:
             rows_run += [(setting, i, curves, published[i]) for i in range(len(BASELINES))]
     if not rows_run:
         return "not run"
-    points = [100 * (curves["FedSim"] - curves[BASELINES[i]])[:, 1:].mean(axis=1) for _, i, curves, _ in rows_run]
+    points = [
+        100 * (curves["FedSim"] - curves[BASELINES[i]])[:, 1:].mean(axis=1)
+        for _, i, curves, _ in rows_run
+    ]
     better = holm(np.array([paired_p(p, np.zeros_like(p)) for p in points], np.float64))
     worse = holm(np.array([paired_p(np.zeros_like(p), p) for p in points], np.float64))
     head = [
@@ -182,7 +221,13 @@ def gains(results: Results, rows: Mapping[Setting, Published]) -> str:
     ]
     p = zip(better.tolist(), worse.tolist(), strict=True)
     lines = [
-        _line(*each, gain, both, counted(results, each[0]), marks[each[0].row, f"over {BASELINES[each[1]]}"])
+        _line(
+            *each,
+            gain,
+            both,
+            counted(results, each[0]),
+            marks[each[0].row, f"over {BASELINES[each[1]]}"],
+        )
         for each, gain, both in zip(rows_run, points, p, strict=True)
     ]
     return markdown(head, lines)
@@ -221,7 +266,9 @@ def _line(
         f"{points.min():+.1f} to {points.max():+.1f}",
         str(int((points > 0).sum())),
         verdict_text,
-        _sign(setting, float(points.mean()), published[0]) if verdict_text in (BETTER, WORSE) else "-",
+        _sign(setting, float(points.mean()), published[0])
+        if verdict_text in (BETTER, WORSE)
+        else "-",
         seeds,
     ]
 
@@ -229,13 +276,16 @@ def _line(
 def _sign(setting: Setting, ours: float, printed: float) -> str:
     if setting == MEX:
         return "other data"
-    if abs(printed) < 0.1:  # the paper's one difference of that size is -0.06 with a deviation of 2.47
+    if (
+        abs(printed) < 0.1
+    ):  # the paper's one difference of that size is -0.06 with a deviation of 2.47
         return "the paper has none"
     return "agrees" if np.sign(ours) == np.sign(printed) else "**differs**"
 
 
 def significance(results: Results) -> str:
-    """In which rounds FedSim is better than both baselines at once, beside what the paper says of it."""
+    """In which rounds FedSim is better than both baselines at once, beside what the paper says of
+    it."""
     lines = []
     for setting, printed in SIGNIFICANT_PUBLISHED.items():
         curves = paired_curves(results, setting, list(THREE))
@@ -247,7 +297,11 @@ def significance(results: Results) -> str:
             ours = [f"**{both.mean():.1%}**", f"**{since}**"]
             few = any(each.verdict == TOO_FEW for each in comparisons)
             lines.append([setting.row, *(["too few seeds"] * 2 if few else ours), f"*{printed}*"])
-    return markdown(["", "of the rounds", "in every round from", "paper"], lines) if lines else "not run"
+    return (
+        markdown(["", "of the rounds", "in every round from", "paper"], lines)
+        if lines
+        else "not run"
+    )
 
 
 def finals(results: Results, settings: Sequence[Setting]) -> str:
@@ -266,7 +320,8 @@ def finals(results: Results, settings: Sequence[Setting]) -> str:
 
 
 def variants(results: Results, settings: Sequence[Setting]) -> str:
-    """Each variant of FedSim against FedAvg; similarity less round robin over the seeds that have all three."""
+    """Each variant of FedSim against FedAvg; similarity less round robin over the seeds that have
+    all three."""
     lines = []
     for setting in settings:
         both = _points_over_fedavg(results, setting, "FedSim", ROUND_ROBIN)
@@ -280,7 +335,9 @@ def variants(results: Results, settings: Sequence[Setting]) -> str:
             continue
         gain = min(similarity.mean(), dealt.mean()) > 0
         share = f"{dealt.mean() / similarity.mean():.0%}" if gain else "-"
-        lines.append([setting.row, *cells, spread(similarity - dealt), share, _samples(dealt, setting)])
+        lines.append(
+            [setting.row, *cells, spread(similarity - dealt), share, _samples(dealt, setting)]
+        )
     head = [
         "",
         "by similarity",
@@ -297,9 +354,11 @@ def _samples(points: Float[np.ndarray, "S"], setting: Setting) -> str:
     return f"{len(points)} {sample_of(setting)}{'s' if len(points) > 1 else ''}"
 
 
-def _points_over_fedavg(results: Results, setting: Setting, *columns: str) -> dict[str, Float[np.ndarray, "S"]]:
-    """Points gained over FedAvg by each of these columns, over the seeds that all of them have; nothing where one was
-    not run."""
+def _points_over_fedavg(
+    results: Results, setting: Setting, *columns: str
+) -> dict[str, Float[np.ndarray, "S"]]:
+    """Points gained over FedAvg by each of these columns, over the seeds that all of them have;
+    nothing where one was not run."""
     curves = paired_curves(results, setting, ["FedAvg", *columns])
     if len(curves) < 1 + len(columns):
         return {}

@@ -1,7 +1,9 @@
-"""How FedSim's paper compares a method with each of the others over seeds: mean improvement, one-tailed tests of the
-mean over rounds and of each round, and a verdict. fedkin's own comparisons are ``fedkin.analysis.pairwise_tests``.
+"""How FedSim's paper compares a method with each of the others over seeds: mean improvement,
+one-tailed tests of the mean over rounds and of each round, and a verdict. fedkin's own comparisons
+are ``fedkin.analysis.pairwise_tests``.
 
-Curves are accuracies of S seeds at R scored rounds (0..T), from 0 to 1; differences are in percentage points.
+Curves are accuracies of S seeds at R scored rounds (0..T), from 0 to 1; differences are in
+percentage points.
 """
 
 from __future__ import annotations
@@ -21,28 +23,42 @@ from papers.fedsim.paired_tests import bootstrap, paired_p
 
 BETTER, WORSE, NO_DIFFERENCE, TOO_FEW = "better", "worse", "not significant", "too few seeds"
 _COLUMNS = (
-    *("method", "against", "seeds", "rounds", "improvement", "improvement_deviation", "difference", "low", "high"),
+    *(
+        "method",
+        "against",
+        "seeds",
+        "rounds",
+        "improvement",
+        "improvement_deviation",
+        "difference",
+        "low",
+        "high",
+    ),
     *("p_t", "p_wilcoxon", "share_significant", "from_round", "verdict"),
 )
 
 
 @dataclass(frozen=True, eq=False)
 class PairedComparison:
-    """One method against another. Fewer than LEAST_SEEDS seeds claim nothing: interval and p are NaN.
+    """One method against another. Fewer than LEAST_SEEDS seeds claim nothing: interval and p are
+    NaN.
 
     Attributes:
         seeds, rounds: S and R, how many were compared.
-        scored: the numbers of these rounds (columns of the curves). The first counts as round 0, whatever its number:
-            it is in ``improvement`` and in nothing else.
+        scored: the numbers of these rounds (columns of the curves). The first counts as round 0,
+            whatever its number: it is in ``improvement`` and in nothing else.
         improvement, improvement_deviation: see ``improvement``.
         difference: mean over seeds and rounds 1..T, percentage points.
         low, high: ``bootstrap`` over seeds of each seed's mean difference, percentage points.
-        p_t, p_wilcoxon: of each seed's mean over rounds 1..T, one-tailed, Holm-adjusted over the comparisons made.
-        p_rounds: t-test in each round, Holm-adjusted over the comparisons in it and not over rounds.
+        p_t, p_wilcoxon: of each seed's mean over rounds 1..T, one-tailed, Holm-adjusted over the
+            comparisons made.
+        p_rounds: t-test in each round, Holm-adjusted over the comparisons in it and not over
+            rounds.
         significant, share_significant: p_rounds < LEVEL, and in which share of rounds 1..T it is.
-        from_round: the number of the first round from which on all are significant; None if the last one is not.
-        verdict: "better" (p_t < LEVEL), "worse" (the same test the other way round: together they err in up to 2 LEVEL
-            of cases), "not significant", or "too few seeds".
+        from_round: the number of the first round from which on all are significant; None if the
+            last one is not.
+        verdict: "better" (p_t < LEVEL), "worse" (the same test the other way round: together they
+            err in up to 2 LEVEL of cases), "not significant", or "too few seeds".
     """
 
     method: str
@@ -64,12 +80,16 @@ class PairedComparison:
     verdict: str
 
 
-def improvement(ours: Float[np.ndarray, "S R"], theirs: Float[np.ndarray, "S R"]) -> tuple[float, float]:
-    """FedSim's "mean performance improvement" (section 4.3, Tables 4, 6 and 7) and the number behind its +-.
+def improvement(
+    ours: Float[np.ndarray, "S R"], theirs: Float[np.ndarray, "S R"]
+) -> tuple[float, float]:
+    """FedSim's "mean performance improvement" (section 4.3, Tables 4, 6 and 7) and the number
+    behind its +-.
 
     Returns:
-        100 / T times the sum of the difference of the mean curves over all T + 1 points, in percentage points (at point
-        0 both have the same untrained model, hence T); and the standard deviation of that difference across the T + 1
+        100 / T times the sum of the difference of the mean curves over all T + 1 points, in
+        percentage points (at point 0 both have the same untrained model, hence T); and the standard
+        deviation of that difference across the T + 1
         points (population: divided by T + 1), not across seeds.
 
     Raises:
@@ -78,8 +98,12 @@ def improvement(ours: Float[np.ndarray, "S R"], theirs: Float[np.ndarray, "S R"]
     require_seed(ours)
     rounds = ours.shape[1]
     if rounds < 2:
-        raise ConfigError(f"an improvement needs a first round and one after it, got {rounds}; score more rounds")
-    curve = 100 * np.round(ours.mean(axis=0, dtype=np.float64) - theirs.mean(axis=0, dtype=np.float64), DECIMALS)
+        raise ConfigError(
+            f"an improvement needs a first round and one after it, got {rounds}; score more rounds"
+        )
+    curve = 100 * np.round(
+        ours.mean(axis=0, dtype=np.float64) - theirs.mean(axis=0, dtype=np.float64), DECIMALS
+    )
     return float(curve.sum() / (rounds - 1)), float(curve.std())
 
 
@@ -89,13 +113,14 @@ def compare(
     """Compare a method with each of the others, in the order of ``curves``.
 
     Args:
-        curves: accuracies [S, R] by method, from 0 to 1. Rounds that are NaN in any of them are left out of all.
+        curves: accuracies [S, R] by method, from 0 to 1. Rounds that are NaN in any of them are
+            left out of all.
         method: the one that is compared with the others.
         rng: draws the bootstrap's samples.
 
     Raises:
-        ConfigError: no curves, an unknown method, curves of different shapes or that are not shares, or fewer than two
-            rounds that all of them have.
+        ConfigError: no curves, an unknown method, curves of different shapes or that are not
+            shares, or fewer than two rounds that all of them have.
     """
     scored = _scored(curves, method)
     complete = {name: np.asarray(curve[:, scored], np.float64) for name, curve in curves.items()}
@@ -140,7 +165,9 @@ def compare(
 def table(comparisons: Iterable[PairedComparison]) -> pd.DataFrame:
     """One row per comparison, without its curves; percentage points. None where nothing is known."""
     rows = list(comparisons)
-    return pd.DataFrame({name: _column([getattr(each, name) for each in rows]) for name in _COLUMNS})
+    return pd.DataFrame(
+        {name: _column([getattr(each, name) for each in rows]) for name in _COLUMNS}
+    )
 
 
 def _scored(curves: Mapping[str, Float[np.ndarray, "_ _"]], method: str) -> Int[np.ndarray, "R"]:
@@ -153,19 +180,29 @@ def _scored(curves: Mapping[str, Float[np.ndarray, "_ _"]], method: str) -> Int[
     for name, curve in curves.items():
         if curve.shape != shape:
             have = f"{method!r} has {shape}, {name!r} {curve.shape}"
-            raise ConfigError(f"curves must have the same seeds and rounds: {have}; keep what both have")
+            raise ConfigError(
+                f"curves must have the same seeds and rounds: {have}; keep what both have"
+            )
         wrong = curve[(curve < 0) | (curve > 1)]
         if wrong.size:
-            raise ConfigError(f"accuracies are shares from 0 to 1, got {wrong[0]} in {name!r}; divide percent by 100")
+            raise ConfigError(
+                f"accuracies are shares from 0 to 1, got {wrong[0]} in {name!r}; divide percent "
+                f"by 100"
+            )
     require_seed(curves[method])
-    scored = np.flatnonzero(np.all([np.isfinite(curve).all(axis=0) for curve in curves.values()], axis=0))
+    scored = np.flatnonzero(
+        np.all([np.isfinite(curve).all(axis=0) for curve in curves.values()], axis=0)
+    )
     if len(scored) < 2:
-        raise ConfigError(f"expected at least two rounds that every curve has, got {len(scored)} of {shape[1]}")
+        raise ConfigError(
+            f"expected at least two rounds that every curve has, got {len(scored)} of {shape[1]}"
+        )
     return scored
 
 
 def _when(p: Float[np.ndarray, "R"], scored: Int[np.ndarray, "R"]) -> tuple[float, int | None]:
-    """The share of rounds 1..T that are significant, and the number of the first from which on all are."""
+    """The share of rounds 1..T that are significant, and the number of the first from which on all
+    are."""
     if np.isnan(p).any():
         return math.nan, None
     significant = p[1:] < LEVEL
@@ -175,7 +212,15 @@ def _when(p: Float[np.ndarray, "R"], scored: Int[np.ndarray, "R"]) -> tuple[floa
 
 def verdict(better: float, worse: float) -> str:
     """The verdict from p of being better and p of being worse."""
-    return TOO_FEW if math.isnan(better) else BETTER if better < LEVEL else WORSE if worse < LEVEL else NO_DIFFERENCE
+    return (
+        TOO_FEW
+        if math.isnan(better)
+        else BETTER
+        if better < LEVEL
+        else WORSE
+        if worse < LEVEL
+        else NO_DIFFERENCE
+    )
 
 
 def _column(cells: list[Any]) -> pd.Series:

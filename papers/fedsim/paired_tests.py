@@ -1,4 +1,5 @@
-"""The tests by which FedSim's paper compares: one-tailed, paired by seed; its way of printing; a bootstrap over seeds.
+"""The tests by which FedSim's paper compares: one-tailed, paired by seed; its way of printing; a
+bootstrap over seeds.
 
 fedkin itself compares methods by one two-sided test (``fedkin.analysis.statistics.paired_p``).
 """
@@ -19,17 +20,22 @@ from fedkin.core.errors import ConfigError
 
 
 def paired_p(
-    ours: Float[np.ndarray, "S ..."], theirs: Float[np.ndarray, "S ..."], test: Literal["t", "wilcoxon"] = "t"
+    ours: Float[np.ndarray, "S ..."],
+    theirs: Float[np.ndarray, "S ..."],
+    test: Literal["t", "wilcoxon"] = "t",
 ) -> Float[np.ndarray, "..."]:
-    """p of the one-tailed paired test over seeds (axis 0) that ours is greater, for each of the other axes.
+    """p of the one-tailed paired test over seeds (axis 0) that ours is greater, for each of the
+    other axes.
 
-    Fewer than LEAST_SEEDS: NaN. No difference in any seed: 1, for that is no evidence. Differences are rounded to 12
-    decimals. Where all are equal and not zero, t is infinite, and p the sign test's: 0.5**S if ours is greater, else 1.
+    Fewer than LEAST_SEEDS: NaN. No difference in any seed: 1, for that is no evidence. Differences
+    are rounded to 12 decimals. Where all are equal and not zero, t is infinite, and p the sign
+    test's: 0.5**S if ours is greater, else 1.
 
-    Wilcoxon's signed-rank test ranks seeds without a difference with the others (Pratt's ``zero_method``): to drop
-    them first would be to forget evidence that there is no difference, and SciPy's normal approximation allows for
-    them. Its p is exact up to 50 seeds without ties or zeros and up to 13 with them, else that approximation. The least
-    it can be is 0.5**S, so that fewer than five seeds never get below 0.05.
+    Wilcoxon's signed-rank test ranks seeds without a difference with the others (Pratt's
+    ``zero_method``): to drop them first would be to forget evidence that there is no difference,
+    and SciPy's normal approximation allows for them. Its p is exact up to 50 seeds without ties or
+    zeros and up to 13 with them, else that approximation. The least it can be is 0.5**S, so that
+    fewer than five seeds never get below 0.05.
 
     Args:
         ours: numbers of one method, a row per seed.
@@ -46,19 +52,25 @@ def as_printed(value: float | int, digits: int = 2) -> str:
     """A number as FedSim's tables print it: truncated, not rounded (11.999 is 11.99)."""
     if not math.isfinite(value):
         return str(value)
-    exact = Decimal(repr(round(float(value), DECIMALS - 2)))  # a sum that ought to be 2.30 may be a hair less
+    exact = Decimal(
+        repr(round(float(value), DECIMALS - 2))
+    )  # a sum that ought to be 2.30 may be a hair less
     return str(exact.quantize(Decimal(1).scaleb(-digits), ROUND_DOWN) + 0)
 
 
 def bootstrap(
-    differences: Float[np.ndarray, "S"], rng: np.random.Generator, confidence: float = 0.95, draws: int = 10_000
+    differences: Float[np.ndarray, "S"],
+    rng: np.random.Generator,
+    confidence: float = 0.95,
+    draws: int = 10_000,
 ) -> tuple[float, float]:
     """Bootstrap interval of the mean over seeds; NaN with fewer than LEAST_SEEDS.
 
-    The percentile interval, its tails widened as a t interval's are (the expanded percentile interval, Hesterberg,
-    Amer. Statist. 69, 2015): the plain one is too narrow for few seeds, and BCa is no better there, because it
-    estimates a skewness from as few. Of normal differences, plain, BCa and expanded 95% intervals covered 84, 83 and
-    91% (5 seeds), 90, 89 and 94% (10). No mean of drawn seeds lies outside them: 3 seeds cover 75% at best, 4 87.5%.
+    The percentile interval, its tails widened as a t interval's are (the expanded percentile
+    interval, Hesterberg, Amer. Statist. 69, 2015): the plain one is too narrow for few seeds, and
+    BCa is no better there, because it estimates a skewness from as few. Of normal differences,
+    plain, BCa and expanded 95% intervals covered 84, 83 and 91% (5 seeds), 90, 89 and 94% (10). No
+    mean of drawn seeds lies outside them: 3 seeds cover 75% at best, 4 87.5%.
 
     Args:
         differences: one per seed.
@@ -91,4 +103,6 @@ def _t(difference: Float[np.ndarray, "S"]) -> float:
 def _wilcoxon(difference: Float[np.ndarray, "S"]) -> float:
     if not difference.any():
         return 1.0
-    return float(np.asarray(stats.wilcoxon(difference, zero_method="pratt", alternative="greater"))[1])
+    return float(
+        np.asarray(stats.wilcoxon(difference, zero_method="pratt", alternative="greater"))[1]
+    )

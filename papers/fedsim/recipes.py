@@ -1,8 +1,9 @@
-"""FedSim (Neurocomputing 2022), Tables 4 and 7 and Figures 3, 5 and 7 to 10, at the paper's settings: logistic
-regression, E = 20, B = 10, and 35 seeds; fewer of variants, of other readings of the data and in Figures 4 and 8. The
-numbers beside the settings are the paper's: points of accuracy gained over FedAvg and over FedProx, averaged over the
-rounds, and their deviation over the rounds. Its FEMNIST has 19,923 samples where FedProx's has 18,345; its synthetic
-data are other draws of the generator, but for one file."""
+"""FedSim (Neurocomputing 2022), Tables 4 and 7 and Figures 3, 5 and 7 to 10, at the paper's
+settings: logistic regression, E = 20, B = 10, and 35 seeds; fewer of variants, of other readings of
+the data and in Figures 4 and 8. The numbers beside the settings are the paper's: points of accuracy
+gained over FedAvg and over FedProx, averaged over the rounds, and their deviation over the rounds.
+Its FEMNIST has 19,923 samples where FedProx's has 18,345; its synthetic data are other draws of the
+generator, but for one file."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ SEEDS, HUNDRED = tuple(range(35)), tuple(range(100))
 AS_CODED = "FedSim, as coded"
 METHODS = {
     "FedAvg": lambda m: FedAvg(),
-    "FedProx": lambda m: FedProx(mu=1.0),  # the paper does not say its mu; 1 is the FedProx paper's for most sets
+    "FedProx": lambda m: FedProx(
+        mu=1.0
+    ),  # the paper does not say its mu; 1 is the FedProx paper's for most sets
     "FedSim": lambda m: FedSim(clusters=m),
     AS_CODED: lambda m: FedSim(clusters=m, as_coded=QUIRKS),
     "FedSim, round robin": lambda m: FedSim(clusters=m, clustering="round_robin"),
@@ -38,8 +41,23 @@ METHODS = {
 THREE = {name: METHODS[name] for name in ("FedAvg", "FedProx", "FedSim")}
 
 
-def _row(row: str, data: str, options: Options, lr: float, m: int, cohort: int, rounds: int, draw: int = 0) -> Setting:
-    run: dict[str, Any] = {"rounds": rounds, "cohort": cohort, "seeds": SEEDS, "draws": (draw,), "seconds": 6}
+def _row(
+    row: str,
+    data: str,
+    options: Options,
+    lr: float,
+    m: int,
+    cohort: int,
+    rounds: int,
+    draw: int = 0,
+) -> Setting:
+    run: dict[str, Any] = {
+        "rounds": rounds,
+        "cohort": cohort,
+        "seeds": SEEDS,
+        "draws": (draw,),
+        "seconds": 6,
+    }
     return Setting(row, data, options, "mclr", (), lr, m, **run)
 
 
@@ -70,13 +88,17 @@ FEMNIST_OWN = replace(
     deviation="five labels a client, and no image twice, where the paper's has them",
 )
 MEX = replace(
-    _row("Fed-MEx, its test part", "mex", (), 0.01, 3, 10, 200), deviation="250 samples for the paper's 1,184"
+    _row("Fed-MEx, its test part", "mex", (), 0.01, 3, 10, 200),
+    deviation="250 samples for the paper's 1,184",
 )
 GOODREADS = _row("Fed-Goodreads", "goodreads", (), 0.3, 11, 20, 250)
 
 _PARAMETERS: dict[str, Options] = {
     "IID": (("iid", True),),
-    **{f"({a}, {a})": (("alpha", float(a)), ("beta", float(a))) for a in ("0", "0.25", "0.5", "0.75", "1")},
+    **{
+        f"({a}, {a})": (("alpha", float(a)), ("beta", float(a)))
+        for a in ("0", "0.25", "0.5", "0.75", "1")
+    },
 }
 
 
@@ -88,7 +110,9 @@ def _synthetic(name: str) -> Setting:
 
 SYNTHETIC = {name: _synthetic(name) for name in _PARAMETERS}
 _FILE = (("folder", "synthetic"), ("file", "synthetic_fedsim_0_0_full.npz"))
-AUTHORS = _row("(0, 0), the authors' file", "published", _FILE, 0.01, 5, 10, 100)  # the only one that is complete
+AUTHORS = _row(
+    "(0, 0), the authors' file", "published", _FILE, 0.01, 5, 10, 100
+)  # the only one that is complete
 SYNTHETIC["(0, 0)"] = replace(SYNTHETIC["(0, 0)"], deviation="other draws than the authors' file")
 UNMATCHED = {
     name: replace(
@@ -101,7 +125,9 @@ UNMATCHED = {
     for name, setting in SYNTHETIC.items()
 }
 
-Published = tuple[tuple[float, float], tuple[float, float]]  # over FedAvg and over FedProx: points, deviation
+Published = tuple[
+    tuple[float, float], tuple[float, float]
+]  # over FedAvg and over FedProx: points, deviation
 TABLE_4: dict[Setting, Published] = {
     FEMNIST: ((11.11, 2.88), (9.08, 3.63)),
     FEMNIST_FIVE: ((11.11, 2.88), (9.08, 3.63)),
@@ -148,19 +174,41 @@ def _cell(table: str, setting: Setting, column: str, method: Callable[[int], Met
 
 
 FIGURE_8 = [  # after ten rounds
-    Cell("Fig. 8", replace(setting, rounds=10, seeds=SEEDS[:5], seconds=5), "FedSim", METHODS["FedSim"], None)
+    Cell(
+        "Fig. 8",
+        replace(setting, rounds=10, seeds=SEEDS[:5], seconds=5),
+        "FedSim",
+        METHODS["FedSim"],
+        None,
+    )
     for setting in (MNIST, FEMNIST, MEX, GOODREADS)
 ]
 FIGURE_4 = [  # all clients, one trial
-    Cell("Fig. 4", replace(setting, rounds=10, seeds=(0,), seconds=10), "FedSim", METHODS["FedSim"], None)
+    Cell(
+        "Fig. 4",
+        replace(setting, rounds=10, seeds=(0,), seconds=10),
+        "FedSim",
+        METHODS["FedSim"],
+        None,
+    )
     for setting in (MNIST, FEMNIST, MEX, GOODREADS)
 ]
 PLANE_CLUSTERS = 10
-ALPHAS, BETAS = (0.0, 0.5, 1.0), (0.0, 0.5, 1.0)  # more of alpha would only repeat these: it changes no label
+ALPHAS, BETAS = (
+    (0.0, 0.5, 1.0),
+    (0.0, 0.5, 1.0),
+)  # more of alpha would only repeat these: it changes no label
 FIGURE_10 = [
     Cell(
         "Fig. 10",
-        replace(SYNTHETIC["(1, 1)"], row=f"beta {beta:g}", data_options=options, draws=(), seeds=HUNDRED, seconds=1),
+        replace(
+            SYNTHETIC["(1, 1)"],
+            row=f"beta {beta:g}",
+            data_options=options,
+            draws=(),
+            seeds=HUNDRED,
+            seconds=1,
+        ),
         f"{alpha:g}",
         METHODS["FedAvg"],
         None,
@@ -170,23 +218,42 @@ FIGURE_10 = [
     for options in [(("alpha", alpha), ("beta", beta))]
 ]
 
-CELLS_4 = [_cell("4", setting, column, method) for setting in TABLE_4 for column, method in METHODS.items()]
+CELLS_4 = [
+    _cell("4", setting, column, method) for setting in TABLE_4 for column, method in METHODS.items()
+]
 CELLS_7 = [
-    *(_cell("7", setting, column, method) for setting in SYNTHETIC.values() for column, method in METHODS.items()),
+    *(
+        _cell("7", setting, column, method)
+        for setting in SYNTHETIC.values()
+        for column, method in METHODS.items()
+    ),
     *(_cell("7", AUTHORS, column, method) for column, method in METHODS.items()),
-    *(_cell("7", setting, column, method) for setting in UNMATCHED.values() for column, method in THREE.items()),
+    *(
+        _cell("7", setting, column, method)
+        for setting in UNMATCHED.values()
+        for column, method in THREE.items()
+    ),
 ]
 CELLS = [*CELLS_4, *CELLS_7, *FIGURE_4, *FIGURE_8, *FIGURE_10]
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
     """What a cell asks for, from one seed."""
-    figures = {"Fig. 4": plane, "Fig. 8": components, "Fig. 10": heterogeneity}.get(cell.table, curve)(cell, seed)
-    return {"table": cell.table, "row": cell.setting.row, "column": cell.column, "seed": seed, **figures}
+    figures = {"Fig. 4": plane, "Fig. 8": components, "Fig. 10": heterogeneity}.get(
+        cell.table, curve
+    )(cell, seed)
+    return {
+        "table": cell.table,
+        "row": cell.setting.row,
+        "column": cell.column,
+        "seed": seed,
+        **figures,
+    }
 
 
 def curve(cell: Cell, seed: int) -> dict[str, Any]:
-    """One run: how many test samples were right after each of the rounds 0 to T, all clients together."""
+    """One run: how many test samples were right after each of the rounds 0 to T, all clients
+    together."""
     completed = run(cell, seed)
     tested = int(completed.clients["test_samples"].to_numpy().sum())
     correct = [round(record["accuracy"] * tested) for record in completed.records]
@@ -196,7 +263,8 @@ def curve(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def components(cell: Cell, seed: int) -> dict[str, Any]:
-    """The share of a cohort's gradients that each principal component explains, at the model of the last round."""
+    """The share of a cohort's gradients that each principal component explains, at the model of the
+    last round."""
     shares = explained_variance(_gradients(cell, seed, cell.setting.cohort))
     return {"explained": [round(float(share), 5) for share in shares]}
 
@@ -206,17 +274,27 @@ def plane(cell: Cell, seed: int) -> dict[str, Any]:
     points = principal_scores(_gradients(cell, seed), 1)[:, :2]
     points = points / np.abs(points).max()
     clusters = kmeans(points, PLANE_CLUSTERS, seed)
-    return {"points": [[round(float(v), 4) for v in point] for point in points], "clusters": clusters.tolist()}
+    return {
+        "points": [[round(float(v), 4) for v in point] for point in points],
+        "clusters": clusters.tolist(),
+    }
 
 
 def _gradients(cell: Cell, seed: int, count: int | None = None) -> Float[np.ndarray, "n P"]:
-    """Gradients at the model of the last round: of so many clients, drawn; of all where no count is given."""
+    """Gradients at the model of the last round: of so many clients, drawn; of all where no count is
+    given."""
     s, completed = cell.setting, run(cell, seed)
     data = load(s.data, s.data_options, s.draw(seed))
     world = SimulatedWorld(data, MODELS[s.model](data, **dict(s.model_options)))
     random = Stream(seed, s.rounds + 1, "cohort").rng()
-    clients = np.arange(data.clients) if count is None else np.sort(random.choice(data.clients, count, replace=False))
-    return world.run(Gradients(completed.models, np.zeros(len(clients), np.int64)), clients).gradients
+    clients = (
+        np.arange(data.clients)
+        if count is None
+        else np.sort(random.choice(data.clients, count, replace=False))
+    )
+    return world.run(
+        Gradients(completed.models, np.zeros(len(clients), np.int64)), clients
+    ).gradients
 
 
 def heterogeneity(cell: Cell, seed: int) -> dict[str, Any]:

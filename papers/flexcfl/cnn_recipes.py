@@ -1,5 +1,6 @@
-"""FlexCFL's convolutional rows at the paper's full length: the three of Table III, which the other recipes show after
-50 rounds, and the three of Table IV under each shift. A run takes 20 minutes to hours on two cores."""
+"""FlexCFL's convolutional rows at the paper's full length: the three of Table III, which the other
+recipes show after 50 rounds, and the three of Table IV under each shift. A run takes 20 minutes to
+hours on two cores."""
 
 from __future__ import annotations
 

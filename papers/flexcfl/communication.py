@@ -11,18 +11,26 @@ MARGIN = 0.02  # of the ratio
 
 
 def relative_bytes(results: Results) -> list[ComparedNumber]:
-    """Bytes between server and clients over FedAvg's; the text's eta_g against FlexCFL counts servers' bytes too."""
+    """Bytes between server and clients over FedAvg's; the text's eta_g against FlexCFL counts
+    servers' bytes too."""
     numbers = []
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):
         for column in COUNTED:
             ours = _ratio(bytes_of(results, row, column)[0], bytes_of(results, row, "FedAvg")[0])
-            numbers.append(_times(row, column, PRINTED_6.get((row, column)), ours, _runs(results, row, column)))
+            numbers.append(
+                _times(row, column, PRINTED_6.get((row, column)), ours, _runs(results, row, column))
+            )
     row, column, over, printed = MORE_6
     ours = _ratio(bytes_of(results, row, column)[1], bytes_of(results, row, over)[1])
-    return [*numbers, _times(row, f"{column}, over {over}", printed, ours, _runs(results, row, column))]
+    return [
+        *numbers,
+        _times(row, f"{column}, over {over}", printed, ours, _runs(results, row, column)),
+    ]
 
 
-def _times(row: str, column: str, printed: float | None, ours: float | None, seeds: int) -> ComparedNumber:
+def _times(
+    row: str, column: str, printed: float | None, ours: float | None, seeds: int
+) -> ComparedNumber:
     margin = MARGIN * (printed or 0)
     return compare_number(row, column, printed, ours, margin=margin, unit="times", seeds=seeds)
 
@@ -43,6 +51,9 @@ def bytes_of(results: Results, row: str, column: str) -> tuple[float, float]:
         row: of Figure 6.
         column: the method.
     """
-    down, up, servers = (values_of(results, "Fig. 6", row, column, f"bytes_{way}") for way in ("down", "up", "servers"))
+    down, up, servers = (
+        values_of(results, "Fig. 6", row, column, f"bytes_{way}")
+        for way in ("down", "up", "servers")
+    )
     clients = float(mean(down) + mean(up)) if down else 0.0
     return clients, clients + (mean(servers) if servers else 0.0)

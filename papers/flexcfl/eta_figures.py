@@ -60,7 +60,8 @@ def figure_3(results: Results) -> str:
     """Fig. 3 on the page."""
     return (
         "### Fig. 3: accuracy, training loss and discrepancy without a shift\n\n"
-        "Mean of the seeds, their range as a band; the distances of single groups are of the first seed. The mean of "
+        "Mean of the seeds, their range as a band; the distances of single groups are of the "
+        "first seed. The mean of "
         "the group models is never sent to a client. "
         "The paper's sweep over eta_g trains an MLP; logistic regression stands beside it.\n\n"
         f"{global_models(results, FIGURE_3)}\n\n"
@@ -75,11 +76,14 @@ def figure_5(results: Results) -> str:
         "### Fig. 5: inter-group learning rates, part of the labels swapped\n\n"
         "The paper trains an MLP; logistic regression stands beside it.\n\n"
         f"{global_models(results, FIGURE_5)}\n\n"
-        "![Fig. 5: accuracy and training loss by inter-group learning rate](images/flexcfl-figure5-curves.svg)"
+        "![Fig. 5: accuracy and training loss by inter-group learning "
+        "rate](images/flexcfl-figure5-curves.svg)"
     )
 
 
-def _grid(results: Results, columns: Mapping[str, Sequence[Cell]], quantities: Sequence[str]) -> Any:
+def _grid(
+    results: Results, columns: Mapping[str, Sequence[Cell]], quantities: Sequence[str]
+) -> Any:
     """Quantities below each other, a line a cell."""
     from fedkin.reporting.style import line_style, new_figure, prepare
 

@@ -1,8 +1,8 @@
-"""The runs behind FlexCFL's Fig. 1, at the settings of its Table I, Fig. 3 (accuracy, training loss and discrepancy
-without a shift; inter-group learning rates) and Fig. 5 (inter-group learning rates where a part of the labels is
-swapped). The legends of the paper's sweeps are not in its text, which names 0.1 (Fig. 3) and 5 (Fig. 5); the other
-rates are ours. Both sweeps of the paper train an MLP; logistic regression stands beside it. The MLP on FEMNIST takes
-minutes a run, and has one seed."""
+"""The runs behind FlexCFL's Fig. 1, at the settings of its Table I, Fig. 3 (accuracy, training loss
+and discrepancy without a shift; inter-group learning rates) and Fig. 5 (inter-group learning rates
+where a part of the labels is swapped). The legends of the paper's sweeps are not in its text, which
+names 0.1 (Fig. 3) and 5 (Fig. 5); the other rates are ours. Both sweeps of the paper train an MLP;
+logistic regression stands beside it. The MLP on FEMNIST takes minutes a run, and has one seed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,27 @@ from dataclasses import replace
 
 from fedkin.methods import FlexCFL
 from papers.classes_figure import cells_of
-from papers.flexcfl.recipes import FEMNIST, FEMNIST_MLP, MNIST, MNIST_MLP, NO_SHIFT, ROUND_ROBIN, SHIFTS, TABLE_I
+from papers.flexcfl.recipes import (
+    FEMNIST,
+    FEMNIST_MLP,
+    MNIST,
+    MNIST_MLP,
+    NO_SHIFT,
+    ROUND_ROBIN,
+    SHIFTS,
+    TABLE_I,
+)
 from papers.recipe import Cell, Setting
 
 SEEDS = (0, 1, 2)
 ETAS = (0.0, 0.01, 0.1, 1.0, 5.0)
-METHODS_3 = ("FedAvg", "FedProx", "IFCA", "FeSEM", "FlexCFL")  # beside FlexCFL with eta_g = 0.1, which the sweep has
+METHODS_3 = (
+    "FedAvg",
+    "FedProx",
+    "IFCA",
+    "FeSEM",
+    "FlexCFL",
+)  # beside FlexCFL with eta_g = 0.1, which the sweep has
 FROM_THE_START = ("FedAvg", "FedProx")  # their cohorts are drawn from round 1 on
 
 MNIST_3, MNIST_MLP_3 = replace(MNIST, seeds=SEEDS), replace(MNIST_MLP, seeds=SEEDS)
@@ -32,14 +47,28 @@ def eta_column(eta: float) -> str:
 
 def _sweep(table: str, setting: Setting) -> list[Cell]:
     return [
-        Cell(table, setting, eta_column(eta), lambda m, eta=eta: FlexCFL(clusters=m, eta_g=eta), None, ROUND_ROBIN)
+        Cell(
+            table,
+            setting,
+            eta_column(eta),
+            lambda m, eta=eta: FlexCFL(clusters=m, eta_g=eta),
+            None,
+            ROUND_ROBIN,
+        )
         for eta in ETAS
     ]
 
 
 def _baselines(setting: Setting) -> list[Cell]:
     return [
-        Cell("Fig. 3", setting, column, NO_SHIFT[column], None, "uniform" if column in FROM_THE_START else ROUND_ROBIN)
+        Cell(
+            "Fig. 3",
+            setting,
+            column,
+            NO_SHIFT[column],
+            None,
+            "uniform" if column in FROM_THE_START else ROUND_ROBIN,
+        )
         for column in METHODS_3
         if column != "FlexCFL"
     ]

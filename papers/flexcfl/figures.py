@@ -1,4 +1,5 @@
-"""FlexCFL's figures; 3 (its upper row: accuracy) and 4 from the accuracies over the rounds that every run keeps."""
+"""FlexCFL's figures; 3 (its upper row: accuracy) and 4 from the accuracies over the rounds that
+every run keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from papers.flexcfl.recipes import FEMNIST, MNIST, MNIST_MLP, SHIFTS, SYNTHETIC
 from papers.reproduction_marks import Results, values_of
 
 NO_SHIFT, SHIFTED = "images/flexcfl-no-shift.svg", "images/flexcfl-shift.svg"
-BY_CLASSES = ClassesFigure("flexcfl", FIGURE_1, "discrepancy_mean", "discrepancy, mean over the cohort (eq. 3)")
+BY_CLASSES = ClassesFigure(
+    "flexcfl", FIGURE_1, "discrepancy_mean", "discrepancy, mean over the cohort (eq. 3)"
+)
 FIGURE_3 = {MNIST: 0.6, MNIST_MLP: 0.6, FEMNIST: 0.3, SYNTHETIC: 0.2}  # least accuracy shown
 METHODS_3 = ("FedAvg", "FedProx", "IFCA", "FeSEM", "FlexCFL", "FlexCFL, eta_g .1")
 METHODS_4 = ("FedAvg", "IFCA", "FedGroup", "FlexCFL", "FlexCFL, label-aware", "IFCA-MIG")
@@ -35,7 +38,8 @@ def draw(results: Results, docs: Path) -> None:
 
 
 def without_shift(results: Results) -> Any:
-    """Figure 3: the methods of Table III, a panel for each of its rows. The paper has MNIST only, with a CNN too."""
+    """Figure 3: the methods of Table III, a panel for each of its rows. The paper has MNIST only,
+    with a CNN too."""
     figure, panels = _panels(2, 2, 3.4)
     for axes, (setting, least) in zip(panels, FIGURE_3.items(), strict=True):
         _curves(axes, setting.row, results, "III", setting.row, METHODS_3)
@@ -63,10 +67,14 @@ def _panels(rows: int, columns: int, height: float, sharey: bool = False) -> tup
 
 def _legend(figure: Any, panels: Any) -> None:
     """One legend for all panels, below them: they have the same methods."""
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False
+    )
 
 
-def _curves(axes: Any, heading: str, results: Results, table: str, row: str, methods: Sequence[str]) -> None:
+def _curves(
+    axes: Any, heading: str, results: Results, table: str, row: str, methods: Sequence[str]
+) -> None:
     """Each method's mean over the seeds, and their range, in the complete rounds of all of them."""
     from fedkin.reporting.style import line_style, prepare
 
@@ -74,10 +82,14 @@ def _curves(axes: Any, heading: str, results: Results, table: str, row: str, met
     prepare(axes, heading, f"accuracy of all clients; {_seeds(list(runs.values()))}")
     for number, (method, curves) in enumerate(runs.items()):
         colour, dash = line_style(number)
-        scores = np.array([[np.nan if a is None else a for a in curve] for curve in curves or [[None]]])
+        scores = np.array(
+            [[np.nan if a is None else a for a in curve] for curve in curves or [[None]]]
+        )
         rounds = 1 + np.arange(scores.shape[1]) * (MNIST.rounds // 100)
         axes.plot(rounds, scores.mean(axis=0), color=colour, ls=dash, lw=1.6, label=method)
-        axes.fill_between(rounds, scores.min(axis=0), scores.max(axis=0), color=colour, alpha=0.15, lw=0)
+        axes.fill_between(
+            rounds, scores.min(axis=0), scores.max(axis=0), color=colour, alpha=0.15, lw=0
+        )
     axes.set_xlim(0, MNIST.rounds)
     axes.set_xlabel("communication round")
 

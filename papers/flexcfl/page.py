@@ -8,9 +8,26 @@ from itertools import combinations
 from papers.flexcfl import cnn_recipes, weightings
 from papers.flexcfl.communication import bytes_of, relative_bytes
 from papers.flexcfl.figures import NO_SHIFT, SHIFTED
-from papers.flexcfl.recipes import COUNTED, FIGURE_6, PRINTED_6, TABLE_I_PUBLISHED, TABLE_III, TABLE_IV, WITH_L2
+from papers.flexcfl.recipes import (
+    COUNTED,
+    FIGURE_6,
+    PRINTED_6,
+    TABLE_I_PUBLISHED,
+    TABLE_III,
+    TABLE_IV,
+    WITH_L2,
+)
 from papers.recipe import Cell
-from papers.tables_markdown import Results, accuracies, by_classes, markdown, mean_and_range, percent, share, values_of
+from papers.tables_markdown import (
+    Results,
+    accuracies,
+    by_classes,
+    markdown,
+    mean_and_range,
+    percent,
+    share,
+    values_of,
+)
 
 CELLS_III, CELLS_IV = [*TABLE_III, *cnn_recipes.TABLE_III], [*TABLE_IV, *cnn_recipes.TABLE_IV]
 
@@ -21,7 +38,8 @@ def table_iii(results: Results) -> str:
     return "\n\n".join(
         [
             "### Table III, no shift: best accuracy of a complete round (%)",
-            f"Without the shortened runs, {share(results, printed)} 300 rounds; rounds in which some client has no "
+            f"Without the shortened runs, {share(results, printed)} 300 rounds; rounds in which "
+            f"some client has no "
             "cluster yet do not count.",
             accuracies(results, CELLS_III, "best"),
             "### The same runs: accuracy in the last round (%)",
@@ -44,9 +62,12 @@ def table_iv(results: Results) -> str:
             accuracies(results, CELLS_IV, "final", with_paper=False),
             f"![Fig. 4: accuracy over the rounds, MNIST-MCLR, three kinds of shift]({SHIFTED})",
             "### Shifts detected (swap all)",
-            "*Data shifts detected*: detections of clients whose data had shifted, divided by all shifts of clients "
-            "that have a cluster. *Recall at the end*: the same, but several shifts of a client before it is detected "
-            "are one, so that a shift that is overlooked counts as detected with the client's next one. *Precision*: "
+            "*Data shifts detected*: detections of clients whose data had shifted, divided by all "
+            "shifts of clients "
+            "that have a cluster. *Recall at the end*: the same, but several shifts of a client "
+            "before it is detected "
+            "are one, so that a shift that is overlooked counts as detected with the client's "
+            "next one. *Precision*: "
             "the share of detections with a shift behind them.",
             detected(results),
             "### Which mean gives the published numbers of IFCA and FeSEM",
@@ -57,7 +78,8 @@ def table_iv(results: Results) -> str:
 
 
 def printed_alike(cells: Iterable[Cell]) -> str:
-    """The rows of different data, or models, that the paper gives the same numbers of a method under several shifts.
+    """The rows of different data, or models, that the paper gives the same numbers of a method
+    under several shifts.
 
     Args:
         cells: of the paper's rows, named after data and shift.
@@ -72,7 +94,9 @@ def printed_alike(cells: Iterable[Cell]) -> str:
         equal = {kind: value for kind, value in of_a.items() if of_b.get(kind) == value}
         if column == other and len(equal) > 1:
             listed = ", ".join(f"{value} ({kind})" for kind, value in equal.items())
-            lines.append(f"The paper prints the same numbers of {column} for {a} and for {b}: {listed}.")
+            lines.append(
+                f"The paper prints the same numbers of {column} for {a} and for {b}: {listed}."
+            )
     end = "No other two rows have more than one number of a method in common."
     return " ".join([*lines, end]) if lines else ""
 
@@ -89,7 +113,8 @@ def table_i(results: Results) -> str:
     return "\n\n".join(
         [
             heading,
-            "Without the L2 term that the code has elsewhere. The first printed distance, 0.767, is FedGroup's 15.33 "
+            "Without the L2 term that the code has elsewhere. The first printed distance, 0.767, "
+            "is FedGroup's 15.33 "
             "divided by the 20 clients of a cohort.",
             by_classes(results, TABLE_I_PUBLISHED, "distance"),
             "With the L2 term:",
@@ -99,25 +124,50 @@ def table_i(results: Results) -> str:
 
 
 def detected(results: Results) -> str:
-    """Of the clients whose data were swapped, how many detected it: blind to labels, and aware of them."""
+    """Of the clients whose data were swapped, how many detected it: blind to labels, and aware of
+    them."""
     lines = []
     for row in dict.fromkeys(c.setting.row for c in TABLE_IV if c.setting.row.endswith("swap all")):
         for column in ("FlexCFL", "FlexCFL, label-aware", "IFCA-MIG"):
             names = ("moves_noticed", "shift_recall", "shift_precision")
             shares = [percent(values_of(results, "IV", row, column, name)) for name in names]
-            lines.append([row, column, *shares, mean_and_range(values_of(results, "IV", row, column, "migrations"))])
-    head = ["", "method", "data shifts detected (%)", "recall at the end (%)", "precision (%)", "migrations"]
+            lines.append(
+                [
+                    row,
+                    column,
+                    *shares,
+                    mean_and_range(values_of(results, "IV", row, column, "migrations")),
+                ]
+            )
+    head = [
+        "",
+        "method",
+        "data shifts detected (%)",
+        "recall at the end (%)",
+        "precision (%)",
+        "migrations",
+    ]
     return markdown(head, lines)
 
 
 def communication(results: Results) -> str:
-    """Bytes of every method over FedAvg's: between server and clients, and with what servers would exchange."""
+    """Bytes of every method over FedAvg's: between server and clients, and with what servers would
+    exchange."""
     marks = {(n.row, n.column): n.symbol for n in relative_bytes(results)}
     lines = []
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):
         base = bytes_of(results, row, "FedAvg")
         for column in COUNTED:
             ours, printed = bytes_of(results, row, column), PRINTED_6.get((row, column))
-            shown = [f"**{b / a:.4g}**" if a else "not run" for a, b in zip(base, ours, strict=True)]
-            lines.append([row, column, *shown, f"*{printed}* {marks[row, column]}".rstrip() if printed else ""])
+            shown = [
+                f"**{b / a:.4g}**" if a else "not run" for a, b in zip(base, ours, strict=True)
+            ]
+            lines.append(
+                [
+                    row,
+                    column,
+                    *shown,
+                    f"*{printed}* {marks[row, column]}".rstrip() if printed else "",
+                ]
+            )
     return markdown(["", "method", "with clients", "and between servers", "paper"], lines)

@@ -1,6 +1,7 @@
-"""FlexCFL (arXiv 2108.09749), Tables I, III and IV and Fig. 6, at the paper's settings: K = 20, E = 10 (Table I: 20),
-B = 10, T = 300, alpha = 20, L2 0.001 on dense kernels as in the authors' code. Everybody takes a turn before cohorts
-are drawn (FedAvg and FedProx: drawn from the start). The numbers beside the settings are the paper's, in percent."""
+"""FlexCFL (arXiv 2108.09749), Tables I, III and IV and Fig. 6, at the paper's settings: K = 20, E =
+10 (Table I: 20), B = 10, T = 300, alpha = 20, L2 0.001 on dense kernels as in the authors' code.
+Everybody takes a turn before cohorts are drawn (FedAvg and FedProx: drawn from the start). The
+numbers beside the settings are the paper's, in percent."""
 
 from __future__ import annotations
 
@@ -20,21 +21,37 @@ L2: Options = (("l2", 0.001),)
 WIDE: Options = (("hidden", 512), *L2)
 FEMNIST_NET: Options = (("variant", "femnist"), *L2)
 FASHION_NET: Options = (("variant", "fashion_mnist"),)
-SHARED: Options = (("classes", 10), ("classes_per_client", 3), ("shared_images", True), ("shuffled", True))
+SHARED: Options = (
+    ("classes", 10),
+    ("classes_per_client", 3),
+    ("shared_images", True),
+    ("shuffled", True),
+)
 SHARED_FIVE: Options = (("classes", 10), ("shared_images", True), ("shuffled", True))
 BY_WRITER: Options = (("classes", 10), ("shared_images", True), ("shuffled", False))
 OWN: Options = (("classes", 10), ("shuffled", True))
 LARGE: Options = (("alpha", 1.0), ("beta", 1.0), ("clients", 100))
 
 
-def _row(row: str, data: str, data_options: Options, model: str, model_options: Options, lr: float, m: int) -> Setting:
-    return Setting(row, data, data_options, model, model_options, lr, m, epochs=10, rounds=300, seeds=FIVE)
+def _row(
+    row: str,
+    data: str,
+    data_options: Options,
+    model: str,
+    model_options: Options,
+    lr: float,
+    m: int,
+) -> Setting:
+    return Setting(
+        row, data, data_options, model, model_options, lr, m, epochs=10, rounds=300, seeds=FIVE
+    )
 
 
 MNIST = _row("MNIST-MCLR", "mnist", (), "mclr", L2, 0.03, 3)
 MNIST_MLP = replace(_row("MNIST-MLP", "mnist", (), "mlp", L2, 0.03, 3), seconds=50)
 FEMNIST = replace(
-    _row("FEMNIST-MCLR, shared images", "femnist", SHARED, "mclr", L2, 0.003, 5), draws=femnist_draws.FEDGROUP
+    _row("FEMNIST-MCLR, shared images", "femnist", SHARED, "mclr", L2, 0.003, 5),
+    draws=femnist_draws.FEDGROUP,
 )
 FEMNIST_FIVE = five_labels(FEMNIST, SHARED_FIVE)
 FEMNIST_BY_WRITER = replace(
@@ -44,7 +61,9 @@ FEMNIST_BY_WRITER = replace(
     draws=(0,),
     deviation=IN_FILE_ORDER,
 )
-FEMNIST_OWN = replace(FEMNIST_FIVE, row="FEMNIST-MCLR, own images", data_options=OWN, deviation=OWN_IMAGES)
+FEMNIST_OWN = replace(
+    FEMNIST_FIVE, row="FEMNIST-MCLR, own images", data_options=OWN, deviation=OWN_IMAGES
+)
 FEMNIST_MLP = replace(
     _row("FEMNIST-MLP, shared images", "femnist", SHARED, "mlp", WIDE, 0.003, 5),
     seeds=FIVE,
@@ -80,7 +99,9 @@ FASHION_CNN = _shortened(
 )  # four times as many images a client
 SYNTHETIC = replace(
     _row("Synthetic(1,1)-MCLR", "synthetic", LARGE, "mclr", L2, 0.01, 5),
-    draws=synthetic_draws.matched("fedgroup", "(1, 1)"),  # the papers print the same number of samples
+    draws=synthetic_draws.matched(
+        "fedgroup", "(1, 1)"
+    ),  # the papers print the same number of samples
 )
 SYNTHETIC_UNMATCHED = replace(
     SYNTHETIC,
@@ -99,8 +120,11 @@ NO_SHIFT = {
     "FlexCFL": lambda m: FlexCFL(clusters=m),
     "FlexCFL, eta_g .1": lambda m: FlexCFL(clusters=m, eta_g=0.1),
 }
-VARIANTS: dict[str, tuple[str, Callable[[int], Method]]] = {  # column -> the column it is a variant of, its method
-    # the code that was published with the paper averaged the first drawn client of each cluster, and no other
+VARIANTS: dict[
+    str, tuple[str, Callable[[int], Method]]
+] = {  # column -> the column it is a variant of, its method
+    # the code that was published with the paper averaged the first drawn client of each cluster,
+    # and no other
     "IFCA, first client": ("IFCA", lambda m: IFCA(clusters=m, weighting="first_client")),
     "FeSEM, first client": ("FeSEM", lambda m: FeSEM(clusters=m, weighting="first_client")),
     # until two weeks before, all clients by their numbers of samples (papers/flexcfl/weightings.py)
@@ -169,12 +193,16 @@ PUBLISHED_IV |= {  # other readings of the data
     FEMNIST_OWN: PUBLISHED_IV[FEMNIST],
     replace(SYNTHETIC_UNMATCHED, seeds=FIVE[:3]): PUBLISHED_IV[SYNTHETIC],
 }
-REVISIONS = {"incremental": 1}  # 1: as coded, the data are cut after the cold start, and clients notice it
+REVISIONS = {
+    "incremental": 1
+}  # 1: as coded, the data are cut after the cold start, and clients notice it
 
 
-def _variant(table: str, setting: Setting, column: str, published: float | None, kind: str = "") -> Cell:
-    """A cell with what the authors' code does. Revision 2 of the first client: that of the drawn order, which is the
-    order of ids while clients take turns."""
+def _variant(
+    table: str, setting: Setting, column: str, published: float | None, kind: str = ""
+) -> Cell:
+    """A cell with what the authors' code does. Revision 2 of the first client: that of the drawn
+    order, which is the order of ids while clients take turns."""
     variant_of, method = VARIANTS[column]
     revision = 2 * ("first client" in column) + REVISIONS.get(kind, 0)
     return Cell(table, setting, column, method, published, ROUND_ROBIN, variant_of, revision)
@@ -186,7 +214,9 @@ TABLE_III = [
     for (column, method), value in zip(NO_SHIFT.items(), values, strict=True)
 ]
 TABLE_III += [
-    _variant("III", setting, column, PUBLISHED_III[setting][2 if VARIANTS[column][0] == "IFCA" else 3])
+    _variant(
+        "III", setting, column, PUBLISHED_III[setting][2 if VARIANTS[column][0] == "IFCA" else 3]
+    )
     for setting in (MNIST, MNIST_MLP, FEMNIST, FEMNIST_FIVE, FEMNIST_OWN, FEMNIST_MLP, SYNTHETIC)
     for column in VARIANTS
 ]
@@ -197,15 +227,31 @@ def _shifted(setting: Setting, kind: str) -> Setting:
 
 
 TABLE_IV = [
-    Cell("IV", _shifted(setting, kind), column, method, value, selection(column), revision=REVISIONS.get(kind, 0))
+    Cell(
+        "IV",
+        _shifted(setting, kind),
+        column,
+        method,
+        value,
+        selection(column),
+        revision=REVISIONS.get(kind, 0),
+    )
     for setting, values in PUBLISHED_IV.items()
     for index, kind in enumerate(SHIFTS)
     for (column, method), value in zip(
-        {**SHIFTED, **OURS}.items(), [*(v[index] for v in values), *(None for _ in OURS)], strict=True
+        {**SHIFTED, **OURS}.items(),
+        [*(v[index] for v in values), *(None for _ in OURS)],
+        strict=True,
     )
 ]
 TABLE_IV += [
-    _variant("IV", _shifted(setting, kind), column, values[1 if VARIANTS[column][0] == "IFCA" else 2][index], kind)
+    _variant(
+        "IV",
+        _shifted(setting, kind),
+        column,
+        values[1 if VARIANTS[column][0] == "IFCA" else 2][index],
+        kind,
+    )
     for setting, values in PUBLISHED_IV.items()
     if not setting.row.startswith(SYNTHETIC_UNMATCHED.row)
     for index, kind in enumerate(SHIFTS)
@@ -232,15 +278,19 @@ TABLE_IV += [
 ]
 
 READINGS_IV = {  # FEMNIST's rows of five labels are none: the file has three
-    f"{row}: incremental": (f"{row}: {AS_WRITTEN}",) for row in (MNIST.row, FEMNIST.row, SYNTHETIC.row)
+    f"{row}: incremental": (f"{row}: {AS_WRITTEN}",)
+    for row in (MNIST.row, FEMNIST.row, SYNTHETIC.row)
 }
 
-# The authors' code at the paper's commit, with five patches for today's libraries, on another MNIST partition of the
-# same recipe, from one seed: best accuracy of a complete round, in round 72; then it fell to 89.0.
-AUTHORS_CODE_IV = {(f"{MNIST.row}: swap all", "FlexCFL"): (92.12, "in 124 of the paper's 300 rounds, one seed")}
+# The authors' code at the paper's commit, with five patches for today's libraries, on another MNIST
+# partition of the same recipe, from one seed: best accuracy of a complete round, in round 72; then
+# it fell to 89.0.
+AUTHORS_CODE_IV = {
+    (f"{MNIST.row}: swap all", "FlexCFL"): (92.12, "in 124 of the paper's 300 rounds, one seed")
+}
 
-# Table I: FedAvg on MNIST-MCLR; classes per client -> discrepancy mean and variance, best and median accuracy, rounds
-# to 85%.
+# Table I: FedAvg on MNIST-MCLR; classes per client -> discrepancy mean and variance, best and
+# median accuracy, rounds to 85%.
 TABLE_I_PUBLISHED = {
     "1": (0.767, 0.11, 87.9, 79.3, 39),
     "3": (0.767, 0.073, 90.9, 87.0, 14),
@@ -253,7 +303,9 @@ WITH_L2 = "FedAvg, L2"  # as the code does elsewhere; Table I is nearer without 
 TABLE_I = [
     Cell(
         "I",
-        replace(MNIST, row=k, data_options=_DEALS[k], epochs=20, model_options=regularizer, draws=FIVE),
+        replace(
+            MNIST, row=k, data_options=_DEALS[k], epochs=20, model_options=regularizer, draws=FIVE
+        ),
         column,
         NO_SHIFT["FedAvg"],
         values[2],
@@ -263,12 +315,14 @@ TABLE_I = [
     for k, values in TABLE_I_PUBLISHED.items()
 ]
 
-# Fig. 6: messages of model size over 300 rounds. What is trained does not matter to them, so the smallest model is.
+# Fig. 6: messages of model size over 300 rounds. What is trained does not matter to them, so the
+# smallest model is.
 _COUNTED = {
     "MNIST, swap all": replace(MNIST, row="MNIST, swap all", shift=SHIFTS["swap all"]),
     "FEMNIST, swap part": replace(FEMNIST, row="FEMNIST, swap part", shift=SHIFTS["swap part"]),
     "FashionMNIST, incremental": replace(
-        _row("FashionMNIST, incremental", "fashion_mnist", (), "mclr", (), 0.005, 5), shift=SHIFTS["incremental"]
+        _row("FashionMNIST, incremental", "fashion_mnist", (), "mclr", (), 0.005, 5),
+        shift=SHIFTS["incremental"],
     ),
 }
 COUNTED = {
@@ -294,6 +348,11 @@ PRINTED_6 = {  # times FedAvg's; the text's ratios
     ("MNIST, swap all", "FlexCFL"): 1.26,
     ("MNIST, swap all", "IFCA-MIG"): 5.48,
 }
-MORE_6 = ("FEMNIST, swap part", "FlexCFL, eta_g 5", "FlexCFL", 1.114)  # the text: 11.4% more, servers' bytes included
+MORE_6 = (
+    "FEMNIST, swap part",
+    "FlexCFL, eta_g 5",
+    "FlexCFL",
+    1.114,
+)  # the text: 11.4% more, servers' bytes included
 
 CELLS = [*TABLE_I, *TABLE_III, *TABLE_IV, *FIGURE_6]

@@ -1,8 +1,8 @@
 """Which mean of a cluster's clients gives the numbers that FlexCFL prints of IFCA and FeSEM.
 
-The text has all clients of a cluster count alike. The code of 30 July and 2 August 2021 weighs them by their samples,
-that of 16 August, six days before the paper, counts the first client of each cluster and no other (morningD/FlexCFL at
-924be14, 8f3da94 and ecdf300).
+The text has all clients of a cluster count alike. The code of 30 July and 2 August 2021 weighs them
+by their samples, that of 16 August, six days before the paper, counts the first client of each
+cluster and no other (morningD/FlexCFL at 924be14, 8f3da94 and ecdf300).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from papers.tables_markdown import Results, markdown
 METHODS, TABLES = ("IFCA", "FeSEM"), ("III", "IV")
 NAMES = ("all clients alike", "the first client", "by samples")
 ABOUT = (
-    "Of the rows where all three were run, over the seeds that all three have: how many numbers are within "
+    "Of the rows where all three were run, over the seeds that all three have: how many numbers "
+    "are within "
     f"{MARGIN} points of the paper's, and the mean distance from it in points."
 )
 
@@ -31,7 +32,8 @@ def columns(method: str) -> tuple[str, ...]:
 
 
 def distances(results: Results, method: str, table: str, data: str = "") -> list[list[float]]:
-    """How far ours are from the printed numbers, in points: of each column of the method a list, row by row.
+    """How far ours are from the printed numbers, in points: of each column of the method a list,
+    row by row.
 
     Args:
         results: stored runs.
@@ -39,11 +41,15 @@ def distances(results: Results, method: str, table: str, data: str = "") -> list
         table: III or IV; rows that are not the paper's, or lack a column, are left out.
         data: only rows that begin so.
     """
-    return [[abs(n.difference or 0.0) for n in of_column] for of_column in _numbers(results, method, table, data)]
+    return [
+        [abs(n.difference or 0.0) for n in of_column]
+        for of_column in _numbers(results, method, table, data)
+    ]
 
 
 def accuracies(results: Results, method: str, table: str) -> list[list[float]]:
-    """Ours, in percent: of each column of the method a list, row by row, of the rows of ``distances``.
+    """Ours, in percent: of each column of the method a list, row by row, of the rows of
+    ``distances``.
 
     Args:
         results: stored runs.
@@ -54,7 +60,8 @@ def accuracies(results: Results, method: str, table: str) -> list[list[float]]:
 
 
 def fewest_seeds(results: Results, longest: float) -> int:
-    """The fewest seeds of which a printed number is, in all three columns of its method; 0 where one has no run.
+    """The fewest seeds of which a printed number is, in all three columns of its method; 0 where
+    one has no run.
 
     Args:
         results: stored runs.
@@ -71,21 +78,30 @@ def fewest_seeds(results: Results, longest: float) -> int:
 def _printed(table: str, names: Sequence[str]) -> list[Cell]:
     """The cells of these columns whose number is the paper's."""
     of_table = TABLE_III if table == "III" else TABLE_IV
-    return [c for c in of_table if c.column in names and c.published is not None and not c.setting.deviation]
+    return [
+        c
+        for c in of_table
+        if c.column in names and c.published is not None and not c.setting.deviation
+    ]
 
 
-def _numbers(results: Results, method: str, table: str, data: str = "") -> list[list[ComparedNumber]]:
+def _numbers(
+    results: Results, method: str, table: str, data: str = ""
+) -> list[list[ComparedNumber]]:
     names = columns(method)
     cells = _printed(table, names)
     shared = _of_shared_seeds([m for m in results if m["table"] == table and m["column"] in names])
     run = {(n.row, n.column): n for n in best_accuracies(shared, cells) if n.difference is not None}
     rows = dict.fromkeys(cell.setting.row for cell in cells)
-    whole = [row for row in rows if row.startswith(data) and all((row, name) in run for name in names)]
+    whole = [
+        row for row in rows if row.startswith(data) and all((row, name) in run for name in names)
+    ]
     return [[run[row, name] for row in whole] for name in names]
 
 
 def _of_shared_seeds(results: Results) -> Results:
-    """Of each row the runs of the seeds that all its columns have: other seeds are other draws of the data."""
+    """Of each row the runs of the seeds that all its columns have: other seeds are other draws of
+    the data."""
     by_row: dict[str, dict[str, set[int]]] = {}
     for m in results:
         by_row.setdefault(m["row"], {}).setdefault(m["column"], set()).add(m["seed"])

@@ -1,4 +1,5 @@
-"""What peers have in the end, from the stored runs: accuracy beside an oracle's, precision and recall."""
+"""What peers have in the end, from the stored runs: accuracy beside an oracle's, precision and
+recall."""
 
 from __future__ import annotations
 
@@ -26,14 +27,20 @@ def percent_of(runs: Sequence[Run], figure: str, round: int = -1) -> float:
 
 
 def behind_the_oracle(results: Results, question: Question) -> float:
-    """Points of accuracy in the last round that the oracle has more, in the mean over the seeds of both; NaN for none.
+    """Points of accuracy in the last round that the oracle has more, in the mean over the seeds of
+    both; NaN for none.
 
     Args:
         results: stored runs.
         question: a method of peers, on the federation in question.
     """
-    oracle = replace(question, method="oracle", panel=_panel_of_oracle(question), alpha=Question.alpha)
-    theirs, ours = ({run["seed"]: run["accuracy"][-1] for run in runs_of(results, q)} for q in (oracle, question))
+    oracle = replace(
+        question, method="oracle", panel=_panel_of_oracle(question), alpha=Question.alpha
+    )
+    theirs, ours = (
+        {run["seed"]: run["accuracy"][-1] for run in runs_of(results, q)}
+        for q in (oracle, question)
+    )
     gaps = [100 * (theirs[seed] - ours[seed]) for seed in sorted(theirs.keys() & ours.keys())]
     return mean(gaps) if gaps else nan
 
@@ -43,7 +50,8 @@ def _panel_of_oracle(question: Question) -> str:
 
 
 class ByAlpha(NamedTuple):
-    """PANMGrad with one alpha on each federation of ``BY_ALPHA``: means over the seeds, NaN where nothing was run."""
+    """PANMGrad with one alpha on each federation of ``BY_ALPHA``: means over the seeds, NaN where
+    nothing was run."""
 
     behind: list[float]  # points of accuracy behind the oracle, in the last round
     precision: list[float]  # percent, after the round
@@ -63,6 +71,7 @@ def by_alpha(results: Results, alpha: float, round: int = -1) -> ByAlpha:
     behind = [behind_the_oracle(results, question) for question in questions]
     stored = [runs_of(results, question) for question in questions]
     precision, recall = (
-        [percent_of(runs, f"neighbour_{name}", round) for runs in stored] for name in ("precision", "recall")
+        [percent_of(runs, f"neighbour_{name}", round) for runs in stored]
+        for name in ("precision", "recall")
     )
     return ByAlpha(behind, precision, recall, min(map(len, stored)))

@@ -33,18 +33,28 @@ AXES = {
     "clusters": ("More clusters", "true clusters among 100 peers"),
     "alpha": ("Another alpha", "alpha: weight of a round's own updates"),
 }
-KINDS = {"rotation": "rotated images", "label_swap": "swapped labels", "disjoint_labels": "disjoint labels"}
+KINDS = {
+    "rotation": "rotated images",
+    "label_swap": "swapped labels",
+    "disjoint_labels": "disjoint labels",
+}
 BASES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 
 
 ABOUT = (
     "The poster has no numbers, so nothing can be reproduced here but the order of the methods. "
-    f"MNIST, four clusters with rotated images; {PEERS} peers of 60 images, one epoch with batch 10 "
-    f"and lr 0.05, a network 784-128-10; l = 10, k = 5, T1 = {T1}, tau = 2, alpha = 0.5; {ROUNDS} rounds. "
-    "PENS samples 10, selects 2, and has 50 rounds of stage one; IFCA is given the number of clusters; all peers "
-    "take part in each round. A peer is tested on its own model after averaging. Precision is the share of a "
-    "peer's neighbours that are of its cluster, recall the share of its cluster among its neighbours; lowest "
-    "precision is that of any round from 10 on. Megabytes are what a peer uploads and downloads in a round."
+    f"MNIST, four clusters with rotated images; {PEERS} peers of 60 images, one epoch with batch "
+    f"10 "
+    f"and lr 0.05, a network 784-128-10; l = 10, k = 5, T1 = {T1}, tau = 2, alpha = 0.5; {ROUNDS} "
+    f"rounds. "
+    "PENS samples 10, selects 2, and has 50 rounds of stage one; IFCA is given the number of "
+    "clusters; all peers "
+    "take part in each round. A peer is tested on its own model after averaging. Precision is the "
+    "share of a "
+    "peer's neighbours that are of its cluster, recall the share of its cluster among its "
+    "neighbours; lowest "
+    "precision is that of any round from 10 on. Megabytes are what a peer uploads and downloads "
+    "in a round."
 )
 
 
@@ -56,8 +66,10 @@ def side_by_side(results: Results) -> str:
 def others(results: Results) -> str:
     """Other federations."""
     about = (
-        "On CIFAR-10 the network is 3072-128-10, and the images are those of two of the five training batches and the "
-        "test batch. The second table is PANMGrad by alpha, the weight of the cosine of the updates of a round; 1 - "
+        "On CIFAR-10 the network is 3072-128-10, and the images are those of two of the five "
+        "training batches and the "
+        "test batch. The second table is PANMGrad by alpha, the weight of the cosine of the "
+        "updates of a round; 1 - "
         "alpha is that of the cosine of all change since the initial model."
     )
     return f"### Other federations\n\n{about}\n\n{federations(results)}\n\n{other_alphas(results)}"
@@ -82,25 +94,51 @@ def methods_side_by_side(results: Results) -> str:
         cells = [percent([r[name][-1] for r in runs]) for name in ("accuracy", "bottom_decile")]
         cells += _neighbours(runs, stage_two=question.method in PANMS)
         megabytes = [r["bytes"] / ROUNDS / PEERS / 1e6 for r in runs]
-        lines.append([question.method, *cells, f"{np.mean(megabytes):.2f}" if megabytes else "", str(len(runs))])
-    head = ["method", "accuracy", "bottom 10%", "lowest precision", "precision, end", "recall, end", "MB", "seeds"]
+        lines.append(
+            [
+                question.method,
+                *cells,
+                f"{np.mean(megabytes):.2f}" if megabytes else "",
+                str(len(runs)),
+            ]
+        )
+    head = [
+        "method",
+        "accuracy",
+        "bottom 10%",
+        "lowest precision",
+        "precision, end",
+        "recall, end",
+        "MB",
+        "seeds",
+    ]
     return markdown(head, lines)
 
 
 def _neighbours(runs: list[dict[str, Any]], stage_two: bool) -> list[str]:
-    """Precision from round 10 on and at the end, recall at the end; nothing of methods without neighbours."""
+    """Precision from round 10 on and at the end, recall at the end; nothing of methods without
+    neighbours."""
     if not runs or runs[0]["neighbour_precision"][-1] is None:
         return ["", "", ""]
     lowest = [min(p for p in r["neighbour_precision"][10:] if p is not None) for r in runs]
     ends = [[r[f"neighbour_{name}"][-1] for r in runs] for name in ("precision", "recall")]
-    return [f"{np.floor(1000 * min(lowest)) / 1000:.3f}" if stage_two else "", *(f"{np.mean(end):.3f}" for end in ends)]
+    return [
+        f"{np.floor(1000 * min(lowest)) / 1000:.3f}" if stage_two else "",
+        *(f"{np.mean(end):.3f}" for end in ends),
+    ]
 
 
 def federations(results: Results) -> str:
-    """Other data and other planted clusters: accuracy, and the precision and recall of PANM at the end."""
+    """Other data and other planted clusters: accuracy, and the precision and recall of PANM at the
+    end."""
     columns, lines = (*PANMS, "oracle", "gossip", "local"), []
     for place in FEDERATIONS:
-        lines.append([name_of(place), *(_federation(results, in_federation(place, method)) for method in columns)])
+        lines.append(
+            [
+                name_of(place),
+                *(_federation(results, in_federation(place, method)) for method in columns),
+            ]
+        )
     head = ["", *(f"{name}<br>precision / recall" if name in PANMS else name for name in columns)]
     return markdown(head, lines)
 
@@ -123,19 +161,32 @@ def other_alphas(results: Results) -> str:
 def _federation(results: Results, question: Question) -> str:
     """Accuracy, and of PANM the precision and recall at the end."""
     runs = runs_of(results, question)
-    numbers = f"<br>{' / '.join(_neighbours(runs, False)[1:])}" if runs and question.method in PANMS else ""
+    numbers = (
+        f"<br>{' / '.join(_neighbours(runs, False)[1:])}"
+        if runs and question.method in PANMS
+        else ""
+    )
     return percent([r["accuracy"][-1] for r in runs]) + numbers
 
 
 def missing_peers(results: Results) -> str:
     """Peers that drop out, never reply, come late or leave."""
     lines = []
-    questions = [Question("absent", method, absent=who) for who in filter(None, ABSENT) for method in PANMS]
+    questions = [
+        Question("absent", method, absent=who) for who in filter(None, ABSENT) for method in PANMS
+    ]
     for question in (*questions, *(q for q in OTHER_ALPHAS if q.panel == "absent")):
         runs = runs_of(results, question)
-        label, accuracy = question.absent.replace("answer", "reply"), percent([r["accuracy"][-1] for r in runs])
-        lines.append([label, column_of(question), accuracy, *_neighbours(runs, False)[1:], str(len(runs))])
-    return markdown(["peers", "method", "accuracy", "precision, end", "recall, end", "seeds"], lines)
+        label, accuracy = (
+            question.absent.replace("answer", "reply"),
+            percent([r["accuracy"][-1] for r in runs]),
+        )
+        lines.append(
+            [label, column_of(question), accuracy, *_neighbours(runs, False)[1:], str(len(runs))]
+        )
+    return markdown(
+        ["peers", "method", "accuracy", "precision, end", "recall, end", "seeds"], lines
+    )
 
 
 def draw(results: Results, docs: Path) -> None:
@@ -147,7 +198,9 @@ def draw(results: Results, docs: Path) -> None:
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 3.6), layout="constrained")
-        for name, axes in zip(("precision", "recall"), figure.subplots(1, 2, sharey=True), strict=True):
+        for name, axes in zip(
+            ("precision", "recall"), figure.subplots(1, 2, sharey=True), strict=True
+        ):
             _curves(results, name, axes)
         write(figure, docs / CURVES)
         figure = Figure(figsize=(10.5, 3.8), layout="constrained")
@@ -160,12 +213,16 @@ def _curves(results: Results, name: str, axes: Any) -> None:
     """Precision or recall over the rounds, a line a method, mean over the seeds."""
     from fedkin.reporting.style import COLOURS, DASHES, FADED, prepare
 
-    prepare(axes, f"Neighbours: {name}", f"mean over seeds; vertical line: stage two starts (T1 = {T1})")
+    prepare(
+        axes, f"Neighbours: {name}", f"mean over seeds; vertical line: stage two starts (T1 = {T1})"
+    )
     shown = [q for q in COMPARED if q.method in (*PANMS, "PENS")]
     for question, colour, dash in zip(shown, COLOURS, DASHES, strict=False):
         curves = [r[f"neighbour_{name}"] for r in runs_of(results, question)]
         if curves:
-            mean = np.array([[np.nan if v is None else v for v in curve] for curve in curves], float).mean(axis=0)
+            mean = np.array(
+                [[np.nan if v is None else v for v in curve] for curve in curves], float
+            ).mean(axis=0)
             axes.plot(mean, color=colour, ls=dash, lw=1.8, label=question.method)
     axes.axvline(T1, color=FADED, lw=0.8, zorder=0.5)
     axes.set_xlabel("round")
@@ -175,20 +232,33 @@ def _curves(results: Results, name: str, axes: Any) -> None:
 
 
 def _breaks(results: Results, panel: str, axes: Any) -> None:
-    """Precision (strong) and recall (thin) at the end, mean over the seeds, by what makes the task harder."""
+    """Precision (strong) and recall (thin) at the end, mean over the seeds, by what makes the task
+    harder."""
     from fedkin.reporting.style import COLOURS, prepare
 
     heading, label = AXES[panel]
     prepare(axes, heading, "precision (strong) and recall (thin) at the end")
     for method, colour in zip(PANMS, COLOURS, strict=False):
-        selected = [q for q in (*HARDER, *COMPARED) if q.panel in (panel, "compared") and q.method == method]
+        selected = [
+            q for q in (*HARDER, *COMPARED) if q.panel in (panel, "compared") and q.method == method
+        ]
         selected = [q for q in selected if panel != "alpha" or q.method == "PANMGrad"]
-        numbers = sorted((getattr(q, panel), runs_of(results, q)) for q in selected if runs_of(results, q))
+        numbers = sorted(
+            (getattr(q, panel), runs_of(results, q)) for q in selected if runs_of(results, q)
+        )
         for name, width in (("precision", 2.2), ("recall", 0.9)):
             ends = [np.mean([run[f"neighbour_{name}"][-1] for run in runs]) for _, runs in numbers]
             if numbers:
                 series = method if name == "precision" else None
-                axes.plot([at for at, _ in numbers], ends, "o-", color=colour, lw=width, ms=3.5, label=series)
+                axes.plot(
+                    [at for at, _ in numbers],
+                    ends,
+                    "o-",
+                    color=colour,
+                    lw=width,
+                    ms=3.5,
+                    label=series,
+                )
     axes.set_xlabel(label)
     axes.set_ylim(-0.03, 1.05)
     if panel == "images" and axes.get_legend_handles_labels()[0]:

@@ -1,6 +1,8 @@
-"""PANM and other methods on planted clusters of peers: neighbours, communication, and where PANM fails.
+"""PANM and other methods on planted clusters of peers: neighbours, communication, and where PANM
+fails.
 
-The poster has no numbers. So these are ours alone, and only the order of the methods can be compared.
+The poster has no numbers. So these are ours alone, and only the order of the methods can be
+compared.
 """
 
 from __future__ import annotations
@@ -20,8 +22,15 @@ from fedkin.scenarios.population import Population
 from papers.result_store import Job, job_of_question
 
 PEERS, STAGE_ONE, ROUNDS, SEEDS = 100, 20, 100, (0, 1, 2)
-SETTINGS: dict[str, int] = {"neighbours": 5, "candidates": 10, "stage_one": STAGE_ONE, "period": 2}  # k, l, T1, tau
-BATCHES = 2  # of CIFAR-10's five training batches, as in ATHENA's recipe: more images than all peers need
+SETTINGS: dict[str, int] = {
+    "neighbours": 5,
+    "candidates": 10,
+    "stage_one": STAGE_ONE,
+    "period": 2,
+}  # k, l, T1, tau
+BATCHES = (
+    2  # of CIFAR-10's five training batches, as in ATHENA's recipe: more images than all peers need
+)
 LOCAL = SGD(epochs=1, batch_size=10, lr=0.05)
 
 
@@ -87,11 +96,23 @@ def in_federation(place: Place, method: str, alpha: float = Question.alpha) -> Q
     """The question of a method on one of the federations of ``BY_ALPHA`` and ``FEDERATIONS``."""
     base, kind, clusters = place
     of_first = "compared" if alpha == Question.alpha else "alpha"
-    return Question(of_first if place == FIRST else "federations", method, base, kind, clusters=clusters, alpha=alpha)
+    return Question(
+        of_first if place == FIRST else "federations",
+        method,
+        base,
+        kind,
+        clusters=clusters,
+        alpha=alpha,
+    )
 
 
 OTHER_ALPHAS = [
-    *(in_federation(place, "PANMGrad", alpha) for place in BY_ALPHA if place != FIRST for alpha in ALPHAS),
+    *(
+        in_federation(place, "PANMGrad", alpha)
+        for place in BY_ALPHA
+        if place != FIRST
+        for alpha in ALPHAS
+    ),
     *(Question("clusters", "PANMGrad", clusters=k, alpha=QUARTER) for k in (8, 16)),
     Question("absent", "PANMGrad", absent=LATE, alpha=QUARTER),
 ]
@@ -119,7 +140,8 @@ def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
     selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
     return tuple(
-        job_of_question(q, seeds, measure, _row(q), column_of(q), _seconds(q), _fixed(q)) for q, seeds in selected
+        job_of_question(q, seeds, measure, _row(q), column_of(q), _seconds(q), _fixed(q))
+        for q, seeds in selected
     )
 
 
@@ -131,7 +153,13 @@ def _seconds(question: Question) -> int:
 def _fixed(question: Question) -> dict[str, Any]:
     """What else a run is determined by."""
     method, population = METHODS[question.method](question), ABSENT[question.absent]
-    common = {"rounds": ROUNDS, "peers": PEERS, "local": LOCAL, "method": method, "population": population}
+    common = {
+        "rounds": ROUNDS,
+        "peers": PEERS,
+        "local": LOCAL,
+        "method": method,
+        "population": population,
+    }
     return {**common, **_files(question)}
 
 
@@ -144,7 +172,10 @@ def _row(question: Question) -> str:
     """The row of a question in its table."""
     if question.panel in ("images", "clusters", "alpha"):
         return f"{question.panel} {getattr(question, question.panel):g}"
-    return question.absent or f"{question.base}, {question.kind}, {question.clusters} clusters".replace("_", " ")
+    return (
+        question.absent
+        or f"{question.base}, {question.kind}, {question.clusters} clusters".replace("_", " ")
+    )
 
 
 def column_of(question: Question) -> str:

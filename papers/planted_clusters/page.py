@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from papers.planted_clusters.recipes import CLUSTER_ROUND, GLOROT, HARDER, RECOVERY, SWAPPED, THRESHOLDS, Question
+from papers.planted_clusters.recipes import (
+    CLUSTER_ROUND,
+    GLOROT,
+    HARDER,
+    RECOVERY,
+    SWAPPED,
+    THRESHOLDS,
+    Question,
+)
 from papers.tables_markdown import Results, markdown, percent
 
 FIGURE = "images/where-clustering-breaks.svg"
@@ -21,8 +29,10 @@ NAMES = {"rotation": "rotated images", "label_permutation": "permuted labels"}
 
 
 ABOUT = (
-    "MNIST, four clusters with rotated images (by 90 degrees a cluster) or permuted labels; 100 clients of 60 images, "
-    "all in every round, a network 784-200-10, 10 steps on all images with lr 0.1. ARI is the agreement with the true "
+    "MNIST, four clusters with rotated images (by 90 degrees a cluster) or permuted labels; 100 "
+    "clients of 60 images, "
+    "all in every round, a network 784-200-10, 10 steps on all images with lr 0.1. ARI is the "
+    "agreement with the true "
     f"clusters: 1 is perfect. FL+HC clusters in round {CLUSTER_ROUND}."
 )
 
@@ -47,17 +57,35 @@ def runs_of(results: Results, question: Question) -> list[dict[str, Any]]:
 
 
 def found_table(results: Results) -> str:
-    """Seeds that end with the true clusters and nothing else, and the round from which they have them."""
+    """Seeds that end with the true clusters and nothing else, and the round from which they have
+    them."""
     lines = []
     for question in (*RECOVERY, *GLOROT, *THRESHOLDS):
         runs = runs_of(results, question)
-        perfect = [r for r in runs if r["ari"][-1] == 1 and r["clusters_found"] == question.clusters]
+        perfect = [
+            r for r in runs if r["ari"][-1] == 1 and r["clusters_found"] == question.clusters
+        ]
         rounds = sorted(since(r["ari"]) for r in perfect)
-        when = f"{rounds[0]}" if len(set(rounds)) == 1 else f"{rounds[0]} - {rounds[-1]}" if rounds else ""
-        name = f"{question.method}, 784-128-10, Glorot weights" if question in GLOROT else question.method
+        when = (
+            f"{rounds[0]}"
+            if len(set(rounds)) == 1
+            else f"{rounds[0]} - {rounds[-1]}"
+            if rounds
+            else ""
+        )
+        name = (
+            f"{question.method}, 784-128-10, Glorot weights"
+            if question in GLOROT
+            else question.method
+        )
         lowest = f"{min(r['ari'][-1] for r in runs):.2f}" if runs else ""
-        lines.append([name, NAMES[question.kind], f"**{len(perfect)}** of {len(runs)}", when, lowest])
-    return markdown(["method", "kind", "seeds with ARI 1 at the end", "from round", "lowest ARI at the end"], lines)
+        lines.append(
+            [name, NAMES[question.kind], f"**{len(perfect)}** of {len(runs)}", when, lowest]
+        )
+    return markdown(
+        ["method", "kind", "seeds with ARI 1 at the end", "from round", "lowest ARI at the end"],
+        lines,
+    )
 
 
 def since(ari: Sequence[float | None]) -> int:
@@ -81,12 +109,20 @@ def detected_swaps(results: Results) -> str:
         ]
         agreement = f"{np.mean([r['ari'][-1] for r in runs]):.2f}" if runs else "not run"
         lines.append([question.method, NAMES[question.kind], *shares, agreement])
-    head = ["method", "kind", "shift recall (%)", "shift precision (%)", "migration recall (%)", "ARI, last round"]
+    head = [
+        "method",
+        "kind",
+        "shift recall (%)",
+        "shift precision (%)",
+        "migration recall (%)",
+        "ARI, last round",
+    ]
     return markdown(head, lines)
 
 
 def draw(results: Results, docs: Path) -> None:
-    """Agreement at the end, by what makes the task harder: a panel each, a line a method, all seeds as dots."""
+    """Agreement at the end, by what makes the task harder: a panel each, a line a method, all seeds
+    as dots."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -108,12 +144,20 @@ def _panel(results: Results, panel: str, axes: Any) -> None:
     methods = list(dict.fromkeys(q.method for q in HARDER))
     for method, colour, dash in zip(methods, COLOURS, DASHES, strict=False):
         points = [
-            (getattr(q, panel), [r["ari"][-1] for r in runs_of(results, q)]) for q in questions if q.method == method
+            (getattr(q, panel), [r["ari"][-1] for r in runs_of(results, q)])
+            for q in questions
+            if q.method == method
         ]
         points = [(at, [a for a in ari if a is not None]) for at, ari in points]
         points = [(at, ari) for at, ari in points if ari]
         if points:
-            axes.plot([at for at, _ in points], [np.mean(a) for _, a in points], color=colour, ls=dash, label=method)
+            axes.plot(
+                [at for at, _ in points],
+                [np.mean(a) for _, a in points],
+                color=colour,
+                ls=dash,
+                label=method,
+            )
             for at, ari in points:
                 axes.plot([at] * len(ari), ari, ".", color=colour, ms=4, alpha=0.6)
     axes.set_xlabel(label)

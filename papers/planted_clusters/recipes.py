@@ -1,8 +1,9 @@
 """Planted clusters: which methods find them, how soon, and where each fails.
 
-MNIST with images rotated or labels permuted by cluster, 100 clients. Not a table of any paper: rotated images are
-IFCA's experiment, permuted labels Sattler's, and every method here is run on both, with IFCA's network (784-200-10,
-initial weights as in PyTorch) and its local training (10 steps of lr 0.1 on all images of a client).
+MNIST with images rotated or labels permuted by cluster, 100 clients. Not a table of any paper:
+rotated images are IFCA's experiment, permuted labels Sattler's, and every method here is run on
+both, with IFCA's network (784-200-10, initial weights as in PyTorch) and its local training (10
+steps of lr 0.1 on all images of a client).
 """
 
 from __future__ import annotations
@@ -48,10 +49,19 @@ METHODS: dict[str, Callable[[int], Method]] = {
     "FlexCFL, MADC": lambda k: FlexCFL(clusters=k, measure="madc"),
     "FL+HC": lambda k: FLHC(clusters=k, cluster_round=CLUSTER_ROUND),
     "IFCA": lambda k: IFCA(clusters=k),
-    "Sattler CFL": lambda k: SattlerCFL(eps1=0.3, eps2=0.74, first_split=3),  # norms of a run with 60 images
+    "Sattler CFL": lambda k: SattlerCFL(
+        eps1=0.3, eps2=0.74, first_split=3
+    ),  # norms of a run with 60 images
     "FeSEM": lambda k: FeSEM(clusters=k),
 }
-ROUNDS = {"FlexCFL, EDC": 1, "FlexCFL, MADC": 1, "FL+HC": CLUSTER_ROUND, "IFCA": 12, "Sattler CFL": 20, "FeSEM": 12}
+ROUNDS = {
+    "FlexCFL, EDC": 1,
+    "FlexCFL, MADC": 1,
+    "FL+HC": CLUSTER_ROUND,
+    "IFCA": 12,
+    "Sattler CFL": 20,
+    "FeSEM": 12,
+}
 KINDS = ("rotation", "label_permutation")
 RECOVERY = [
     Question("found", kind, method, rounds=ROUNDS[method]) for kind in KINDS for method in METHODS
@@ -64,30 +74,44 @@ def _harder() -> Iterator[Question]:
         base = Question("", "rotation", method, rounds=ROUNDS[method])
         yield from (replace(base, panel="images", images=n) for n in (5, 10, 20, 40, 60, 100))
         yield from (replace(base, panel="clusters", clusters=k) for k in (2, 4, 6, 8, 12, 16))
-        if not method.startswith("FlexCFL"):  # whose cold start takes alpha m clients whatever the cohort
-            yield from (replace(base, panel="participation", participation=n) for n in (5, 10, 20, 50, 100))
+        if not method.startswith(
+            "FlexCFL"
+        ):  # whose cold start takes alpha m clients whatever the cohort
+            yield from (
+                replace(base, panel="participation", participation=n) for n in (5, 10, 20, 50, 100)
+            )
 
 
 HARDER = list(_harder())  # from three seeds
-GLOROT = [replace(q, panel="glorot", model="784-128-10, Glorot") for q in RECOVERY if q.method == "IFCA"]  # ten seeds
+GLOROT = [
+    replace(q, panel="glorot", model="784-128-10, Glorot") for q in RECOVERY if q.method == "IFCA"
+]  # ten seeds
 LIMITS: dict[str, Callable[[int], Method]] = {
-    f"Sattler CFL, eps2 {limit}": lambda k, limit=limit: SattlerCFL(eps1=0.3, eps2=limit, first_split=3)
+    f"Sattler CFL, eps2 {limit}": lambda k, limit=limit: SattlerCFL(
+        eps1=0.3, eps2=limit, first_split=3
+    )
     for limit in (0.70, 0.78)
 }
-THRESHOLDS = [Question("thresholds", "rotation", method, rounds=ROUNDS["Sattler CFL"]) for method in LIMITS]
+THRESHOLDS = [
+    Question("thresholds", "rotation", method, rounds=ROUNDS["Sattler CFL"]) for method in LIMITS
+]
 MIGRATING: dict[str, Callable[[int], Method]] = {
     f"FlexCFL, {test.replace('_', '-')}": lambda k, test=test: FlexCFL(clusters=k, migration=test)
     for test in ("label_blind", "label_aware")
 }
 SWAPPED = [
-    Question("swapped", kind, method, participation=20, rounds=50, swaps=0.05) for kind in KINDS for method in MIGRATING
+    Question("swapped", kind, method, participation=20, rounds=50, swaps=0.05)
+    for kind in KINDS
+    for method in MIGRATING
 ]
 
 
 @cache
 def network() -> Model:
     """IFCA's network, with the initial weights that PyTorch gives it (and Equinox)."""
-    return as_model(lambda key: eqx.nn.MLP(784, 10, width_size=200, depth=1, key=key), name="mlp-784-200-10")
+    return as_model(
+        lambda key: eqx.nn.MLP(784, 10, width_size=200, depth=1, key=key), name="mlp-784-200-10"
+    )
 
 
 def questions() -> list[tuple[Question, tuple[int, ...]]]:
@@ -99,7 +123,10 @@ def questions() -> list[tuple[Question, tuple[int, ...]]]:
 def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
     selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
-    return tuple(job_of_question(q, seeds, measure, *row_and_column(q), 15, _fixed(q)) for q, seeds in selected)
+    return tuple(
+        job_of_question(q, seeds, measure, *row_and_column(q), 15, _fixed(q))
+        for q, seeds in selected
+    )
 
 
 def _fixed(question: Question) -> dict[str, Any]:
@@ -119,9 +146,12 @@ def row_and_column(question: Question) -> tuple[str, str]:
 
 
 def measure(question: Question, seed: int) -> dict[str, Any]:
-    """Agreement with the true clusters (ARI) after every round from 0 on, accuracy, and detected shifts."""
+    """Agreement with the true clusters (ARI) after every round from 0 on, accuracy, and detected
+    shifts."""
     q = question
-    data = planted("mnist", q.kind, clusters=q.clusters, clients=CLIENTS, samples=q.images, seed=seed)
+    data = planted(
+        "mnist", q.kind, clusters=q.clusters, clients=CLIENTS, samples=q.images, seed=seed
+    )
     run = simulate(
         _method(q),
         data,

@@ -1,7 +1,8 @@
 """``python -m papers.trust``: write docs/benchmark-attacks.md from the stored runs; run nothing.
 
-``python -m papers.trust --hours 1`` first runs what the store lacks, the most informative runs first, on all cores.
-Interrupt it at any time: the same command goes on. Delete a line of papers/results/trust.jsonl to run it again.
+``python -m papers.trust --hours 1`` first runs what the store lacks, the most informative runs
+first, on all cores. Interrupt it at any time: the same command goes on. Delete a line of
+papers/results/trust.jsonl to run it again.
 """
 
 from __future__ import annotations
@@ -30,14 +31,19 @@ def run_missing(hours: float, workers: int) -> None:
     """Run what is missing, and say what was done and what is left."""
     with run_queue.claimed(STORE.parent), command_line.sigterm_as_ctrl_c():
         runs = missing_runs()
-        done = command_line.print_runs(run_queue.carry_out(runs, STORE.parent, hours, workers), _in_a_line, STORE)
+        done = command_line.print_runs(
+            run_queue.carry_out(runs, STORE.parent, hours, workers), _in_a_line, STORE
+        )
     print(f"{done} runs made, {len(runs) - done} left", file=sys.stderr)
 
 
 def _in_a_line(line: Line) -> str:
     """Which run, and its accuracy or why it was refused."""
     places = ("federation", "method", "rule", "attack", "seed")
-    return " ".join(str(line[name]) for name in places) + f" {line.get('accuracy', line.get('refused'))}"
+    return (
+        " ".join(str(line[name]) for name in places)
+        + f" {line.get('accuracy', line.get('refused'))}"
+    )
 
 
 def missing_runs() -> list[run_queue.QueuedRun]:
@@ -45,7 +51,10 @@ def missing_runs() -> list[run_queue.QueuedRun]:
     every, stored = jobs(), read(STORE, jobs()).runs
     times = seconds_of_rows(every, stored)
     left = pending([(job, job.seeds) for job in every], stored)
-    return [run_queue.QueuedRun(run_queue.TRUST, job, seed, 1.0, times[job.row].seconds) for job, seed in left]
+    return [
+        run_queue.QueuedRun(run_queue.TRUST, job, seed, 1.0, times[job.row].seconds)
+        for job, seed in left
+    ]
 
 
 if __name__ == "__main__":

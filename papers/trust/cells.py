@@ -1,9 +1,10 @@
-"""What is measured: federations, methods, rules and attacks, and in which order their runs are made.
+"""What is measured: federations, methods, rules and attacks, and in which order their runs are
+made.
 
-Data: MNIST, four rotations (kinds) of 25 clients with 60 samples each; 784-10 softmax regression, five local epochs of
-SGD (batch 10, lr 0.05), 30 rounds; 30% of the clients attack, and know the honest updates of their model. Names of
-attacks: ``ipm@2`` sleeps, and attacks from round 2 on, after the clusters are found; ``blob>ipm@2`` is disguised
-before; ``sizes:sign_flip`` lies besides.
+Data: MNIST, four rotations (kinds) of 25 clients with 60 samples each; 784-10 softmax regression,
+five local epochs of SGD (batch 10, lr 0.05), 30 rounds; 30% of the clients attack, and know the
+honest updates of their model. Names of attacks: ``ipm@2`` sleeps, and attacks from round 2 on,
+after the clusters are found; ``blob>ipm@2`` is disguised before; ``sizes:sign_flip`` lies besides.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ RECIPE = "majority+geometric_median"
 SPLIT = f"{RECIPE}, split"  # the recipe, and who is left out twice in a row leaves the cluster
 RULES: dict[str, fk.RobustAggregation | None] = {
     RECIPE: fk.RobustAggregation(RECIPE, byzantine=0.45, least=3, memory=10),
-    **{rule: fk.RobustAggregation(rule, SHARE) for rule in ("geometric_median", "nnm+trimmed_mean", "median")},
+    **{
+        rule: fk.RobustAggregation(rule, SHARE)
+        for rule in ("geometric_median", "nnm+trimmed_mean", "median")
+    },
     "mean": None,
     SPLIT: fk.RobustAggregation(RECIPE, byzantine=0.45, least=3, memory=10, split_after=2),
     # what each part of the recipe is worth, and what was tried in its place
@@ -42,15 +46,30 @@ RULES: dict[str, fk.RobustAggregation | None] = {
     "majority, no memory": fk.RobustAggregation(RECIPE, byzantine=0.45, least=3),
     "geometric_median, least 10": fk.RobustAggregation("geometric_median", SHARE, least=10),
     # what it costs to be told another share than that of the attackers
-    "majority+geometric_median, told 0.1": fk.RobustAggregation(RECIPE, byzantine=0.1, least=3, memory=10),
+    "majority+geometric_median, told 0.1": fk.RobustAggregation(
+        RECIPE, byzantine=0.1, least=3, memory=10
+    ),
     "nnm+trimmed_mean, told 0.45": fk.RobustAggregation("nnm+trimmed_mean", byzantine=0.45),
 }
 TRIED = (
-    *(RECIPE, "majority, no memory", "geometric_median", "geometric_median, memory", "geometric_median, least 10"),
+    *(
+        RECIPE,
+        "majority, no memory",
+        "geometric_median",
+        "geometric_median, memory",
+        "geometric_median, least 10",
+    ),
     *("majority+geometric_median, told 0.1", "nnm+trimmed_mean", "nnm+trimmed_mean, told 0.45"),
 )
 TRIED_AGAINST = ("sign_flip@2", "ipm@2", "stretch@2", "alie@2")
-_OF_CLAIM = ("sign_flip", "own_sign_flip", "label_flip", "ipm", "alie", "stretch")  # those that the goal names
+_OF_CLAIM = (
+    "sign_flip",
+    "own_sign_flip",
+    "label_flip",
+    "ipm",
+    "alie",
+    "stretch",
+)  # those that the goal names
 _MORE = ("mimic", "min_max", "min_sum", "gaussian")
 _OPTIMAL = ("optimal_alie", "optimal_ipm")  # each run takes a minute
 CLAIM = (*_OF_CLAIM, *(f"{name}@2" for name in _OF_CLAIM))
@@ -60,7 +79,15 @@ CLUSTERING = (
     *("lowest:ipm", "highest:ipm", "sizes:ipm", "bits:ipm", "choice:ipm", "choice:sign_flip"),
     *("backdoor", "backdoor_replacement"),
 )
-MINORITY_ATTACKS = ("sign_flip", "label_flip", "ipm", "sign_flip@2", "label_flip@2", "ipm@2", "stretch@2")
+MINORITY_ATTACKS = (
+    "sign_flip",
+    "label_flip",
+    "ipm",
+    "sign_flip@2",
+    "label_flip@2",
+    "ipm@2",
+    "stretch@2",
+)
 
 
 @dataclass(frozen=True)
@@ -84,24 +111,32 @@ class Federation:
 
 def four_kinds(seed: int) -> FederatedData:
     """25 clients of each kind."""
-    return fk.planted("mnist", "rotation", clusters=4, clients=100, samples=60, test_samples=20, seed=seed)
+    return fk.planted(
+        "mnist", "rotation", clusters=4, clients=100, samples=60, test_samples=20, seed=seed
+    )
 
 
 def minority(seed: int) -> FederatedData:
     """32, 32 and 31 clients of three kinds, and 5 of the fourth."""
-    data = fk.planted("mnist", "rotation", clusters=4, clients=128, samples=60, test_samples=20, seed=seed)
+    data = fk.planted(
+        "mnist", "rotation", clusters=4, clients=128, samples=60, test_samples=20, seed=seed
+    )
     assert data.true_clusters is not None
     kept: list[int] = []
     for kind, count in enumerate((32, 32, 31, 5)):
         kept += np.flatnonzero(data.true_clusters == kind)[:count].tolist()
     clients = np.sort(kept)
-    return data.with_rows(data.train.select(clients), data.test.select(clients), data.true_clusters[clients])
+    return data.with_rows(
+        data.train.select(clients), data.test.select(clients), data.true_clusters[clients]
+    )
 
 
 FEDERATIONS = {
     one.name: one
     for one in (
-        Federation("random", "attackers at random, 40 of 100 clients a round", four_kinds, "random", 40),
+        Federation(
+            "random", "attackers at random, 40 of 100 clients a round", four_kinds, "random", 40
+        ),
         Federation("even", "attackers spread evenly, all clients in each round", four_kinds),
         Federation("minority", "a kind of 5 clients, attackers spread evenly", minority),
     )
@@ -118,7 +153,9 @@ class Cell:
     attack: str
 
 
-def attack_of(name: str, spread: Literal["evenly", "random"], rule: str, seed: int) -> fk.Byzantine | None:
+def attack_of(
+    name: str, spread: Literal["evenly", "random"], rule: str, seed: int
+) -> fk.Byzantine | None:
     """An attack by its name.
 
     Args:
@@ -151,7 +188,9 @@ def cells() -> tuple[Cell, ...]:
     shown = [("random", BEST, rule, a) for rule in TRIED for a in TRIED_AGAINST]
     shown += [("even", BEST, rule, a) for a in CLUSTERING for rule in (RECIPE, SPLIT)]
     ceiling = [(f, CEILING, RECIPE, a) for f in ("random", "even") for a in (NONE, *CLAIM)]
-    others = [("even", m, r, a) for m in ("ifca", "flexcfl") for r in (RECIPE, "mean") for a in CLUSTERING]
+    others = [
+        ("even", m, r, a) for m in ("ifca", "flexcfl") for r in (RECIPE, "mean") for a in CLUSTERING
+    ]
     simpler = [(f, BEST, "geometric_median", a) for f in ("random", "even") for a in (NONE, *CLAIM)]
     optimal = [(f, BEST, RECIPE, a) for f in ("random", "even") for a in slow]
     grid = [("even", m, r, a) for r in list(RULES)[:5] for m in METHODS for a in (NONE, *CLAIM)]

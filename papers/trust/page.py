@@ -61,7 +61,9 @@ def by_cell(lines: Iterable[dict[str, Any]]) -> Runs:
     runs: Runs = defaultdict(list)
     for line in sorted(lines, key=lambda line: line["seed"]):
         if "accuracy" in line:
-            runs[Cell(*(line[name] for name in ("federation", "method", "rule", "attack")))].append(line)
+            runs[Cell(*(line[name] for name in ("federation", "method", "rule", "attack")))].append(
+                line
+            )
     return runs
 
 
@@ -87,7 +89,8 @@ def status(runs: Runs) -> str:
 
 
 def shown(own: Sequence[dict[str, Any]], column: str = "accuracy", digits: int = 3) -> str:
-    """The mean over the seeds; with fewer seeds than planned how many; a dash where nothing is known."""
+    """The mean over the seeds; with fewer seeds than planned how many; a dash where nothing is
+    known."""
     values = [line[column] for line in own if line.get(column) is not None]
     if not values:
         return "-"
@@ -107,11 +110,25 @@ def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> st
         own = runs.get(Cell(federation, BEST, rule, attack), [])
         if own:
             columns = [shown(own, name, 2) for name in ("ari", "alone", "suspected")]
-            figures = [shown(own), lowest(own), shown(own, "worst_kind"), shown(own, "bottom_decile")]
+            figures = [
+                shown(own),
+                lowest(own),
+                shown(own, "worst_kind"),
+                shown(own, "bottom_decile"),
+            ]
             rows.append([attack, *figures, *columns])
     if not rows:
         return "No runs yet."
-    heads = ["attack", "accuracy", "worst seed", "worst kind", "bottom 10%", "ARI", "attackers alone", "suspected"]
+    heads = [
+        "attack",
+        "accuracy",
+        "worst seed",
+        "worst kind",
+        "bottom 10%",
+        "ARI",
+        "attackers alone",
+        "suspected",
+    ]
     return "\n\n".join([summary(runs, federation, BEST, rule, attacks_run), markdown(heads, rows)])
 
 
@@ -132,7 +149,8 @@ def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequen
 
 
 def tried(runs: Runs) -> str:
-    """Accuracy, and that of the worst seed, of the parts of the recipe and of what was tried in its place."""
+    """Accuracy, and that of the worst seed, of the parts of the recipe and of what was tried in its
+    place."""
     rows = []
     for rule in TRIED:
         cells = [runs.get(Cell("random", BEST, rule, a), []) for a in TRIED_AGAINST]
@@ -141,7 +159,8 @@ def tried(runs: Runs) -> str:
 
 
 def grid(runs: Runs, federation: str) -> str:
-    """Accuracy of honest clients of every method and rule under the attacks of the claim, their worst and mean."""
+    """Accuracy of honest clients of every method and rule under the attacks of the claim, their
+    worst and mean."""
     rows = []
     for rule in list(RULES)[:5]:
         for method in METHODS:
@@ -150,7 +169,11 @@ def grid(runs: Runs, federation: str) -> str:
                 means = [mean(line["accuracy"] for line in own) for own in cells[1:] if own]
                 ends = [f"{min(means):.3f}", f"{mean(means):.3f}"] if all(cells[1:]) else ["-", "-"]
                 rows.append([NAMES[method], rule, *map(shown, cells), *ends])
-    return markdown(["method", "rule", NONE, *CLAIM, "worst", "mean"], rows) if rows else "No runs yet."
+    return (
+        markdown(["method", "rule", NONE, *CLAIM, "worst", "mean"], rows)
+        if rows
+        else "No runs yet."
+    )
 
 
 def three_figures(own: list[dict[str, Any]]) -> str:
@@ -162,14 +185,19 @@ def clustering(runs: Runs) -> str:
     """Accuracy, ARI and share of attackers alone under attacks on the clustering."""
     columns: list[tuple[str, str]] = [(m, r) for m in METHODS for r in (RECIPE, SPLIT, "mean")]
     columns = [c for c in columns if any(runs.get(Cell("even", *c, a)) for a in CLUSTERING)]
-    rows = [[a, *(three_figures(runs.get(Cell("even", *c, a), [])) for c in columns)] for a in CLUSTERING]
+    rows = [
+        [a, *(three_figures(runs.get(Cell("even", *c, a), [])) for c in columns)]
+        for a in CLUSTERING
+    ]
     doors = [
         [a, *(shown(runs.get(Cell("even", *c, a), []), "backdoor") for c in columns)]
         for a in CLUSTERING
         if a.startswith("backdoor")
     ]
     heads = [f"{NAMES[m]}; {r}" for m, r in columns]
-    return "\n\n".join([markdown(["attack", *heads], rows), BACKDOOR, markdown(["attack", *heads], doors)])
+    return "\n\n".join(
+        [markdown(["attack", *heads], rows), BACKDOOR, markdown(["attack", *heads], doors)]
+    )
 
 
 HEAD = f"""# Clients that attack, measured
@@ -189,16 +217,20 @@ with `rule = "{RECIPE}"`, `byzantine = 0.45`, `least = 3` and `memory = 10`; all
 share of attackers of all clients (rows that say otherwise are told what they say; spread at random, up to 0.4 of a
 kind attack). Not measured: other shares of attackers, and kinds whose clients have unlike labels."""
 GRID = (
-    "Accuracy of honest clients. `true clusters` is the ceiling: what a rule reaches where nobody can spoil the "
+    "Accuracy of honest clients. `true clusters` is the ceiling: what a rule reaches where nobody "
+    "can spoil the "
     "clusters, and where attackers are never alone."
 )
 SPLITTING = (
-    "The same with `split_after = 2`: a client that the rule leaves out in two rounds of its own, one after the other, "
+    "The same with `split_after = 2`: a client that the rule leaves out in two rounds of its own, "
+    "one after the other, "
     "leaves its cluster with those that leave it then."
 )
 WAS_TRIED = (
-    "FL+HC, cut by the silhouette: accuracy of honest clients / worst seed. `memory`: the last updates of ten rounds "
-    "count; `majority`: groups that point away are left out; `least 10`: a cluster with fewer replies keeps its model."
+    "FL+HC, cut by the silhouette: accuracy of honest clients / worst seed. `memory`: the last "
+    "updates of ten rounds "
+    "count; `majority`: groups that point away are left out; `least 10`: a cluster with fewer "
+    "replies keeps its model."
 )
 ON_CLUSTERING = "Accuracy / ARI / share of attackers alone, attackers spread evenly."
 BACKDOOR = "Backdoors: of images of other classes with the trigger, the share that honest clients' models call 0."

@@ -18,7 +18,17 @@ from fedkin.scenarios.poisoning import triggered_test
 from fedkin.simulation.engine import SimulatedWorld
 from papers.result_store import Job, Line
 from papers.setting_digest import digest
-from papers.trust.cells import FEDERATIONS, METHODS, ROUNDS, RULES, SEEDS, SHARE, Cell, attack_of, cells
+from papers.trust.cells import (
+    FEDERATIONS,
+    METHODS,
+    ROUNDS,
+    RULES,
+    SEEDS,
+    SHARE,
+    Cell,
+    attack_of,
+    cells,
+)
 
 STORE = Path("papers/results/trust.jsonl")
 WORK = fk.SGD(epochs=5, batch_size=10, lr=0.05)
@@ -26,8 +36,8 @@ SECONDS = 3.0  # of a run, about
 
 
 def measure(cell: Cell, seed: int) -> Line:
-    """Run a cell: accuracy of honest clients, agreement of their clusters with the kinds, and who is where; what a
-    method refuses is said under ``refused``."""
+    """Run a cell: accuracy of honest clients, agreement of their clusters with the kinds, and who
+    is where; what a method refuses is said under ``refused``."""
     federation, began = FEDERATIONS[cell.federation], time.monotonic()
     data = federation.data(seed)
     attack = attack_of(cell.attack, federation.spread, cell.rule, seed)
@@ -54,8 +64,9 @@ def measure(cell: Cell, seed: int) -> Line:
 
 
 def figures(run: fk.Run, data: FederatedData) -> Line:
-    """Figures of a run; ``suspected`` is the share of honest clients to whom a robust rule gave less than half of a
-    mean's weight, ``worst_kind`` the accuracy of the kind of honest clients that is served worst."""
+    """Figures of a run; ``suspected`` is the share of honest clients to whom a robust rule gave
+    less than half of a mean's weight, ``worst_kind`` the accuracy of the kind of honest clients
+    that is served worst."""
     assert data.true_clusters is not None
     summary = run.summary()
     attacks = np.zeros(data.clients, bool)
@@ -63,7 +74,9 @@ def figures(run: fk.Run, data: FederatedData) -> Line:
     clients = run.clients["client"].to_numpy(np.int64)
     accuracy = np.full(data.clients, np.nan)
     accuracy[clients] = run.clients["accuracy"].to_numpy(np.float64)
-    kinds = [accuracy[(data.true_clusters == kind) & ~attacks] for kind in np.unique(data.true_clusters)]
+    kinds = [
+        accuracy[(data.true_clusters == kind) & ~attacks] for kind in np.unique(data.true_clusters)
+    ]
     weights = summary.get("rule_weights", [None] * data.clients)
     suspects = np.array([weight is not None and weight < SUSPECT for weight in weights])
     line = {
@@ -76,16 +89,21 @@ def figures(run: fk.Run, data: FederatedData) -> Line:
         "caught": float(suspects[attacks].mean()) if attacks.any() else None,
         "clusters": int(run.state.clusters),
     }
-    return {name: round(value, 5) if isinstance(value, float) else value for name, value in line.items()}
+    return {
+        name: round(value, 5) if isinstance(value, float) else value for name, value in line.items()
+    }
 
 
 def backdoor_share(run: fk.Run, data: FederatedData) -> float:
-    """Of images with the trigger that honest clients test, not of class 0, the share that is called 0."""
+    """Of images with the trigger that honest clients test, not of class 0, the share that is called
+    0."""
     test = triggered_test(data)
     world = SimulatedWorld(test, fk.models.mclr(test), WORK)
     scored = score(world, run.state, ROUNDS)
     honest = ~np.isin(scored.clients, run.summary()["attackers"])
-    return round(float(scored.scores.correct[honest].sum() / scored.scores.examples[honest].sum()), 5)
+    return round(
+        float(scored.scores.correct[honest].sum() / scored.scores.examples[honest].sum()), 5
+    )
 
 
 @cache
@@ -96,8 +114,18 @@ def jobs() -> list[Job]:
 
 def _job(cell: Cell) -> Job:
     federation = FEDERATIONS[cell.federation]
-    key = {"federation": cell.federation, "method": cell.method, "rule": cell.rule, "attack": cell.attack}
-    fixed = {"spread": federation.spread, "cohort": federation.cohort, "share": SHARE, "rounds": ROUNDS}
+    key = {
+        "federation": cell.federation,
+        "method": cell.method,
+        "rule": cell.rule,
+        "attack": cell.attack,
+    }
+    fixed = {
+        "spread": federation.spread,
+        "cohort": federation.cohort,
+        "share": SHARE,
+        "rounds": ROUNDS,
+    }
     attack = attack_of(cell.attack, federation.spread, cell.rule, 0)
     known = None if attack is None or "optimal" in cell.attack else replace(attack, against="mean")
     known = attack if known is None else known

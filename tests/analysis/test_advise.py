@@ -1,4 +1,5 @@
-"""Advice: the number of clusters on data whose clusters are known, what it rests on, and how it refuses."""
+"""Advice: the number of clusters on data whose clusters are known, what it rests on, and how it
+refuses."""
 
 from __future__ import annotations
 
@@ -53,13 +54,22 @@ def test_the_true_number_of_clusters(clusters: int) -> None:
         assert count.stability[clusters - 1] == 1 and count.chance < 0.75
     else:
         assert count.stability[1:].max() < 0.75
-    assert set(count.estimates) == {"split-half stability", "gap statistic", "silhouette", "eigengap", "dendrogram"}
+    assert set(count.estimates) == {
+        "split-half stability",
+        "gap statistic",
+        "silhouette",
+        "eigengap",
+        "dendrogram",
+    }
     assert count.points.shape == (24, 5) and len(count.spectrum) == 7
 
 
 def test_the_same_seed_gives_the_same_answer() -> None:
     data = federation(2, clients=12)
-    first, again = (estimate_cluster_count(data, mclr(data), LOCAL, iid_splits=1, splits=1, seed=3) for _ in range(2))
+    first, again = (
+        estimate_cluster_count(data, mclr(data), LOCAL, iid_splits=1, splits=1, seed=3)
+        for _ in range(2)
+    )
     np.testing.assert_array_equal(first.stability, again.stability)
     np.testing.assert_array_equal(first.points, again.points)
     assert first.chance == again.chance
@@ -69,7 +79,12 @@ def test_pilots_go_on_until_something_is_learnt() -> None:
     """A learning rate that is thirty times lower needs longer, and the answer is the same."""
     data, said = federation(2), []
     count = estimate_cluster_count(
-        data, mclr(data), fk.SGD(batch_size=10, lr=0.01), iid_splits=1, splits=1, progress=said.append
+        data,
+        mclr(data),
+        fk.SGD(batch_size=10, lr=0.01),
+        iid_splits=1,
+        splits=1,
+        progress=said.append,
     )
     trials = [line for line in said if line.startswith("a pilot")]
     assert count.clusters == 2 and len(trials) > 1
@@ -79,11 +94,16 @@ def test_pilots_go_on_until_something_is_learnt() -> None:
 def test_the_truth_is_not_looked_at() -> None:
     data = federation(2, clients=12)
     other = FederatedData(data.name, data.x, data.y, 4, data.train, data.test, None)
-    first, second = (estimate_cluster_count(one, mclr(one), LOCAL, iid_splits=1, splits=1) for one in (data, other))
+    first, second = (
+        estimate_cluster_count(one, mclr(one), LOCAL, iid_splits=1, splits=1)
+        for one in (data, other)
+    )
     np.testing.assert_array_equal(first.stability, second.stability)
 
 
-def test_small_clients_are_left_out_and_large_federations_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_clients_are_left_out_and_large_federations_sampled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     data = federation(1, clients=20)
     lists = [data.train[i] if i % 2 else data.train[i][:7] for i in range(20)]
     some = data.with_rows(Ragged.of(lists), data.test)
@@ -102,10 +122,14 @@ def test_an_iid_split_keeps_sizes_and_samples() -> None:
 
 def test_refusals() -> None:
     data = federation(1)
-    with pytest.raises(DataError, match="at least 8 clients with 8 training samples or more, got 7 of 7"):
+    with pytest.raises(
+        DataError, match="at least 8 clients with 8 training samples or more, got 7 of 7"
+    ):
         estimate_cluster_count(federation(1, clients=7), mclr(data))
     with pytest.raises(DataError, match="all training samples are of one class"):
-        estimate_cluster_count(data.with_rows(data.train, data.test, y=np.zeros_like(data.y)), mclr(data))
+        estimate_cluster_count(
+            data.with_rows(data.train, data.test, y=np.zeros_like(data.y)), mclr(data)
+        )
     with pytest.raises(ConfigError, match="max_clusters"):
         estimate_cluster_count(data, mclr(data), max_clusters=1)
     large = fk.data.digits(clients=10, size=32)
@@ -137,13 +161,18 @@ def test_the_measures_are_those_of_the_data() -> None:
     counts = data.label_counts()
     own, whole = counts / counts.sum(axis=1, keepdims=True), counts.sum(axis=0) / counts.sum()
     middle = (own + whole) / 2
-    expected = ((own * np.log2(own / middle)).sum(axis=1) + (whole * np.log2(whole / middle)).sum(axis=1)) / 2
+    expected = (
+        (own * np.log2(own / middle)).sum(axis=1) + (whole * np.log2(whole / middle)).sum(axis=1)
+    ) / 2
     assert table.loc["label divergence", "value"] == pytest.approx(expected.mean())
 
 
 def test_private_labels_are_not_counted() -> None:
     data = federation(2, clients=8)
-    assert "label divergence" not in heterogeneity(data, mclr(data), iid_splits=1, private_labels=True).index
+    assert (
+        "label divergence"
+        not in heterogeneity(data, mclr(data), iid_splits=1, private_labels=True).index
+    )
 
 
 # --- does it help
@@ -157,7 +186,8 @@ def test_the_gain_is_paired_by_seeds() -> None:
     finals: list[list[float]] = []
     for method in (fk.FedAvg(), fk.FlexCFL(clusters=2)):
         runs = [
-            fk.simulate(method, data, mclr(data), rounds=2, cohort=cohort, local=LOCAL, seed=seed) for seed in (0, 1, 2)
+            fk.simulate(method, data, mclr(data), rounds=2, cohort=cohort, local=LOCAL, seed=seed)
+            for seed in (0, 1, 2)
         ]
         finals.append([100 * run.summary()["final_accuracy"] for run in runs])
     plain, clustered = finals
@@ -165,7 +195,10 @@ def test_the_gain_is_paired_by_seeds() -> None:
     half = 4.302653 * gains.std(ddof=1) / 3**0.5  # Student's t, 2 degrees of freedom
     row = table.loc["flexcfl"]
     assert row["gain"] == pytest.approx(gains.mean())
-    assert (row["low"], row["high"]) == (pytest.approx(gains.mean() - half), pytest.approx(gains.mean() + half))
+    assert (row["low"], row["high"]) == (
+        pytest.approx(gains.mean() - half),
+        pytest.approx(gains.mean() + half),
+    )
     P = mclr(data).spec.parameters
     assert table.loc["fedavg", "bytes"] == 8 * P  # a model down and one up, 4 bytes a number
     assert table.loc["ifca", "bytes"] == 12 * P and table.loc["fedavg", "bytes_once"] == 0
@@ -173,7 +206,9 @@ def test_the_gain_is_paired_by_seeds() -> None:
 
 def test_without_test_samples_there_is_nothing_to_gain() -> None:
     data = federation(2, clients=8)
-    bare = data.with_rows(data.train, Ragged.of([row[:0] for row in (data.test[i] for i in range(8))]))
+    bare = data.with_rows(
+        data.train, Ragged.of([row[:0] for row in (data.test[i] for i in range(8))])
+    )
     with pytest.raises(DataError, match="no client has test samples"):
         run_pilots(bare, mclr(data), LOCAL, 2, QUICK)
 
@@ -187,7 +222,9 @@ def cluster_count(stability: list[float], clusters: int, chance: float = 0.5) ->
     nothing = np.zeros(most)
     gap, spectrum, points = Gap(nothing, nothing), np.zeros(most + 1), np.zeros((12, most - 1))
     shares = np.array(stability)
-    return ClusterCount(clusters, np.arange(12), shares, chance, gap, nothing, spectrum, nothing, points)
+    return ClusterCount(
+        clusters, np.arange(12), shares, chance, gap, nothing, spectrum, nothing, points
+    )
 
 
 Gains = dict[str, tuple[float, float, float, float]]
@@ -199,25 +236,54 @@ def an_advice(clusters: int, gains: Gains | None) -> Advice:
     table = None
     if gains is not None:
         rows = {"fedavg": (0.0, 0.0, 0.0, 8.0), **gains}
-        table = pd.DataFrame.from_dict(rows, orient="index", columns=["gain", "low", "high", "bytes"])
+        table = pd.DataFrame.from_dict(
+            rows, orient="index", columns=["gain", "low", "high", "bytes"]
+        )
     count = cluster_count([1.0, 0.9, 0.8] if clusters > 1 else [1.0, 0.4, 0.3], clusters)
-    return Advice("toy", "mclr", 12, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), count, table)
+    return Advice(
+        "toy", "mclr", 12, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), count, table
+    )
 
 
 @pytest.mark.parametrize(
     ("clusters", "gains", "verdict", "method", "words"),
     [
-        (1, None, "do not cluster", "fedavg", "no number of clusters is stable: split-half stability is at most 40%"),
-        (1, None, "do not cluster", "fedavg", "no client has test samples, so the gain of two clusters is not known"),
-        (1, {"ifca": (0.2, -0.5, 0.9, 12.0)}, "do not cluster", "fedavg", "two clusters: ifca +0.2 points [-0.5"),
+        (
+            1,
+            None,
+            "do not cluster",
+            "fedavg",
+            "no number of clusters is stable: split-half stability is at most 40%",
+        ),
+        (
+            1,
+            None,
+            "do not cluster",
+            "fedavg",
+            "no client has test samples, so the gain of two clusters is not known",
+        ),
+        (
+            1,
+            {"ifca": (0.2, -0.5, 0.9, 12.0)},
+            "do not cluster",
+            "fedavg",
+            "two clusters: ifca +0.2 points [-0.5",
+        ),
         (
             1,
             {"flexcfl": (2.5, -1.0, 6.0, 8.0), "ifca": (2.0, 0.5, 3.5, 12.0)},
             "do not cluster",
             "fedavg",
-            "ifca +2.0 points [+0.5, +3.5] over fedavg, significant although no clusters were found",
+            "ifca +2.0 points [+0.5, +3.5] over fedavg, significant although no clusters were "
+            "found",
         ),
-        (2, {"ifca": (1.0, -0.5, 2.5, 12.0)}, "do not cluster", "fedavg", "+1.0 points [-0.5, +2.5]"),
+        (
+            2,
+            {"ifca": (1.0, -0.5, 2.5, 12.0)},
+            "do not cluster",
+            "fedavg",
+            "+1.0 points [-0.5, +2.5]",
+        ),
         (
             2,
             {"ifca": (-3.0, -4.0, -2.0, 12.0)},
@@ -225,19 +291,41 @@ def an_advice(clusters: int, gains: Gains | None) -> Advice:
             "fedavg",
             "no clustered method has a significant gain",
         ),
-        (2, {"flexcfl": (9.5, 9.0, 10.0, 8.0), "ifca": (10.0, 9.0, 11.0, 12.0)}, "cluster", "flexcfl", "+9.5 points"),
-        (2, {"flexcfl": (5.0, 4.0, 6.0, 8.0), "ifca": (10.0, 9.0, 11.0, 12.0)}, "cluster", "ifca", "+10.0 points"),
-        (2, None, "cannot tell", "flexcfl", "2 clusters of clients, split-half stability 90%; no client has"),
+        (
+            2,
+            {"flexcfl": (9.5, 9.0, 10.0, 8.0), "ifca": (10.0, 9.0, 11.0, 12.0)},
+            "cluster",
+            "flexcfl",
+            "+9.5 points",
+        ),
+        (
+            2,
+            {"flexcfl": (5.0, 4.0, 6.0, 8.0), "ifca": (10.0, 9.0, 11.0, 12.0)},
+            "cluster",
+            "ifca",
+            "+10.0 points",
+        ),
+        (
+            2,
+            None,
+            "cannot tell",
+            "flexcfl",
+            "2 clusters of clients, split-half stability 90%; no client has",
+        ),
         (2, None, "cannot tell", "flexcfl", "so the gain of clustering is not known"),
         (2, {"ifca": (NAN, NAN, NAN, NAN)}, "cannot tell", "flexcfl", "no pilot could be scored"),
         (3, {"ifca": (10.0, 9.0, 11.0, 12.0)}, "cluster", "ifca", "at least 3 clusters of clients"),
     ],
 )
-def test_the_verdict(clusters: int, gains: Gains | None, verdict: str, method: str, words: str) -> None:
+def test_the_verdict(
+    clusters: int, gains: Gains | None, verdict: str, method: str, words: str
+) -> None:
     advice = an_advice(clusters, gains)
     assert (advice.verdict, advice.method) == (verdict, method) and words in advice.why
     sections, clustered = tomllib.loads(advice.toml()), verdict != "do not cluster"
-    assert sections["method"] == ({"name": method, "clusters": clusters} if clustered else {"name": method})
+    assert sections["method"] == (
+        {"name": method, "clusters": clusters} if clustered else {"name": method}
+    )
     assert sections["run"].get("against", []) == (["fedavg"] if clustered else [])
 
 
@@ -247,17 +335,26 @@ def test_the_verdict(clusters: int, gains: Gains | None, verdict: str, method: s
         (
             [0.4, 0.3],
             0.5,
-            "no number of clusters is stable: split-half stability is at most 40%, and 75% is needed (50%",
+            "no number of clusters is stable: split-half stability is at most 40%, and 75% is "
+            "needed (50%",
         ),
         ([0.746, 0.3], 0.5, "is stable: split-half stability is at most 74%, and 75% is needed"),
-        ([0.9, 0.8], 0.95, "stable beyond chance: split-half stability is at most 90%, and IID splits .* up to 95%"),
+        (
+            [0.9, 0.8],
+            0.95,
+            "stable beyond chance: split-half stability is at most 90%, and IID splits .* up to "
+            "95%",
+        ),
     ],
 )
 def test_the_headline_of_one_cluster_names_the_condition_that_is_missed(
     stability: list[float], chance: float, words: str
 ) -> None:
     advice = replace(an_advice(1, None), cluster_count=cluster_count([1.0, *stability], 1, chance))
-    assert re.search(words.replace("(50%", r"\(50%"), advice.why) and advice.verdict == "do not cluster"
+    assert (
+        re.search(words.replace("(50%", r"\(50%"), advice.why)
+        and advice.verdict == "do not cluster"
+    )
 
 
 def test_chance_that_gains_nothing_is_not_called_a_gain() -> None:
@@ -278,21 +375,31 @@ def test_without_a_known_gain_the_prior_names_the_method() -> None:
 
 def test_the_whole_of_it_and_what_it_says_can_be_run(tmp_path: Path) -> None:
     data, said = federation(2, clients=12), []
-    advice = advise(data, mclr(data), LOCAL, pilots=QUICK, rounds=3, cohort=50, progress=said.append)
+    advice = advise(
+        data, mclr(data), LOCAL, pilots=QUICK, rounds=3, cohort=50, progress=said.append
+    )
     assert advice.clusters == 2 and advice.verdict == "cluster" and len(said) > 8
     told = json.loads(json.dumps(advice.summary(), allow_nan=False))
-    assert told["verdict"] == "cluster" and told["estimates"]["split-half stability"] == 2 and len(told["pilots"]) == 3
+    assert (
+        told["verdict"] == "cluster"
+        and told["estimates"]["split-half stability"] == 2
+        and len(told["pilots"]) == 3
+    )
     assert [row["clusters"] for row in told["criteria"]] == [1, 2, 3]
     checked = run.from_dict({"data": {"name": "digits"}, **tomllib.loads(advice.toml())})
     assert checked.run.cohort == 12 and checked.run.rounds == 3 and checked.local.lr == 0.3
     paths = save(advice, tmp_path / "a.png")
-    assert [path.name for path in paths] == ["a.png", "a.svg"] and all(path.stat().st_size > 1000 for path in paths)
+    assert [path.name for path in paths] == ["a.png", "a.svg"] and all(
+        path.stat().st_size > 1000 for path in paths
+    )
 
 
 def test_of_one_cluster_two_are_tried() -> None:
     data = federation(1, clients=12)
     advice = advise(data, mclr(data), LOCAL, pilots=QUICK)
-    assert advice.verdict == "do not cluster" and advice.clusters == 1 and advice.pilot_clusters == 2
+    assert (
+        advice.verdict == "do not cluster" and advice.clusters == 1 and advice.pilot_clusters == 2
+    )
     assert advice.pilots is not None
     pd.testing.assert_frame_equal(advice.pilots, run_pilots(data, mclr(data), LOCAL, 2, QUICK))
     assert "with two clusters: " in advice.why
@@ -301,7 +408,9 @@ def test_of_one_cluster_two_are_tried() -> None:
 
 
 @pytest.mark.parametrize(("clusters", "verdict"), [(1, "do not cluster"), (2, "cannot tell")])
-def test_without_test_samples_clusters_are_found_and_no_gain_is_claimed(clusters: int, verdict: str) -> None:
+def test_without_test_samples_clusters_are_found_and_no_gain_is_claimed(
+    clusters: int, verdict: str
+) -> None:
     data = federation(clusters, clients=12)
     bare = data.with_rows(data.train, Ragged.of([data.test[i][:0] for i in range(12)]))
     advice = advise(bare, mclr(bare), LOCAL, pilots=QUICK)

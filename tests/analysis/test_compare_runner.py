@@ -1,4 +1,5 @@
-"""Running a grid: every cell is the run alone, nothing is made or run twice, and what fails is told."""
+"""Running a grid: every cell is the run alone, nothing is made or run twice, and what fails is
+told."""
 
 from __future__ import annotations
 
@@ -29,7 +30,13 @@ from fedkin.run.simulate import execute
 from tests.analysis.test_repeat import NEVER_THE_SAME, TRAIN, files, same, without_seconds
 
 # All clients are selected in every round, so that shapes are the same from any seed.
-QUICK = ["data.clients=8", "run.rounds=3", "run.cohort=8", "run.checkpoint_every=2", "local.epochs=1"]
+QUICK = [
+    "data.clients=8",
+    "run.rounds=3",
+    "run.cohort=8",
+    "run.checkpoint_every=2",
+    "local.epochs=1",
+]
 GRID: dict[str, Any] = {"local.lr": [0.01, 0.1]}
 METHODS = ["fedavg", "fedprox"]
 SECONDS = {"comparison.csv"} | NEVER_THE_SAME  # they hold them
@@ -41,7 +48,9 @@ class Stop(Exception):
 
 
 def compare(out: Path, *more: str, **options: Any) -> Comparison:
-    return fk.compare(None, *QUICK, *more, out=out, **{"methods": METHODS, "seeds": 2, "grid": GRID, **options})
+    return fk.compare(
+        None, *QUICK, *more, out=out, **{"methods": METHODS, "seeds": 2, "grid": GRID, **options}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +69,9 @@ def made() -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, made: list[str]) -> tuple[Path, Comparison, list[str]]:
+def whole(
+    tmp_path_factory: pytest.TempPathFactory, made: list[str]
+) -> tuple[Path, Comparison, list[str]]:
     """Two settings, two methods and two seeds that nobody stopped, and what was made for them."""
     out = tmp_path_factory.mktemp("whole") / "compared"
     made.clear()
@@ -90,26 +101,39 @@ def test_a_cell_is_the_run_alone(
     execute(configuration.from_dict(sections), out=tmp_path / "alone")
     cell = whole[0] / f"cells/lr-{lr}/{method}/{seed}"
     same(cell, tmp_path / "alone")
-    assert without_seconds(cell / "summary.json") == without_seconds(tmp_path / "alone/summary.json")
+    assert without_seconds(cell / "summary.json") == without_seconds(
+        tmp_path / "alone/summary.json"
+    )
 
 
 def test_cells_are_the_product_and_no_two_alike(whole: tuple[Path, Comparison, list[str]]) -> None:
     out, found, _ = whole
-    assert (found.settings, found.methods, found.seeds) == (("lr 0.01", "lr 0.1"), ("FedAvg", "FedProx"), (0, 1))
+    assert (found.settings, found.methods, found.seeds) == (
+        ("lr 0.01", "lr 0.1"),
+        ("FedAvg", "FedProx"),
+        (0, 1),
+    )
     assert (found.missing, found.failed, found.folder) == ([], {}, out)
     told = [(p.parts[-4], p.parts[-3], p.parts[-2]) for p in out.glob("cells/*/*/*/config.toml")]
-    assert sorted(told) == [(f"lr-{r}", m, s) for r in ("0.01", "0.1") for m in METHODS for s in "01"]
+    assert sorted(told) == [
+        (f"lr-{r}", m, s) for r in ("0.01", "0.1") for m in METHODS for s in "01"
+    ]
     assert len({path.read_bytes() for path in out.glob("cells/*/*/*/metrics.jsonl")}) == 8
     assert "2 settings x 2 methods x 2 seeds: 8 finished, 0 missing" in repr(found)
 
 
-def test_data_are_made_once_and_a_model_once_a_setting(whole: tuple[Path, Comparison, list[str]]) -> None:
+def test_data_are_made_once_and_a_model_once_a_setting(
+    whole: tuple[Path, Comparison, list[str]],
+) -> None:
     names = whole[2]
     assert (names.count("digits"), names.count("mclr")) == (1, 2)
 
 
-def test_other_data_are_made_for_the_checks_and_again_for_the_runs(tmp_path: Path, made: list[str]) -> None:
-    """Two data sets are never in memory at once; those of the first setting are checked last, and kept."""
+def test_other_data_are_made_for_the_checks_and_again_for_the_runs(
+    tmp_path: Path, made: list[str]
+) -> None:
+    """Two data sets are never in memory at once; those of the first setting are checked last, and
+    kept."""
     made.clear()
     compare(tmp_path / "c", "run.rounds=1", grid={"data.classes_per_client": [2, 3]}, seeds=1)
     assert (made.count("digits"), made.count("mclr")) == (3, 3)
@@ -137,8 +161,12 @@ def test_a_target_decides_what_is_reached(copy: Path) -> None:
     found = Comparison.load(copy)
     row = found.table().iloc[1]
     runs = [Run.load(copy / f"cells/lr-0.01/fedprox/{seed}") for seed in (0, 1)]
-    assert row["final_accuracy"] == pytest.approx(np.mean([run.records[-1]["accuracy"] for run in runs]))
-    assert row["bottom_decile"] == pytest.approx(np.mean([run.records[-1]["bottom_decile"] for run in runs]))
+    assert row["final_accuracy"] == pytest.approx(
+        np.mean([run.records[-1]["accuracy"] for run in runs])
+    )
+    assert row["bottom_decile"] == pytest.approx(
+        np.mean([run.records[-1]["bottom_decile"] for run in runs])
+    )
     assert row["bytes_up"] == np.mean([run.records[-1]["bytes_up"] for run in runs]) > 0
 
 
@@ -164,7 +192,9 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(
     assert len(halfway.finished) == number - 1 and len(halfway.missing) == 9 - number
     compare(tmp_path / "c", resume=True, on_round=lambda record: again.append(record["round"]))
     same(whole[0], tmp_path / "c", SECONDS)
-    last_kept = max(kept for kept in (0, 2, 3) if kept <= round)  # the rounds that have a checkpoint
+    last_kept = max(
+        kept for kept in (0, 2, 3) if kept <= round
+    )  # the rounds that have a checkpoint
     assert again == [*range(last_kept + 1, 4), *[0, 1, 2, 3] * (8 - number)]
 
 
@@ -175,16 +205,32 @@ def test_going_on_runs_only_what_is_missing(copy: Path, made: list[str]) -> None
     shutil.rmtree(copy / LAST)
     assert Comparison.load(copy).missing == [("lr 0.1", "FedProx", 1)]
     rounds: list[tuple[str, int]] = []
-    compare(copy, resume=True, on_round=lambda record: rounds.append((record["method"], record["round"])))
+    compare(
+        copy,
+        resume=True,
+        on_round=lambda record: rounds.append((record["method"], record["round"])),
+    )
     assert rounds == [("fedprox", round) for round in range(4)]
 
 
-def test_more_seeds_are_added_and_fewer_are_not_counted(whole: tuple[Path, Comparison, list[str]], copy: Path) -> None:
+def test_more_seeds_are_added_and_fewer_are_not_counted(
+    whole: tuple[Path, Comparison, list[str]], copy: Path
+) -> None:
     rounds: list[int] = []
     grid = {"local.lr": [0.01, 0.1]}
-    three = compare(copy, resume=True, seeds=3, grid=grid, on_round=lambda record: rounds.append(record["round"]))
+    three = compare(
+        copy,
+        resume=True,
+        seeds=3,
+        grid=grid,
+        on_round=lambda record: rounds.append(record["round"]),
+    )
     assert rounds == [0, 1, 2, 3] * 4
-    assert (three.seeds, len(three.finished), Comparison.load(copy).seeds) == ((0, 1, 2), 12, (0, 1, 2))
+    assert (three.seeds, len(three.finished), Comparison.load(copy).seeds) == (
+        (0, 1, 2),
+        12,
+        (0, 1, 2),
+    )
     same(whole[0] / "cells/lr-0.1/fedavg/1", copy / "cells/lr-0.1/fedavg/1")
     one = compare(copy, resume=True, seeds=1, on_round=lambda _: pytest.fail("nothing was missing"))
     assert (one.seeds, len(one.finished), one.table()["seeds"].tolist()) == ((0,), 4, [1] * 4)
@@ -194,14 +240,25 @@ def test_more_seeds_are_added_and_fewer_are_not_counted(whole: tuple[Path, Compa
 # --- what fails
 
 
-def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cell_that_fails_is_told_and_the_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     out = tmp_path / "c"
-    more = {"methods": ["oracle", "ifca"], "grid": {"method.clusters": [2, 9], "run.cohort": [4, 9]}}
+    more = {
+        "methods": ["oracle", "ifca"],
+        "grid": {"method.clusters": [2, 9], "run.cohort": [4, 9]},
+    }
     found = compare(out, "run.rounds=1", **more)
-    assert set(found.finished) == {("cohort 4", "IFCA, clusters 2", 0), ("cohort 4", "IFCA, clusters 2", 1)}
+    assert set(found.finished) == {
+        ("cohort 4", "IFCA, clusters 2", 0),
+        ("cohort 4", "IFCA, clusters 2", 1),
+    }
     assert set(found.failed) == set(found.missing) and len(found.failed) == 10
     assert "needs the true clusters" in found.failed["cohort 4", "Oracle", 0]
-    assert "needs at least 9 clients (clusters = 9), and there are 8" in found.failed["cohort 4", "IFCA, clusters 9", 1]
+    assert (
+        "needs at least 9 clients (clusters = 9), and there are 8"
+        in found.failed["cohort 4", "IFCA, clusters 9", 1]
+    )
     assert "run.cohort" in found.failed["cohort 9", "IFCA, clusters 2", 0]
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == 5  # one for all seeds of a method in a setting
@@ -211,36 +268,58 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path: Path, caplog: 
     assert kept == {"cohort-4/ifca-clusters-2/0", "cohort-4/ifca-clusters-2/1"}
     told = json.loads((out / "summary.json").read_text())
     assert len(told["failed"]) == 10
-    assert told["failed"][0]["cell"] == ["cohort 4", "Oracle", 0] and "true clusters" in told["failed"][0]["reason"]
+    assert (
+        told["failed"][0]["cell"] == ["cohort 4", "Oracle", 0]
+        and "true clusters" in told["failed"][0]["reason"]
+    )
 
 
 @pytest.fixture(scope="module")
 def one_refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Comparison, list[int]]:
-    """FedAvg and Oracle, which needs true clusters that the data do not have; and the rounds that were run."""
+    """FedAvg and Oracle, which needs true clusters that the data do not have; and the rounds that
+    were run."""
     out = tmp_path_factory.mktemp("refused") / "c"
     rounds: list[int] = []
     options = {"methods": ["fedavg", "oracle"], "grid": None, "seeds": 3}
-    found = compare(out, "run.rounds=1", on_round=lambda record: rounds.append(record["round"]), **options)
+    found = compare(
+        out, "run.rounds=1", on_round=lambda record: rounds.append(record["round"]), **options
+    )
     comparison_tables.write(found, out)
     return out, found, rounds
 
 
-def test_what_a_method_refuses_is_found_before_the_first_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_method_refuses_is_found_before_the_first_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     said_at_first: list[str] = []
 
     def note(record: dict[str, Any]) -> None:
         if not said_at_first:
             said_at_first.extend(one.getMessage() for one in caplog.records)
 
-    compare(tmp_path / "c", "run.rounds=1", methods=["fedavg", "oracle"], grid=None, seeds=2, on_round=note)
+    compare(
+        tmp_path / "c",
+        "run.rounds=1",
+        methods=["fedavg", "oracle"],
+        grid=None,
+        seeds=2,
+        on_round=note,
+    )
     assert len(said_at_first) == 1 == len(caplog.records)
-    assert "left out of the comparison: Oracle: " in said_at_first[0] and "true clusters" in said_at_first[0]
+    assert (
+        "left out of the comparison: Oracle: " in said_at_first[0]
+        and "true clusters" in said_at_first[0]
+    )
 
 
 @pytest.mark.parametrize(
     ("method", "settings", "words"),
     [
-        ({"name": "pfedme", "strength": 15}, ["local.lr=0.2"], "diverges at a learning rate of 0.2"),
+        (
+            {"name": "pfedme", "strength": 15},
+            ["local.lr=0.2"],
+            "diverges at a learning rate of 0.2",
+        ),
         ({"name": "ifca", "clusters": 9}, [], "IFCA needs at least 9 clients"),
         ({"name": "flhc", "clusters": 9}, [], "FLHC needs at least 9 clients"),
         ({"name": "athena"}, [], "trains a detector"),
@@ -256,7 +335,14 @@ def test_each_kind_of_refusal_is_found_before_the_first_run(
         raise Stop
 
     with pytest.raises(ConfigError, match="no cell of the comparison could be run") as refused:
-        compare(tmp_path / "c", *settings, methods={"one": method}, grid=None, seeds=3, on_round=first_round)
+        compare(
+            tmp_path / "c",
+            *settings,
+            methods={"one": method},
+            grid=None,
+            seeds=3,
+            on_round=first_round,
+        )
     assert words in str(refused.value)
 
 
@@ -267,10 +353,18 @@ def test_the_reason_stands_in_every_table(one_refused: tuple[Path, Comparison, l
     reason = found.failed["", "Oracle", 0]
     assert "true clusters" in reason
 
-    (row,) = [line for line in (out / "comparison.md").read_text().splitlines() if line.startswith("| Oracle | 0 |")]
+    (row,) = [
+        line
+        for line in (out / "comparison.md").read_text().splitlines()
+        if line.startswith("| Oracle | 0 |")
+    ]
     assert f"| not run: {reason} |" in row
     assert "fewer than 3 seeds" not in (out / "comparison.md").read_text()
-    (tex,) = [line for line in (out / "comparison.tex").read_text().splitlines() if line.startswith("Oracle & 0 &")]
+    (tex,) = [
+        line
+        for line in (out / "comparison.tex").read_text().splitlines()
+        if line.startswith("Oracle & 0 &")
+    ]
     assert r"\multicolumn{7}{l}{not run: " in tex and "true clusters" in tex
     table = pd.read_csv(out / "comparison.csv")
     assert table["reason"].isna().tolist()[0] and table["reason"].tolist()[1] == reason
@@ -306,16 +400,22 @@ def test_a_run_that_failed_is_tried_again_and_its_reason_is_gone(
         patch.setattr(fk.FedAvg, "round", failing)
         first = compare(tmp_path / "c", "run.rounds=1", methods=METHODS, grid=None, seeds=1)
     assert "no model came of it" in first.failed["", "FedAvg", 0]
-    again = compare(tmp_path / "c", "run.rounds=1", methods=METHODS, grid=None, seeds=1, resume=True)
+    again = compare(
+        tmp_path / "c", "run.rounds=1", methods=METHODS, grid=None, seeds=1, resume=True
+    )
     assert not again.failed and ("", "FedAvg", 0) in again.finished
 
 
 def test_ranks_say_why_they_are_missing(tmp_path: Path) -> None:
-    """Oracle is refused in both settings, and has no rank; IFCA is refused where there are fewer clients than K."""
+    """Oracle is refused in both settings, and has no rank; IFCA is refused where there are fewer
+    clients than K."""
     methods = {"fedavg": "fedavg", "oracle": "oracle", "ifca": {"name": "ifca", "clusters": 9}}
-    found = compare(tmp_path / "c", "run.rounds=1", methods=methods, grid={"data.clients": [8, 10]}, seeds=1)
+    found = compare(
+        tmp_path / "c", "run.rounds=1", methods=methods, grid={"data.clients": [8, 10]}, seeds=1
+    )
     why = (
-        "ranks are over 1 of 2 settings: oracle could not be run in any setting; clients 8 has no score of ifca from "
+        "ranks are over 1 of 2 settings: oracle could not be run in any setting; clients 8 has no "
+        "score of ifca from "
         "every seed"
     )
     assert found.why_ranks_are_missing() == why == found.summary()["ranks_missing"]
@@ -341,13 +441,19 @@ def test_an_error_of_a_users_own_method_stops_no_other_cell(tmp_path: Path, jobs
 
 
 def test_data_that_one_setting_lacks_stop_no_other(tmp_path: Path) -> None:
-    found = compare(tmp_path / "c", "run.rounds=1", methods=["fedavg"], seeds=1, grid={"data.clients": [0, 8]})
+    found = compare(
+        tmp_path / "c", "run.rounds=1", methods=["fedavg"], seeds=1, grid={"data.clients": [0, 8]}
+    )
     assert list(found.finished) == [("clients 8", "FedAvg", 0)]
     assert "data: " in found.failed["clients 0", "FedAvg", 0]
 
 
-def test_where_every_cell_fails_nothing_is_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(ConfigError, match=r"no cell of the comparison could be run; .*at most .*\(8\), got 9"):
+def test_where_every_cell_fails_nothing_is_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(
+        ConfigError, match=r"no cell of the comparison could be run; .*at most .*\(8\), got 9"
+    ):
         compare(tmp_path / "deep/c", "run.cohort=9")
     assert not list(tmp_path.iterdir()) and not caplog.records
     (tmp_path / "mine").mkdir()
@@ -370,7 +476,9 @@ def test_where_every_cell_fails_nothing_is_left(tmp_path: Path, caplog: pytest.L
         ("checkpoints/round-000003.safetensors", b"x", "can be read"),
     ],
 )
-def test_a_damaged_cell_is_refused_and_left_as_it_is(copy: Path, file: str, content: bytes | None, words: str) -> None:
+def test_a_damaged_cell_is_refused_and_left_as_it_is(
+    copy: Path, file: str, content: bytes | None, words: str
+) -> None:
     if content is None:
         (copy / LAST / file).unlink()
     else:
@@ -385,7 +493,9 @@ def test_a_damaged_cell_is_refused_and_left_as_it_is(copy: Path, file: str, cont
 
 
 @pytest.mark.parametrize("end", ["finished", "begun"])
-@pytest.mark.parametrize("other", ["cells/lr-0.1/fedprox/0", "cells/lr-0.1/fedavg/1", "cells/lr-0.01/fedprox/1"])
+@pytest.mark.parametrize(
+    "other", ["cells/lr-0.1/fedprox/0", "cells/lr-0.1/fedavg/1", "cells/lr-0.01/fedprox/1"]
+)
 def test_another_run_in_a_cells_place_is_refused(copy: Path, other: str, end: str) -> None:
     shutil.rmtree(copy / LAST)
     shutil.copytree(copy / other, copy / LAST)
@@ -401,15 +511,32 @@ def test_data_that_changed_since_are_noticed(tmp_path: Path) -> None:
     def own(shift: float) -> None:
         rng = np.random.default_rng(0)
         x = rng.normal(shift, size=(80, 3)).astype(np.float32)
-        np.savez(tmp_path / "own.npz", x=x, y=(x[:, 0] > 0).astype(np.int64), client_id=np.repeat(np.arange(4), 20))
+        np.savez(
+            tmp_path / "own.npz",
+            x=x,
+            y=(x[:, 0] > 0).astype(np.int64),
+            client_id=np.repeat(np.arange(4), 20),
+        )
 
-    settings = ["data.name=file", f"data.path={tmp_path / 'own.npz'}", "run.rounds=1", "run.cohort=4"]
+    settings = [
+        "data.name=file",
+        f"data.path={tmp_path / 'own.npz'}",
+        "run.rounds=1",
+        "run.cohort=4",
+    ]
     text = '[compare]\nmethods = ["fedavg"]\n[data]\nname = "file"\npath = "x"\n'
     (tmp_path / "s.toml").write_text(text)
     own(0.0)
     fk.compare(tmp_path / "s.toml", *settings, seeds=1, out=tmp_path / "c")
     own(0.0)  # written anew, and the same
-    assert len(fk.compare(tmp_path / "s.toml", *settings, seeds=2, out=tmp_path / "c", resume=True).finished) == 2
+    assert (
+        len(
+            fk.compare(
+                tmp_path / "s.toml", *settings, seeds=2, out=tmp_path / "c", resume=True
+            ).finished
+        )
+        == 2
+    )
     own(0.5)
     with pytest.raises(CheckpointError, match="other data"):
         fk.compare(tmp_path / "s.toml", *settings, seeds=3, out=tmp_path / "c", resume=True)
@@ -430,7 +557,9 @@ def test_a_comparison_of_another_grid_is_refused(copy: Path, tmp_path: Path) -> 
             compare(copy, resume=True, **options)
         with pytest.raises(StorageError, match=f"already holds one of other {words.split()[-1]}"):
             compare(copy, **options)
-    with pytest.raises(StorageError, match=r"already holds this comparison; go on with it: --resume .* --seeds"):
+    with pytest.raises(
+        StorageError, match=r"already holds this comparison; go on with it: --resume .* --seeds"
+    ):
         compare(copy)
     with pytest.raises(StorageError, match="already holds a run"):
         compare(copy / LAST)
@@ -464,16 +593,31 @@ def test_a_damaged_description_is_refused(copy: Path, text: str) -> None:
 
 def test_measures_are_names_of_figures(whole: tuple[Path, Comparison, list[str]]) -> None:
     summary = whole[1].runs("lr 0.1", "FedAvg")[0].summary()
-    assert set(COMPARED) - {"validation_accuracy"} <= set(summary)  # which has validation samples only
+    assert set(COMPARED) - {"validation_accuracy"} <= set(
+        summary
+    )  # which has validation samples only
 
 
 def test_agreement_with_true_clusters_is_in_the_table_and_in_words(tmp_path: Path) -> None:
-    settings = ["data.name=planted", "data.base=digits", "data.kind=label_permutation", "data.clusters=2"]
-    settings += ["data.clients=6", "data.samples=60", "run.rounds=2", "run.cohort=6", "local.epochs=1"]
+    settings = [
+        "data.name=planted",
+        "data.base=digits",
+        "data.kind=label_permutation",
+        "data.clusters=2",
+    ]
+    settings += [
+        "data.clients=6",
+        "data.samples=60",
+        "run.rounds=2",
+        "run.cohort=6",
+        "local.epochs=1",
+    ]
     found = fk.compare(None, *settings, methods=["fedavg", "ifca"], seeds=1, out=tmp_path / "c")
     row = found.table().set_index("method").loc["IFCA"]
     assert row["ari"] == found.finished["", "IFCA", 0].summary()["ari"]
     (line,) = [line for line in findings(found) if "true clusters" in line]
     assert f"IFCA {row['ari']:.2f}" in line
     unknown = fk.compare(None, *QUICK, methods=["fedavg"], seeds=1, out=tmp_path / "d")
-    assert "ari" not in unknown.table() and not any("true clusters" in line for line in findings(unknown))
+    assert "ari" not in unknown.table() and not any(
+        "true clusters" in line for line in findings(unknown)
+    )

@@ -30,7 +30,10 @@ def of_biases(biases: list[list[float]], **options: Any) -> EpsStudy:
     """Clients whose last layers become these biases, from a start at zero."""
     target = np.array(biases)
     world = FakeWorld(
-        target, np.ones(len(target), np.int64), LocalTraining(lr=1.0 - 1e-9), start=lambda _: np.zeros(target.shape[1])
+        target,
+        np.ones(len(target), np.int64),
+        LocalTraining(lr=1.0 - 1e-9),
+        start=lambda _: np.zeros(target.shape[1]),
     )
     return of_world(Hierarchical(pretraining=1, **options), world, 0)
 
@@ -52,7 +55,9 @@ def test_ranges_of_four_clients_by_hand() -> None:
     expected = [(0, 1, 0, 4), (1, 2, 1, 2), (2, 9, 2, 0), (9, np.inf, 1, 0)]
     np.testing.assert_allclose(told, expected, atol=1e-5)
     np.testing.assert_allclose(found.curve, [1, 1, 2, 2], atol=1e-5)
-    assert found.suggested == pytest.approx(18**0.5, rel=1e-4)  # the middle of 2 .. 9 on a logarithmic scale
+    assert found.suggested == pytest.approx(
+        18**0.5, rel=1e-4
+    )  # the middle of 2 .. 9 on a logarithmic scale
 
 
 def test_a_run_finds_what_the_study_says() -> None:
@@ -100,5 +105,7 @@ def test_other_methods_and_models_are_refused() -> None:
     with pytest.raises(ConfigError, match="hierarchical and athena, got FedAvg"):
         study_eps(FedAvg(), data, fk.models.mclr(data))
     large = fk.data.digits(clients=10, size=32)
-    with pytest.raises(ConfigError, match="Hierarchical trains a model with a score for every class"):
+    with pytest.raises(
+        ConfigError, match="Hierarchical trains a model with a score for every class"
+    ):
         study_eps(METHOD, large, fk.models.detector(large))

@@ -1,5 +1,6 @@
-"""Every operation on files of several seeds and of a comparison, around the runs in them: without space, killed, and
-without power. Whoever resumes gets the undisturbed tables. (Those of a run: ``tests/run/test_every_write.py``.)"""
+"""Every operation on files of several seeds and of a comparison, around the runs in them: without
+space, killed, and without power. Whoever resumes gets the undisturbed tables. (Those of a run:
+``tests/run/test_every_write.py``.)"""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def seeds_tables(folder: Path) -> None:
 def compare(folder: Path) -> None:
     """Go on with a comparison of four cells."""
     quick = ["data.clients=6", "run.rounds=1", "run.cohort=3", "local.epochs=1"]
-    fk.compare(None, *quick, methods=["fedavg", "fedprox"], seeds=2, out=folder / "out", resume=True)
+    fk.compare(
+        None, *quick, methods=["fedavg", "fedprox"], seeds=2, out=folder / "out", resume=True
+    )
 
 
 def begun(how: str, folder: Path) -> Path:

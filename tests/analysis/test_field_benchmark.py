@@ -1,4 +1,5 @@
-"""The prior of an advice: what the benchmark of the field found for clients that differ in the same way."""
+"""The prior of an advice: what the benchmark of the field found for clients that differ in the same
+way."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ def measured(value: float) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("value", "clusters", "kind"), [(0.3, 1, LABELS), (0.3, 4, LABELS), (0.15, 4, CONCEPTS), (0.15, 1, None)]
+    ("value", "clusters", "kind"),
+    [(0.3, 1, LABELS), (0.3, 4, LABELS), (0.15, 4, CONCEPTS), (0.15, 1, None)],
 )
 def test_the_kind_of_heterogeneity(value: float, clusters: int, kind: str | None) -> None:
     prior = field_prior(measured(value), clusters)
@@ -32,6 +34,9 @@ def test_private_labels_have_no_prior() -> None:
 def test_findings_name_methods_of_configurations(value: float) -> None:
     prior = field_prior(measured(value), 4)
     assert prior is not None and set(prior.ranks) <= set(METHODS) and len(prior.ranks) > 10
-    assert list(prior.ranks.values()) == sorted(prior.ranks.values()) and min(prior.ranks.values()) >= 1
+    assert (
+        list(prior.ranks.values()) == sorted(prior.ranks.values())
+        and min(prior.ranks.values()) >= 1
+    )
     METHODS[prior.best_clustered](clusters=4)
     assert "pilots on your data decide" in str(prior) and next(iter(prior.ranks)) in str(prior)

@@ -11,7 +11,12 @@ import pytest
 
 import fedkin as fk
 from fedkin.analysis import non_iid_index as module
-from fedkin.analysis.non_iid_index import extreme_clients, index_of_world, index_table, non_iid_index
+from fedkin.analysis.non_iid_index import (
+    extreme_clients,
+    index_of_world,
+    index_table,
+    non_iid_index,
+)
 from fedkin.core.errors import ConfigError, MethodError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
@@ -26,12 +31,16 @@ TARGETS = np.array([0.0, 1.0, 4.0, 9.5])
 def world(targets: np.ndarray = TARGETS, **options: Any) -> FakeWorld:
     """Client i answers |targets[i] - model|; the model from seed s is the number s."""
     examples = np.ones(len(targets), np.int64)
-    return FakeWorld(targets[:, None], examples, start=lambda stream: np.array([float(stream.seed)]), **options)
+    return FakeWorld(
+        targets[:, None], examples, start=lambda stream: np.array([float(stream.seed)]), **options
+    )
 
 
 def by_hand(rmse: list[float]) -> list[float]:
     """PNI_i by the letter of eq. 17."""
-    return [sum((a - b) ** 2 for j, b in enumerate(rmse) if j != i) ** 0.5 for i, a in enumerate(rmse)]
+    return [
+        sum((a - b) ** 2 for j, b in enumerate(rmse) if j != i) ** 0.5 for i, a in enumerate(rmse)
+    ]
 
 
 def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
@@ -48,7 +57,10 @@ def test_several_models_are_averaged() -> None:
     np.testing.assert_allclose(found.rmse, np.array(rmse).T, rtol=1e-6)
     np.testing.assert_allclose(found.clients, each.mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(found.by_model, each.mean(axis=1), rtol=1e-6)
-    assert found.pni == pytest.approx(each.mean(), rel=1e-6) and (found.models, found.missing) == (3, 0)
+    assert found.pni == pytest.approx(each.mean(), rel=1e-6) and (found.models, found.missing) == (
+        3,
+        0,
+    )
 
 
 def test_silent_clients_are_left_out_and_counted() -> None:
@@ -107,7 +119,8 @@ def test_the_formula_on_a_real_model() -> None:
         W, b = (flat[part] for part in model.spec.slices.values())
         predicted = np.argmax(data.x @ W.reshape(data.classes, -1).T + b, axis=1)
         rmse = [
-            np.sqrt(np.mean((predicted[data.train[u]] - data.y[data.train[u]]) ** 2.0)) for u in range(data.clients)
+            np.sqrt(np.mean((predicted[data.train[u]] - data.y[data.train[u]]) ** 2.0))
+            for u in range(data.clients)
         ]
         np.testing.assert_allclose(found.rmse[:, d], rmse, rtol=1e-6)
         assert found.by_model[d] == pytest.approx(np.mean(by_hand(rmse)), rel=1e-6)
@@ -120,7 +133,9 @@ def test_it_grows_with_the_root_of_the_number_of_clients() -> None:
     four = np.tile(np.arange(data.clients), 4)
     crowd = data.with_rows(data.train.select(four), data.test.select(four))
     model = fk.models.mclr(data)
-    assert non_iid_index(crowd, model).pni == pytest.approx(2 * non_iid_index(data, model).pni, rel=1e-9)
+    assert non_iid_index(crowd, model).pni == pytest.approx(
+        2 * non_iid_index(data, model).pni, rel=1e-9
+    )
 
 
 def test_equal_clients_have_none() -> None:
@@ -133,7 +148,9 @@ def test_equal_clients_have_none() -> None:
 def test_it_grows_with_the_spread_of_the_features() -> None:
     """FedSim, figure 10: with beta of Synthetic(alpha, beta)."""
     federations = [fk.data.synthetic(alpha=0.5, beta=beta, seed=0) for beta in (0.0, 0.5, 1.0)]
-    low, middle, high = (non_iid_index(data, fk.models.mclr(data), models=20).pni for data in federations)
+    low, middle, high = (
+        non_iid_index(data, fk.models.mclr(data), models=20).pni for data in federations
+    )
     assert low < middle < high
 
 
@@ -141,8 +158,12 @@ def test_text_is_welcome() -> None:
     rng = np.random.default_rng(0)
     rows = [np.arange(4), np.arange(4, 9), np.arange(9, 12)]
     x, y = rng.integers(0, 5, (12, 6)), rng.integers(0, 3, 12)
-    data = FederatedData("words", x, y, 3, Ragged.of(rows), Ragged.of(rows), vocabulary=("", "a", "b", "c", "d"))
-    assert np.isfinite(non_iid_index(data, fk.models.rnn(data, hidden=4, embedding=2), models=2).clients).all()
+    data = FederatedData(
+        "words", x, y, 3, Ragged.of(rows), Ragged.of(rows), vocabulary=("", "a", "b", "c", "d")
+    )
+    assert np.isfinite(
+        non_iid_index(data, fk.models.rnn(data, hidden=4, embedding=2), models=2).clients
+    ).all()
 
 
 def test_a_model_that_does_not_fit() -> None:
@@ -158,7 +179,9 @@ def test_newcomers_are_not_asked_and_nothing_is_charged() -> None:
     assert np.flatnonzero(np.isnan(found.clients)).tolist() == [5, 6] and found.missing == 2
     assert simulated.ledger.total() == (0, 0)
     assert simulated.ledger.down == {"scoring.label_errors": 5 * 3 * model.spec.parameters * 4}
-    assert simulated.ledger.up == {"scoring.label_errors": 0}  # no model comes back, one number each
+    assert simulated.ledger.up == {
+        "scoring.label_errors": 0
+    }  # no model comes back, one number each
 
 
 def test_same_seed_same_index() -> None:
@@ -172,27 +195,42 @@ def test_same_seed_same_index() -> None:
 
 
 def test_figures_by_hand() -> None:
-    shown = index_table(index_of_world(world(np.array([0.0, 3.0, 4.0])), models=2))["value"].to_dict()
-    # seed 0: errors 0 3 4, indices 5 sqrt(10) sqrt(17); seed 1: errors 1 2 3, indices sqrt(5) sqrt(2) sqrt(5)
+    shown = index_table(index_of_world(world(np.array([0.0, 3.0, 4.0])), models=2))[
+        "value"
+    ].to_dict()
+    # seed 0: errors 0 3 4, indices 5 sqrt(10) sqrt(17); seed 1: errors 1 2 3, indices sqrt(5)
+    # sqrt(2) sqrt(5)
     first, second = (5 + 10**0.5 + 17**0.5) / 3, (2 * 5**0.5 + 2**0.5) / 3
     assert shown["non-IID index (PNI)"] == f"{(first + second) / 2:.4g}"
     middle = (first + second) / 2
-    assert shown["index by model, min / median / max"] == f"{second:.4g} / {middle:.4g} / {first:.4g}"
+    assert (
+        shown["index by model, min / median / max"] == f"{second:.4g} / {middle:.4g} / {first:.4g}"
+    )
     assert shown["index by model, standard deviation"] == f"{(first - second) / 2**0.5:.4g}"
     assert shown["error of a client, min / median / max"] == "0.5 / 2.5 / 3.5"
-    assert index_table(index_of_world(world())).loc["index by model, standard deviation", "value"] == "-"
+    assert (
+        index_table(index_of_world(world())).loc["index by model, standard deviation", "value"]
+        == "-"
+    )
 
 
 def test_extreme_clients_by_hand() -> None:
-    """Errors 0 1 4 9.5: client 2 has the lowest index, client 3 the highest, client 1 the lower of the middle two."""
+    """Errors 0 1 4 9.5: client 2 has the lowest index, client 3 the highest, client 1 the lower of
+    the middle two."""
     rows = [np.arange(4), np.array([4]), np.arange(5, 8), np.arange(8, 10)]
     y = np.array([0, 0, 1, 1, 0, 0, 1, 2, 1, 1])
     train = Ragged.of(rows)
-    data = FederatedData("toy", np.zeros((10, 1), np.float32), y, 3, train, train, client_names=("a", "b", "c", "d"))
+    data = FederatedData(
+        "toy", np.zeros((10, 1), np.float32), y, 3, train, train, client_names=("a", "b", "c", "d")
+    )
     table = extreme_clients(index_of_world(world()), data)
     assert table["index"].tolist() == ["lowest", "median", "highest"]
     assert table["client"].tolist() == ["c", "b", "d"]
-    assert table["training samples"].tolist() == ["3", "1", "2"] and table["classes"].tolist() == ["3", "1", "1"]
+    assert table["training samples"].tolist() == ["3", "1", "2"] and table["classes"].tolist() == [
+        "3",
+        "1",
+        "1",
+    ]
     assert table["error"].tolist() == ["4", "1", "9.5"]
     assert table["PNI_i"].tolist() == [f"{by_hand(TARGETS.tolist())[u]:.4g}" for u in (2, 1, 3)]
     silent = extreme_clients(index_of_world(world(silent=frozenset({3}))), data)

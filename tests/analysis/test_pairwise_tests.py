@@ -12,11 +12,15 @@ from fedkin.analysis.pairwise_tests import not_worse_than_best, pairs
 
 NAN = float("nan")
 RNG = np.random.default_rng(3)
-VALUES = {name: mean + RNG.normal(0, 0.03, 6) for name, mean in (("a", 0.5), ("b", 0.56), ("c", 0.57), ("d", 0.9))}
+VALUES = {
+    name: mean + RNG.normal(0, 0.03, 6)
+    for name, mean in (("a", 0.5), ("b", 0.56), ("c", 0.57), ("d", 0.9))
+}
 
 
 def by_holm(p: dict[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-    """Holm (1979): the i-th smallest of m is multiplied by m - i (i from 0), never below the one before, at most 1."""
+    """Holm (1979): the i-th smallest of m is multiplied by m - i (i from 0), never below the one
+    before, at most 1."""
     adjusted, before = {}, 0.0
     for i, pair in enumerate(sorted(p, key=lambda one: p[one])):
         before = adjusted[pair] = min(1.0, max(before, p[pair] * (len(p) - i)))
@@ -34,7 +38,9 @@ def test_every_pair_is_scipys_two_sided_test_adjusted_by_holm() -> None:
         "significant" if expected[pair] < 0.05 else "not significant" for pair in names
     ]
     assert {"significant", "not significant"} == set(table["verdict"])
-    assert any(raw[pair] < 0.05 <= expected[pair] for pair in names)  # the adjustment decides something here
+    assert any(
+        raw[pair] < 0.05 <= expected[pair] for pair in names
+    )  # the adjustment decides something here
 
 
 def test_the_higher_mean_comes_first_and_the_largest_difference_on_top() -> None:
@@ -63,9 +69,15 @@ def test_what_cannot_be_tested_does_not_count_in_the_adjustment() -> None:
     few = {"a": VALUES["a"], "b": VALUES["b"], "c": np.array([0.5, 0.6, NAN, NAN, NAN, NAN])}
     table = pairs(few)
     tested = (table["method"] == "b") & (table["against"] == "a")
-    assert table["p"][tested].tolist() == pytest.approx([stats.ttest_rel(VALUES["a"], VALUES["b"]).pvalue])
-    rest = [row for row in table.to_dict(orient="records") if "c" in (row["method"], row["against"])]
-    assert [(row["verdict"], row["seeds"], np.isnan(row["p"])) for row in rest] == [("too few seeds", 2, True)] * 2
+    assert table["p"][tested].tolist() == pytest.approx(
+        [stats.ttest_rel(VALUES["a"], VALUES["b"]).pvalue]
+    )
+    rest = [
+        row for row in table.to_dict(orient="records") if "c" in (row["method"], row["against"])
+    ]
+    assert [(row["verdict"], row["seeds"], np.isnan(row["p"])) for row in rest] == [
+        ("too few seeds", 2, True)
+    ] * 2
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -84,10 +96,17 @@ def test_without_a_seed_in_common_there_is_no_difference() -> None:
 
 def test_equal_numbers_are_no_evidence() -> None:
     row = pairs({"a": np.array([0.3, 0.5, 0.4]), "b": np.array([0.3, 0.5, 0.4])}).loc[0]
-    assert (row["method"], row["difference"], row["p"], row["verdict"]) == ("a", 0.0, 1.0, "not significant")
+    assert (row["method"], row["difference"], row["p"], row["verdict"]) == (
+        "a",
+        0.0,
+        1.0,
+        "not significant",
+    )
 
 
-@pytest.mark.parametrize(("seeds", "verdict"), [(3, "not significant"), (5, "not significant"), (6, "significant")])
+@pytest.mark.parametrize(
+    ("seeds", "verdict"), [(3, "not significant"), (5, "not significant"), (6, "significant")]
+)
 def test_the_same_difference_in_every_seed_is_a_sign_test(seeds: int, verdict: str) -> None:
     """t is infinite there; two-sided, S equal signs have the probability 2 / 2**S."""
     a = np.linspace(0.3, 0.6, seeds)
@@ -101,7 +120,9 @@ def test_one_method_against_the_others_is_a_family_of_its_own() -> None:
     assert table["method"].tolist() == ["c"] * 3 and table["against"].tolist() == ["a", "b", "d"]
     raw = {("c", name): float(stats.ttest_rel(VALUES["c"], VALUES[name]).pvalue) for name in "abd"}
     assert table["p"].tolist() == pytest.approx([by_holm(raw)["c", name] for name in "abd"])
-    assert table["difference"].tolist() == pytest.approx([np.mean(VALUES["c"] - VALUES[n]) for n in "abd"])
+    assert table["difference"].tolist() == pytest.approx(
+        [np.mean(VALUES["c"] - VALUES[n]) for n in "abd"]
+    )
 
 
 def test_a_reason_is_told_of_the_pairs_it_concerns_alone() -> None:
@@ -111,7 +132,9 @@ def test_a_reason_is_told_of_the_pairs_it_concerns_alone() -> None:
     assert {pair for pair, (_, why) in told.items() if why} == {"ac", "bc", "cd"}
     assert {verdict for verdict, why in told.values() if why} == {"no score"}
     expected = pairs({name: VALUES[name] for name in "abd"})
-    assert sorted(row["p"] for row in rows if not np.isnan(row["p"])) == pytest.approx(sorted(expected["p"]))
+    assert sorted(row["p"] for row in rows if not np.isnan(row["p"])) == pytest.approx(
+        sorted(expected["p"])
+    )
 
 
 def test_one_method_has_no_pair() -> None:
@@ -123,13 +146,18 @@ def test_one_method_has_no_pair() -> None:
 
 
 def best(values: dict[str, np.ndarray]) -> set[str]:
-    means = {name: float(np.nanmean(v)) if np.isfinite(v).any() else None for name, v in values.items()}
+    means = {
+        name: float(np.nanmean(v)) if np.isfinite(v).any() else None for name, v in values.items()
+    }
     return not_worse_than_best(pairs(values).to_dict(orient="records"), means)
 
 
 def test_the_best_and_what_was_not_shown_to_differ_from_it() -> None:
     noise = np.array([0.01, -0.02, 0.03, -0.01, 0.0])
-    assert best({"a": 0.5 + noise, "b": 0.8 + noise[::-1], "c": 0.81 + np.roll(noise, 1)}) == {"b", "c"}
+    assert best({"a": 0.5 + noise, "b": 0.8 + noise[::-1], "c": 0.81 + np.roll(noise, 1)}) == {
+        "b",
+        "c",
+    }
     assert best({"a": 0.8 + noise, "b": 0.8 + noise}) == {"a", "b"}
 
 
@@ -139,8 +167,11 @@ def test_where_nothing_could_be_tested_only_the_highest() -> None:
     assert best({"a": np.array([NAN]), "b": np.array([NAN])}) == set()
 
 
-def test_a_highest_mean_that_comes_from_easy_seeds_does_not_outshine_who_is_better_in_them() -> None:
-    """b lacks no seed, a lacks the hard ones: its mean is higher, though b is better wherever both ran."""
+def test_a_highest_mean_that_comes_from_easy_seeds_does_not_outshine_who_is_better_in_them() -> (
+    None
+):
+    """b lacks no seed, a lacks the hard ones: its mean is higher, though b is better wherever both
+    ran."""
     a = np.array([0.80, 0.82, 0.81, NAN, NAN, NAN])
     b = np.array([0.85, 0.871, 0.862, 0.20, 0.21, 0.19])
     assert np.nanmean(a) > np.nanmean(b)

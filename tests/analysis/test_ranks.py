@@ -13,13 +13,74 @@ from scipy import stats
 from fedkin.analysis.ranks import Ranks, rank
 from fedkin.analysis.tables import rows_of
 
-# AUC of C4.5 and its variants on 14 data sets; a fourth digit keeps a printed rank where three are equal.
+# AUC of C4.5 and its variants on 14 data sets; a fourth digit keeps a printed rank where three are
+# equal.
 DEMSAR = pd.DataFrame(
     {
-        "C4.5": [0.763, 0.599, 0.954, 0.628, 0.882, 0.936, 0.661, 0.583, 0.775, 1, 0.940, 0.619, 0.972, 0.957],
-        "C4.5+m": [0.768, 0.591, 0.971, 0.661, 0.888, 0.931, 0.668, 0.583, 0.838, 1, 0.962, 0.666, 0.981, 0.978],
-        "C4.5+cf": [0.771, 0.590, 0.968, 0.654, 0.886, 0.916, 0.609, 0.563, 0.866, 1, 0.965, 0.614, 0.9751, 0.946],
-        "C4.5+m+cf": [0.798, 0.569, 0.967, 0.657, 0.898, 0.931, 0.685, 0.625, 0.875, 1, 0.962, 0.669, 0.975, 0.970],
+        "C4.5": [
+            0.763,
+            0.599,
+            0.954,
+            0.628,
+            0.882,
+            0.936,
+            0.661,
+            0.583,
+            0.775,
+            1,
+            0.940,
+            0.619,
+            0.972,
+            0.957,
+        ],
+        "C4.5+m": [
+            0.768,
+            0.591,
+            0.971,
+            0.661,
+            0.888,
+            0.931,
+            0.668,
+            0.583,
+            0.838,
+            1,
+            0.962,
+            0.666,
+            0.981,
+            0.978,
+        ],
+        "C4.5+cf": [
+            0.771,
+            0.590,
+            0.968,
+            0.654,
+            0.886,
+            0.916,
+            0.609,
+            0.563,
+            0.866,
+            1,
+            0.965,
+            0.614,
+            0.9751,
+            0.946,
+        ],
+        "C4.5+m+cf": [
+            0.798,
+            0.569,
+            0.967,
+            0.657,
+            0.898,
+            0.931,
+            0.685,
+            0.625,
+            0.875,
+            1,
+            0.962,
+            0.669,
+            0.975,
+            0.970,
+        ],
     }
 )
 TIED = 1 - (6 + 6 + 60 + 6) / (14 * (4**3 - 4))  # t**3 - t of each tie, over the most there can be
@@ -30,7 +91,9 @@ def test_demsars_table_6() -> None:
     assert found.average == pytest.approx(
         {"C4.5": 3.143, "C4.5+m": 2.0, "C4.5+cf": 2.893, "C4.5+m+cf": 1.964}, abs=5e-4
     )
-    assert found.friedman * TIED == pytest.approx(9.28, abs=0.005)  # he prints it without the correction for ties
+    assert found.friedman * TIED == pytest.approx(
+        9.28, abs=0.005
+    )  # he prints it without the correction for ties
     assert found.p == pytest.approx(stats.chi2.sf(9.28 / TIED, 3), abs=1e-4)
     assert found.critical_difference == pytest.approx(1.25, abs=0.005)
     assert found.tested and len(found.scores) == 14
@@ -41,7 +104,9 @@ def test_nemenyi_is_scikit_posthocs() -> None:
     pairs = rank(DEMSAR).pairs
     assert len(pairs) == 6 and pairs["rank_difference"].is_monotonic_decreasing
     for row in rows_of(pairs):
-        assert row["p_nemenyi"] == pytest.approx(float(expected.loc[row["method"], row["against"]]), abs=1e-6)
+        assert row["p_nemenyi"] == pytest.approx(
+            float(expected.loc[row["method"], row["against"]]), abs=1e-6
+        )
         assert row["rank_difference"] >= 0
     assert min(pairs["p_nemenyi"]) > 0.05  # no difference reaches 1.25: the largest is 1.179
 
@@ -61,7 +126,9 @@ def test_methods_that_differ_are_named() -> None:
     apart = pd.DataFrame({"a": 0.9 - rows / 100, "b": 0.85 - rows / 100, "c": 0.2 + rows / 100})
     found = rank(apart)
     assert found.average == {"a": 1.0, "b": 2.0, "c": 3.0}
-    assert found.critical_difference == pytest.approx(0.957, abs=5e-4)  # 2.343 * sqrt(3 * 4 / (6 * 12)): his Table 5
+    assert found.critical_difference == pytest.approx(
+        0.957, abs=5e-4
+    )  # 2.343 * sqrt(3 * 4 / (6 * 12)): his Table 5
     told = found.table().set_index("method")["differs_from"].to_dict()
     assert told == {"a": "b; c", "b": "a; c", "c": "a; b"}
     fewer = rank(apart.head(6)).table().set_index("method")["differs_from"].to_dict()
@@ -76,7 +143,11 @@ def test_settings_that_lack_a_score_are_left_out() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 3), (1, 3), (6, 2), (6, 1)])
 def test_too_few_settings_or_methods_test_nothing(shape: tuple[int, int]) -> None:
-    found = rank(pd.DataFrame(np.arange(np.prod(shape), dtype=float).reshape(shape), columns=list("abc")[: shape[1]]))
+    found = rank(
+        pd.DataFrame(
+            np.arange(np.prod(shape), dtype=float).reshape(shape), columns=list("abc")[: shape[1]]
+        )
+    )
     assert np.isnan([found.friedman, found.p, found.critical_difference]).all() and not found.tested
     assert found.pairs[["p_nemenyi", "p_wilcoxon"]].isna().to_numpy().all()
     assert json.loads(json.dumps(found.summary(), allow_nan=False))["p"] is None
@@ -111,5 +182,7 @@ def test_no_pair_is_named_where_friedman_rejects_nothing() -> None:
 def test_wilcoxons_least_number_of_settings_is_told(settings: int, needed: bool) -> None:
     scores = pd.DataFrame({"a": [3.0] * settings, "b": [2.0] * settings, "c": [1.0] * settings})
     ranks = rank(scores)
-    assert any("can find nothing in fewer than 7 settings" in line for line in ranks.notes()) == needed
+    assert (
+        any("can find nothing in fewer than 7 settings" in line for line in ranks.notes()) == needed
+    )
     assert (3 * 2 / 2**settings > 0.05) == needed  # the least p, all signs alike, of three pairs

@@ -1,4 +1,5 @@
-"""Many seeds in one process are the seeds alone; what they say together is computed once more, another way."""
+"""Many seeds in one process are the seeds alone; what they say together is computed once more,
+another way."""
 
 from __future__ import annotations
 
@@ -25,7 +26,11 @@ from fedkin.simulation.jax import local_training
 from tests.analysis.written_seeds import with_options
 
 TOGETHER = {"config.toml", "environment.json", "curves.csv", "comparisons.csv"}
-NEVER_THE_SAME = {"timings.jsonl", "summary.json", "SHA256SUMS"}  # they hold seconds, or sums of such
+NEVER_THE_SAME = {
+    "timings.jsonl",
+    "summary.json",
+    "SHA256SUMS",
+}  # they hold seconds, or sums of such
 TRAIN: Any = local_training.train  # a compiled function, which can count its programs
 
 
@@ -34,9 +39,17 @@ class Stop(Exception):
 
 
 def settings(seeds: int | None = 3, rounds: int = 3, **run: Any) -> RunConfig:
-    chosen = {"rounds": rounds, "cohort": 3, "seeds": seeds, "against": ["fedavg"], "checkpoint_every": 2} | run
+    chosen = {
+        "rounds": rounds,
+        "cohort": 3,
+        "seeds": seeds,
+        "against": ["fedavg"],
+        "checkpoint_every": 2,
+    } | run
     sections = {"data": {"name": "digits", "clients": 8}, "local": {"epochs": 1}}
-    return configuration.from_dict({**sections, "run": {k: v for k, v in chosen.items() if v is not None}})
+    return configuration.from_dict(
+        {**sections, "run": {k: v for k, v in chosen.items() if v is not None}}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -53,18 +66,24 @@ def files(root: Path) -> set[Path]:
 
 def same(one: Path, other: Path, left_out: set[str] = NEVER_THE_SAME) -> None:
     """Byte for byte; of checkpoints, which hold seconds, every array."""
-    assert {p for p in files(one) if p.name not in left_out} == {p for p in files(other) if p.name not in left_out}
+    assert {p for p in files(one) if p.name not in left_out} == {
+        p for p in files(other) if p.name not in left_out
+    }
     for path in sorted(files(one)):
         if path.suffix == ".safetensors":
             ours, theirs = load_file(one / path), load_file(other / path)
             assert ours.keys() == theirs.keys(), path
-            assert all(array.tobytes() == theirs[name].tobytes() for name, array in ours.items()), path
+            assert all(array.tobytes() == theirs[name].tobytes() for name, array in ours.items()), (
+                path
+            )
         elif path.name not in left_out:
             assert (one / path).read_bytes() == (other / path).read_bytes(), path
 
 
 def without_seconds(path: Path) -> dict[str, Any]:
-    return {name: value for name, value in json.loads(path.read_text()).items() if name != "seconds"}
+    return {
+        name: value for name, value in json.loads(path.read_text()).items() if name != "seconds"
+    }
 
 
 # --- seeds in one process
@@ -78,7 +97,9 @@ def test_a_seed_in_a_row_is_that_seed_alone(whole: Path, tmp_path: Path) -> None
         assert without_seconds(ours) == without_seconds(alone)
 
 
-def test_a_seed_is_a_run_that_can_be_read_and_gone_on_with_alone(whole: Path, tmp_path: Path) -> None:
+def test_a_seed_is_a_run_that_can_be_read_and_gone_on_with_alone(
+    whole: Path, tmp_path: Path
+) -> None:
     shutil.copytree(whole / "seeds/1", tmp_path / "one")
     again = execute(settings(None, rounds=4, seed=1), out=tmp_path / "one", resume=True)
     longer = execute(settings(None, rounds=4, seed=1), out=None)
@@ -93,7 +114,9 @@ def test_seeds_are_not_the_same_run(whole: Path) -> None:
 
 def test_seeds_start_where_they_are_told(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    repeated = execute_seeds(settings(2, 1, seed=5), out=tmp_path / "run", on_seed=lambda *seed: told.append(seed))
+    repeated = execute_seeds(
+        settings(2, 1, seed=5), out=tmp_path / "run", on_seed=lambda *seed: told.append(seed)
+    )
     assert told == [(0, 5), (1, 6)] and repeated.seeds == [5, 6]
     assert sorted(p.name for p in (tmp_path / "run/seeds").iterdir()) == ["5", "6"]
 
@@ -104,7 +127,12 @@ def test_training_is_compiled_once(tiny: FederatedData) -> None:
 
     def compiled(seeds: list[int]) -> int:
         TRAIN.clear_cache()
-        repeat(lambda seed: fk.simulate(fk.FedAvg(), tiny, model, rounds=2, cohort=4, local=local, seed=seed), seeds)
+        repeat(
+            lambda seed: fk.simulate(
+                fk.FedAvg(), tiny, model, rounds=2, cohort=4, local=local, seed=seed
+            ),
+            seeds,
+        )
         return TRAIN._cache_size()
 
     assert compiled([0]) == compiled([0, 1, 2]) == 1
@@ -116,7 +144,10 @@ def test_a_configuration_compiles_no_more_for_more_seeds() -> None:
     def compiled(seeds: int) -> int:
         TRAIN.clear_cache()
         run = {"cohort": 8, "seeds": seeds}
-        execute_seeds(with_options({"method": {"name": "fedavg"}, "run": {**run, "against": ["fedprox"]}}), out=None)
+        execute_seeds(
+            with_options({"method": {"name": "fedavg"}, "run": {**run, "against": ["fedprox"]}}),
+            out=None,
+        )
         return TRAIN._cache_size()
 
     assert compiled(3) == compiled(1) > 0
@@ -126,16 +157,24 @@ def test_a_configuration_compiles_no_more_for_more_seeds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "method", "round"), [(0, "fedgroup", 1), (1, "fedgroup", 3), (1, "fedavg", 0), (2, "fedavg", 3)]
+    ("seed", "method", "round"),
+    [(0, "fedgroup", 1), (1, "fedgroup", 3), (1, "fedavg", 0), (2, "fedavg", 3)],
 )
-def test_stopped_within_a_seed(whole: Path, tmp_path: Path, seed: int, method: str, round: int) -> None:
+def test_stopped_within_a_seed(
+    whole: Path, tmp_path: Path, seed: int, method: str, round: int
+) -> None:
     def stop(record: dict[str, Any]) -> None:
         if (begun[-1], record["method"], record["round"]) == (seed, method, round):
             raise Stop
 
     begun: list[int] = []
     with pytest.raises(Stop):
-        execute_seeds(settings(), out=tmp_path / "run", on_round=stop, on_seed=lambda _, seed: begun.append(seed))
+        execute_seeds(
+            settings(),
+            out=tmp_path / "run",
+            on_round=stop,
+            on_seed=lambda _, seed: begun.append(seed),
+        )
     assert begun == list(range(seed + 1))
     with pytest.raises(CheckpointError):
         RepeatedRuns.load(tmp_path / "run")
@@ -173,7 +212,9 @@ def test_more_seeds_and_more_rounds(whole: Path, tmp_path: Path) -> None:
     same(whole, tmp_path / "run", NEVER_THE_SAME | {p.name for p in whole.rglob("*.safetensors")})
     for path in whole.glob("seeds/*/checkpoints/round-000003.safetensors"):
         other = load_file(tmp_path / "run" / path.relative_to(whole))
-        assert all(array.tobytes() == other[name].tobytes() for name, array in load_file(path).items())
+        assert all(
+            array.tobytes() == other[name].tobytes() for name, array in load_file(path).items()
+        )
 
 
 def test_fewer_seeds_are_those_and_the_others_stay(whole: Path, tmp_path: Path) -> None:
@@ -187,13 +228,17 @@ def test_fewer_seeds_are_those_and_the_others_stay(whole: Path, tmp_path: Path) 
 
 def test_fewer_rounds_are_refused_and_nothing_is_changed(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "run")
-    with pytest.raises(CheckpointError, match=r"is at round 3 already; run\.rounds must be at least that"):
+    with pytest.raises(
+        CheckpointError, match=r"is at round 3 already; run\.rounds must be at least that"
+    ):
         execute_seeds(settings(rounds=2), out=tmp_path / "run", resume=True)
     same(whole, tmp_path / "run", set())
 
 
 @pytest.mark.parametrize("method", ["fedgroup", "fedavg"])
-def test_a_failure_after_a_checkpoint_can_be_gone_on_with(whole: Path, tmp_path: Path, method: str) -> None:
+def test_a_failure_after_a_checkpoint_can_be_gone_on_with(
+    whole: Path, tmp_path: Path, method: str
+) -> None:
     def full(record: dict[str, Any]) -> None:
         if (record["method"], record["round"]) == (method, 3):
             raise StorageError("no space left")
@@ -210,13 +255,19 @@ def test_a_failure_after_a_checkpoint_can_be_gone_on_with(whole: Path, tmp_path:
 def test_a_folder_of_one_run_is_refused(tmp_path: Path) -> None:
     execute(settings(None, 1), out=tmp_path / "run")
     before = {path: (tmp_path / "run" / path).read_bytes() for path in files(tmp_path / "run")}
-    with pytest.raises(CheckpointError, match="holds one run, not several seeds; start them in another folder"):
+    with pytest.raises(
+        CheckpointError, match="holds one run, not several seeds; start them in another folder"
+    ):
         execute_seeds(settings(2, 1), out=tmp_path / "run", resume=True)
     with pytest.raises(StorageError, match="already holds a run"):
         execute_seeds(settings(2, 1), out=tmp_path / "run")
-    with pytest.raises(CheckpointError, match=r"holds one run, not several seeds; Run\.load reads it"):
+    with pytest.raises(
+        CheckpointError, match=r"holds one run, not several seeds; Run\.load reads it"
+    ):
         RepeatedRuns.load(tmp_path / "run")
-    assert {path: (tmp_path / "run" / path).read_bytes() for path in files(tmp_path / "run")} == before
+    assert {
+        path: (tmp_path / "run" / path).read_bytes() for path in files(tmp_path / "run")
+    } == before
 
 
 def test_a_folder_of_seeds_says_how_it_is_read(whole: Path) -> None:
@@ -226,7 +277,9 @@ def test_a_folder_of_seeds_says_how_it_is_read(whole: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"cohort": 4}, {"selection": "round_robin"}])
-def test_other_seeds_or_settings_are_another_experiment(whole: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+def test_other_seeds_or_settings_are_another_experiment(
+    whole: Path, tmp_path: Path, change: dict[str, Any]
+) -> None:
     shutil.copytree(whole, tmp_path / "run")
     with pytest.raises(CheckpointError, match=f"another configuration .*{next(iter(change))}"):
         execute_seeds(settings(**change), out=tmp_path / "run", resume=True)
@@ -242,7 +295,9 @@ def test_other_seeds_or_settings_are_another_experiment(whole: Path, tmp_path: P
         ({"data": {"clients": 10**6}}, ConfigError),
     ],
 )
-def test_what_cannot_be_leaves_nothing_behind(tmp_path: Path, options: dict[str, Any], error: type[Exception]) -> None:
+def test_what_cannot_be_leaves_nothing_behind(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception]
+) -> None:
     options = {**options, "run": {**options.get("run", {}), "seeds": 2}}
     with pytest.raises(error):
         execute_seeds(with_options(options), out=tmp_path / "new/run")
@@ -261,7 +316,9 @@ def test_a_configuration_without_seeds(seeds: Any) -> None:
 def test_what_was_kept_is_read_again(whole: Path) -> None:
     again = RepeatedRuns.load(whole)
     assert again.seeds == [0, 1, 2] and again.methods == ["fedgroup", "fedavg"]
-    assert again.summary() == json.loads((whole / "summary.json").read_text(), parse_constant=pytest.fail)
+    assert again.summary() == json.loads(
+        (whole / "summary.json").read_text(), parse_constant=pytest.fail
+    )
     assert {path.name for path in whole.iterdir()} == TOGETHER | {"seeds", "summary.json"}
 
 

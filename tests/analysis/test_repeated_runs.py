@@ -1,4 +1,5 @@
-"""Runs from several seeds, put together in Python; what they say is computed once more, another way."""
+"""Runs from several seeds, put together in Python; what they say is computed once more, another
+way."""
 
 from __future__ import annotations
 
@@ -30,9 +31,18 @@ from tests.option_lists import simulate_arguments
 
 
 def from_python(data: FederatedData, *against: Any, **options: Any) -> Callable[[int], Run]:
-    chosen: dict[str, Any] = {"rounds": 2, "cohort": 4, "local": fk.SGD(epochs=1, batch_size=5, lr=0.5)} | options
+    chosen: dict[str, Any] = {
+        "rounds": 2,
+        "cohort": 4,
+        "local": fk.SGD(epochs=1, batch_size=5, lr=0.5),
+    } | options
     return lambda seed: fk.simulate(
-        fk.FedGroup(clusters=2), data, mclr(data), against=against, seed=seed, **simulate_arguments(chosen)
+        fk.FedGroup(clusters=2),
+        data,
+        mclr(data),
+        against=against,
+        seed=seed,
+        **simulate_arguments(chosen),
     )
 
 
@@ -61,9 +71,14 @@ for seeds in (0, -1, True, 2.0, "35", None, [], [3, 3], [0, True], [1.5], [-1]):
 
 
 def test_no_seeds_are_told_without_a_type_checker() -> None:
-    done = subprocess.run([sys.executable, "-c", UNTYPED], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", UNTYPED], capture_output=True, text=True, check=True
+    )
     many = "seeds must be an integer of at least 1, got"
-    each, different = "a seed must be an integer of at least 0, got", "seeds must be different ones, at least one, got"
+    each, different = (
+        "a seed must be an integer of at least 0, got",
+        "seeds must be different ones, at least one, got",
+    )
     assert done.stdout.splitlines() == [
         *(f"{many} {value}" for value in ("0", "-1", "True", "2.0", "'35'", "None")),
         *(f"{different} []", f"{different} [3, 3]", f"{each} True", f"{each} 1.5", f"{each} -1"),
@@ -71,12 +86,20 @@ def test_no_seeds_are_told_without_a_type_checker() -> None:
 
 
 def test_runs_that_are_not_of_one_experiment(tiny: FederatedData) -> None:
-    plain, beside, long = from_python(tiny), from_python(tiny, fk.FedAvg()), from_python(tiny, rounds=3)
-    with pytest.raises(ConfigError, match=r"same methods and rounds; seed 0 has .*fedgroup.* seed 1 .*fedavg"):
+    plain, beside, long = (
+        from_python(tiny),
+        from_python(tiny, fk.FedAvg()),
+        from_python(tiny, rounds=3),
+    )
+    with pytest.raises(
+        ConfigError, match=r"same methods and rounds; seed 0 has .*fedgroup.* seed 1 .*fedavg"
+    ):
         repeat(lambda seed: (beside if seed else plain)(seed), 2)
     with pytest.raises(ConfigError, match=r"seed 0 has .*2 rounds.* seed 1 .*3 rounds"):
         repeat(lambda seed: (long if seed else plain)(seed), 2)
-    with pytest.raises(ConfigError, match=r"different seeds, theirs are \[0, 0\]"):  # the seed was forgotten
+    with pytest.raises(
+        ConfigError, match=r"different seeds, theirs are \[0, 0\]"
+    ):  # the seed was forgotten
         repeat(lambda _: plain(0), 2)
     with pytest.raises(ConfigError, match="at least one run"):
         RepeatedRuns(())
@@ -91,7 +114,11 @@ THEIRS = [[0.1, 0.3, 0.5], [0.1, 0.4, 0.45], [0.1, 0.35, 0.65], [0.1, 0.5, 0.6]]
 def test_the_table_holds_means_and_their_intervals() -> None:
     rows = by_hand({"fedgroup": OURS, "fedavg": THEIRS}).table().set_index("method")
     for name, curves in (("fedgroup", np.array(OURS)), ("fedavg", np.array(THEIRS))):
-        columns = {"final": curves[:, -1], "best": curves.max(axis=1), "mean": curves[:, 1:].mean(axis=1)}
+        columns = {
+            "final": curves[:, -1],
+            "best": curves.max(axis=1),
+            "mean": curves[:, 1:].mean(axis=1),
+        }
         for column, values in columns.items():
             low, high = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
             told = [rows.loc[name, f"{column}_accuracy{end}"] for end in ("", "_low", "_high")]
@@ -110,8 +137,15 @@ def test_the_comparison_is_the_two_sided_paired_test_of_the_last_round() -> None
     gain = ours - theirs
     low, high = stats.t.interval(0.95, 3, gain.mean(), stats.sem(gain))
     p = stats.ttest_rel(ours, theirs).pvalue
-    assert [made[name] for name in ("difference", "low", "high", "p")] == pytest.approx([gain.mean(), low, high, p])
-    assert (made["method"], made["against"], made["seeds"], made["measure"]) == ("fedgroup", "fedavg", 4, "final")
+    assert [made[name] for name in ("difference", "low", "high", "p")] == pytest.approx(
+        [gain.mean(), low, high, p]
+    )
+    assert (made["method"], made["against"], made["seeds"], made["measure"]) == (
+        "fedgroup",
+        "fedavg",
+        4,
+        "final",
+    )
     assert p < 0.05 and made["verdict"] == "significant" and made["why"] is None
 
 
@@ -120,11 +154,18 @@ def test_a_worse_main_method_stays_first() -> None:
         [("fedgroup", OURS), ("fedavg", THEIRS)], [("fedgroup", THEIRS), ("fedavg", OURS)]
     ))  # fmt: skip
     assert only(worse)["difference"] == pytest.approx(-only(better)["difference"])
-    assert only(worse)["p"] == pytest.approx(only(better)["p"]) and only(worse)["verdict"] == "significant"
+    assert (
+        only(worse)["p"] == pytest.approx(only(better)["p"])
+        and only(worse)["verdict"] == "significant"
+    )
 
 
 def test_another_measure() -> None:
-    best = only(by_hand({"fedgroup": [[0.1, 0.9, 0.5]] * 3, "fedavg": [[0.1, 0.2, 0.6]] * 3}).comparisons("best"))
+    best = only(
+        by_hand({"fedgroup": [[0.1, 0.9, 0.5]] * 3, "fedavg": [[0.1, 0.2, 0.6]] * 3}).comparisons(
+            "best"
+        )
+    )
     assert (best["measure"], best["difference"]) == ("best", pytest.approx(0.3))
     with pytest.raises(ConfigError, match="unknown measure 'fianl'; did you mean 'final'"):
         by_hand({"fedgroup": OURS}).comparisons("fianl")
@@ -145,7 +186,10 @@ def test_a_comparison_of_the_same_runs_says_the_same() -> None:
 def test_several_comparisons_are_adjusted() -> None:
     other = np.array(THEIRS) - [0.0, 0.05, 0.01]
     other[0, 2] += 0.1
-    alone = [only(by_hand({"fedgroup": OURS, "fedavg": curve}).comparisons())["p"] for curve in (THEIRS, other)]
+    alone = [
+        only(by_hand({"fedgroup": OURS, "fedavg": curve}).comparisons())["p"]
+        for curve in (THEIRS, other)
+    ]
     both = by_hand({"fedgroup": OURS, "fedavg": THEIRS, "fedprox": other}).comparisons()
     assert both["against"].tolist() == ["fedavg", "fedprox"]
     small, large = sorted(alone)
@@ -153,17 +197,24 @@ def test_several_comparisons_are_adjusted() -> None:
     assert both["p"].tolist() == pytest.approx([adjusted[p] for p in alone])
 
 
-def test_a_method_without_a_score_takes_no_other_comparison_away(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_method_without_a_score_takes_no_other_comparison_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """FedProx was never tested: FedAvg is compared all the same, and adjusted for nothing."""
     nan = float("nan")
     repeated = by_hand({"fedgroup": OURS, "fedprox": [[nan] * 3] * 4, "fedavg": THEIRS})
     without, tested = repeated.comparisons().to_dict(orient="records")
     assert (without["against"], without["seeds"], without["verdict"]) == ("fedprox", 0, "no score")
     assert without["why"] == "fedprox: not scored in the last round (seeds 0, 1, 2, 3)."
-    assert tested["p"] == pytest.approx(only(by_hand({"fedgroup": OURS, "fedavg": THEIRS}).comparisons())["p"])
+    assert tested["p"] == pytest.approx(
+        only(by_hand({"fedgroup": OURS, "fedavg": THEIRS}).comparisons())["p"]
+    )
     assert tested["why"] is None
     assert sum("fedprox: not scored" in record.getMessage() for record in caplog.records) <= 1
-    assert json.loads(json.dumps(repeated.summary(), allow_nan=False))["comparisons"][0]["why"] == without["why"]
+    assert (
+        json.loads(json.dumps(repeated.summary(), allow_nan=False))["comparisons"][0]["why"]
+        == without["why"]
+    )
 
 
 def test_the_table_prints_the_number_that_is_tested() -> None:
@@ -174,7 +225,9 @@ def test_the_table_prints_the_number_that_is_tested() -> None:
     other = dataclasses.replace(run.against["fedavg"], final={"accuracy_all_clients": 0.6})
     ours = dataclasses.replace(run, final={"accuracy_all_clients": 0.25}, against={"fedavg": other})
     repeated = RepeatedRuns((ours,))
-    assert r"90.0 (all clients 25.0) &" in repeated.latex() and r"\textbf{60.0} &" in repeated.latex()
+    assert (
+        r"90.0 (all clients 25.0) &" in repeated.latex() and r"\textbf{60.0} &" in repeated.latex()
+    )
     assert repeated.table()["accuracy_all_clients"].tolist() == [0.25, 0.6]
     assert "% All clients: with those that had no cluster" in repeated.latex()
 
@@ -185,14 +238,20 @@ def test_where_clients_have_no_cluster_methods_are_compared_over_all_clients() -
     summary = {**run.summary(), "accuracy_all_clients": 0.25}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "summary", lambda self: summary)
-        assert [score(run, compared_by(measure)).value for measure in ("final", "best")] == [0.25, 0.6]
+        assert [score(run, compared_by(measure)).value for measure in ("final", "best")] == [
+            0.25,
+            0.6,
+        ]
         assert np.isnan(score(run, compared_by("bottom")).value)
 
 
 def test_a_last_round_with_unassigned_clients_is_no_match_for_one_that_served_all() -> None:
     repeated = by_hand({"flexcfl": OURS, "fedavg": THEIRS}, partial=[2])
     made = only(repeated.comparisons())
-    assert made["verdict"] == "no score" and "flexcfl: clients without a cluster in the last round" in made["why"]
+    assert (
+        made["verdict"] == "no score"
+        and "flexcfl: clients without a cluster in the last round" in made["why"]
+    )
     assert np.isnan(made["p"])
     assert only(repeated.comparisons("best"))["seeds"] == 4  # of the rounds before
 
@@ -223,7 +282,12 @@ def test_too_few_seeds_claim_nothing(seeds: int) -> None:
     (made,) = summary["comparisons"]
     assert made["verdict"] == "too few seeds" and made["difference"] > 0
     assert [made[name] for name in ("p", "low", "high", "why")] == [None] * 4
-    ends = [value for row in summary["methods"] for name, value in row.items() if name.endswith(("_low", "_high"))]
+    ends = [
+        value
+        for row in summary["methods"]
+        for name, value in row.items()
+        if name.endswith(("_low", "_high"))
+    ]
     assert len(ends) == 20 and set(ends) == {None}
     assert repeated.table().filter(regex="_(low|high)$").isna().all(axis=None)
 
@@ -236,10 +300,15 @@ def test_rounds_that_were_not_scored_or_not_complete_are_left_out() -> None:
     for curve in repeated.curves()["flexcfl"]:
         np.testing.assert_array_equal(curve, expected)
     assert only(repeated.comparisons())["difference"] == pytest.approx(0.3)
-    assert only(repeated.comparisons("best"))["difference"] == pytest.approx(0.3)  # not round 3's, which was partial
+    assert only(repeated.comparisons("best"))["difference"] == pytest.approx(
+        0.3
+    )  # not round 3's, which was partial
     row = repeated.table().iloc[0]
     assert row["mean_accuracy"] == pytest.approx((0.5 + 0.8) / 2)
-    assert set(repeated.curves("bottom_decile")) == {"flexcfl", "fedavg"}  # other figures have no partial rounds
+    assert set(repeated.curves("bottom_decile")) == {
+        "flexcfl",
+        "fedavg",
+    }  # other figures have no partial rounds
     with pytest.raises(ConfigError, match=r"no 'acuracy'; it has .*accuracy"):
         repeated.curves("acuracy")
 
@@ -260,14 +329,20 @@ def test_real_runs_leave_rounds_out(tmp_path: Path) -> None:
     options = {"data": {"clients": 20}, "method": flex, "run": run}
     repeated = execute_seeds(with_options(options), out=tmp_path / "run")
     assert np.isnan(repeated.curves()["flexcfl"]).all()
-    np.testing.assert_array_equal(np.isnan(repeated.curves()["fedavg"][0]), [False, True, False, False])
+    np.testing.assert_array_equal(
+        np.isnan(repeated.curves()["fedavg"][0]), [False, True, False, False]
+    )
     summary = json.loads((tmp_path / "run/summary.json").read_text(), parse_constant=pytest.fail)
     (made,) = summary["comparisons"]
-    ours, theirs = ([r.summary()["accuracy_all_clients"] for r in repeated.of(m)] for m in ("flexcfl", "fedavg"))
+    ours, theirs = (
+        [r.summary()["accuracy_all_clients"] for r in repeated.of(m)] for m in ("flexcfl", "fedavg")
+    )
     assert (made["seeds"], made["why"]) == (3, None)
     assert made["difference"] == pytest.approx(np.mean(ours) - np.mean(theirs))
     assert [row["best_accuracy"] is None for row in summary["methods"]] == [True, False]
-    assert pd.read_csv(tmp_path / "run/comparisons.csv")["difference"].tolist() == [made["difference"]]
+    assert pd.read_csv(tmp_path / "run/comparisons.csv")["difference"].tolist() == [
+        made["difference"]
+    ]
 
 
 def test_without_test_samples_nothing_is_claimed(tmp_path: Path) -> None:

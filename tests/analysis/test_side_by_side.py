@@ -43,28 +43,46 @@ class Dies(FedAvg):
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Comparison, list[str]]:
-    """Four methods, two at a time: one cannot be run, and one ends its process; and what was told of cells."""
+    """Four methods, two at a time: one cannot be run, and one ends its process; and what was told
+    of cells."""
     folder = tmp_path_factory.mktemp("compared")
     (folder / "dying_method_module.py").write_text(DIES)
-    methods: list[Any] = ["fedavg", "dying_method_module:Dies", {"name": "ifca", "clusters": 99}, "fedprox"]
+    methods: list[Any] = [
+        "fedavg",
+        "dying_method_module:Dies",
+        {"name": "ifca", "clusters": 99},
+        "fedprox",
+    ]
     told: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(folder), *sys.path])
         out, grid = folder / "c", load(None, QUICK, methods, 1)
         created = comparison_folder.create(out, grid)
-        found = runner.run(grid, out, lambda cell, _: told.append(cell.method.label), created=created, jobs=2)
+        found = runner.run(
+            grid, out, lambda cell, _: told.append(cell.method.label), created=created, jobs=2
+        )
     return folder, found, told
 
 
-def test_cells_are_those_of_one_process(compared: tuple[Path, Comparison, list[str]], tmp_path: Path) -> None:
-    serial = fk.compare(None, *QUICK, methods=["fedavg", "fedprox"], seeds=1, out=tmp_path / "serial")
+def test_cells_are_those_of_one_process(
+    compared: tuple[Path, Comparison, list[str]], tmp_path: Path
+) -> None:
+    serial = fk.compare(
+        None, *QUICK, methods=["fedavg", "fedprox"], seeds=1, out=tmp_path / "serial"
+    )
     for name in ("fedavg", "fedprox"):
-        same(compared[0] / "c/cells/all" / name / "0", tmp_path / "serial/cells/all" / name / "0", DIFFERENT)
+        same(
+            compared[0] / "c/cells/all" / name / "0",
+            tmp_path / "serial/cells/all" / name / "0",
+            DIFFERENT,
+        )
         assert '"cores"' in (compared[0] / "c/cells/all" / name / "0/environment.json").read_text()
     assert not serial.missing
 
 
-def test_one_that_fails_or_dies_is_named_and_the_others_go_on(compared: tuple[Path, Comparison, list[str]]) -> None:
+def test_one_that_fails_or_dies_is_named_and_the_others_go_on(
+    compared: tuple[Path, Comparison, list[str]],
+) -> None:
     _, found, told = compared
     assert sorted(key[1] for key in found.finished) == ["FedAvg", "FedProx"]
     failed = {key[1]: reason for key, reason in found.failed.items()}
@@ -85,12 +103,20 @@ def test_stopped_processes_end_and_the_comparison_goes_on(tmp_path: Path) -> Non
         runner.run(grid, tmp_path / "c", interrupt, jobs=2)
     assert not [one for one in multiprocessing.active_children() if one.join(120) or one.is_alive()]
     assert Comparison.load(tmp_path / "c").missing
-    done = fk.compare(None, *QUICK, methods=["fedavg", "fedprox", "ifca"], seeds=2, out=tmp_path / "c", resume=True)
+    done = fk.compare(
+        None,
+        *QUICK,
+        methods=["fedavg", "fedprox", "ifca"],
+        seeds=2,
+        out=tmp_path / "c",
+        resume=True,
+    )
     assert not done.missing
 
 
 def test_a_stopped_pool_leaves_no_process_and_no_thread() -> None:
-    """Its thread waits for the process as well, which seems to live until the thread has noted its end."""
+    """Its thread waits for the process as well, which seems to live until the thread has noted its
+    end."""
     pool = side_by_side._pool(0, 1)
     pool.submit(time.sleep, 60)
     thread: Any = pool._executor_manager_thread
@@ -99,8 +125,11 @@ def test_a_stopped_pool_leaves_no_process_and_no_thread() -> None:
     assert not thread.is_alive() and not process.is_alive()
 
 
-def test_an_error_ends_the_processes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not when its traceback, which holds their generator, is forgotten: then Python waits for them at its exit."""
+def test_an_error_ends_the_processes_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when its traceback, which holds their generator, is forgotten: then Python waits for them
+    at its exit."""
     ended: list[bool] = []
 
     def outcomes(jobs: Sequence[Job], *_: object) -> Iterator[Outcome]:
@@ -118,7 +147,9 @@ def test_an_error_ends_the_processes_at_once(tmp_path: Path, monkeypatch: pytest
 
 def test_seeds_are_those_of_one_process(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    two = execute_seeds(settings(2, 2), out=tmp_path / "two", jobs=2, on_seed=lambda *seed: told.append(seed))
+    two = execute_seeds(
+        settings(2, 2), out=tmp_path / "two", jobs=2, on_seed=lambda *seed: told.append(seed)
+    )
     one = execute_seeds(settings(2, 2), out=tmp_path / "one")
     assert two.seeds == one.seeds and [number for number, _ in told] == [0, 1]
     for seed in two.seeds:
@@ -144,7 +175,9 @@ print(fk.compare(None, *QUICK, methods=["fedavg", "fedprox"], seeds=1, out="out"
 
 def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "2 finished, 0 missing" in done.stdout
 
@@ -156,7 +189,9 @@ def test_what_needs_this_process_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"jobs=2: no other process can import .*Here"):
         fk.compare(None, *QUICK, methods=[Here(), "fedavg"], out=tmp_path / "c", jobs=2)
-    with pytest.raises(ConfigError, match=r"jobs=2: a process has one core; leave out run\.devices"):
+    with pytest.raises(
+        ConfigError, match=r"jobs=2: a process has one core; leave out run\.devices"
+    ):
         fk.compare(None, *QUICK, "run.devices=2", methods=["fedavg"], out=tmp_path / "c", jobs=2)
     with pytest.raises(ConfigError, match=r"jobs must be an integer of at least 1, got 0"):
         fk.compare(None, *QUICK, methods=["fedavg"], out=tmp_path / "c", jobs=0)
@@ -165,7 +200,9 @@ def test_what_needs_this_process_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_processes_stay_on_cores_of_their_own_only_where_all_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_stay_on_cores_of_their_own_only_where_all_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 1, 7}, raising=False)
     assert [side_by_side._core(place, 3) for place in range(3)] == [1, 3, 7]
     assert [side_by_side._core(place, 4) for place in range(4)] == [1, 3, 7, 1]

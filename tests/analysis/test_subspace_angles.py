@@ -25,9 +25,13 @@ def federation() -> FederatedData:
     rng = np.random.default_rng(0)
     planes = np.linalg.qr(rng.normal(size=(12, 4)))[0].T.reshape(2, 2, 12)
     cluster = np.repeat(np.arange(8) % 2, 30)
-    x = np.einsum("mk,mkd->md", rng.normal(size=(240, 2)), planes[cluster]) + 0.02 * rng.normal(size=(240, 12))
+    x = np.einsum("mk,mkd->md", rng.normal(size=(240, 2)), planes[cluster]) + 0.02 * rng.normal(
+        size=(240, 12)
+    )
     rows = Ragged.of(list(np.arange(240).reshape(8, 30)))
-    return FederatedData("planes", x.astype(np.float32), rng.integers(0, 2, 240), 2, rows, rows, np.arange(8) % 2)
+    return FederatedData(
+        "planes", x.astype(np.float32), rng.integers(0, 2, 240), 2, rows, rows, np.arange(8) % 2
+    )
 
 
 DATA = federation()
@@ -40,7 +44,9 @@ def world(**options: Any) -> SimulatedWorld:
 @pytest.mark.parametrize("form", FORMS)
 def test_it_is_the_measure_of_what_clients_send(form: str) -> None:
     bases = world().run(Subspace(2), np.arange(8)).basis
-    np.testing.assert_array_equal(fk.subspace_angles(world(), 2, form), principal_angles.subspace_angles(bases, form))
+    np.testing.assert_array_equal(
+        fk.subspace_angles(world(), 2, form), principal_angles.subspace_angles(bases, form)
+    )
 
 
 @pytest.mark.parametrize("form", ["smallest", "sum"])
@@ -75,7 +81,8 @@ def test_impossible_settings_are_refused_before_anybody_is_asked() -> None:
 
 
 def test_rotated_digits_are_found() -> None:
-    """Digits turned by 0, 90, 180 and 270 degrees: all clients of a cluster are nearer than any of another."""
+    """Digits turned by 0, 90, 180 and 270 degrees: all clients of a cluster are nearer than any of
+    another."""
     digits = fk.planted("digits", "rotation", clusters=4, clients=20)
     angles = subspace_angles(SimulatedWorld(digits, mclr(digits)))
     assert digits.true_clusters is not None

@@ -36,7 +36,12 @@ def test_equal_seeds_have_an_interval_without_width() -> None:
 
 def test_rows_are_plain_json() -> None:
     table = pd.DataFrame(
-        {"name": ["a", "b"], "share": [0.5, np.nan], "count": np.array([1, 2], np.int64), "no": [None] * 2}
+        {
+            "name": ["a", "b"],
+            "share": [0.5, np.nan],
+            "count": np.array([1, 2], np.int64),
+            "no": [None] * 2,
+        }
     )
     rows = rows_of(table)
     assert rows == [
@@ -49,7 +54,13 @@ def test_rows_are_plain_json() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(np.float32(0.5), 0.5), (np.int64(3), 3), (np.bool_(True), True), (np.inf, None), (np.float64("nan"), None)]
+    [
+        (np.float32(0.5), 0.5),
+        (np.int64(3), 3),
+        (np.bool_(True), True),
+        (np.inf, None),
+        (np.float64("nan"), None),
+    ]
     + [(None, None), ("a", "a"), (7, 7)],
 )
 def test_a_cell_is_plain(value: object, expected: object) -> None:

@@ -13,18 +13,26 @@ from fedkin.config.comparison_grid import Grid, Setting, Variant
 from fedkin.run.results import Run
 from tests.analysis.written_seeds import by_hand
 
-Curves = Mapping[str, Sequence[Sequence[float] | None]]  # by method: rounds 0 to T from each seed, None if not finished
+Curves = Mapping[
+    str, Sequence[Sequence[float] | None]
+]  # by method: rounds 0 to T from each seed, None if not finished
 METHODS = ("fedavg", "fedprox", "ifca", "local", "fedgroup", "flexcfl", "fesem", "sattler", "flhc")
 LOWER = 0.125  # the bottom 10% of clients has so much less, where all have no number of their own
 
 
-def comparison(settings: Mapping[str, Curves], partial: Sequence[int] = (), **run: Any) -> Comparison:
+def comparison(
+    settings: Mapping[str, Curves], partial: Sequence[int] = (), **run: Any
+) -> Comparison:
     """The comparison of those curves; ``run`` goes into the section [run] of its configurations."""
     curves = next(iter(settings.values()))
     seeds = max(len(rows) for rows in curves.values())
-    variants = tuple(Variant(label, {"name": name}) for label, name in zip(curves, METHODS, strict=False))
+    variants = tuple(
+        Variant(label, {"name": name}) for label, name in zip(curves, METHODS, strict=False)
+    )
     sections = {"data": {"name": "digits", "clients": 10}, "run": {"rounds": 2, "cohort": 3, **run}}
-    grid = Grid(tuple(Setting(label, sections) for label in settings), variants, tuple(range(seeds)))
+    grid = Grid(
+        tuple(Setting(label, sections) for label in settings), variants, tuple(range(seeds))
+    )
     found: dict[Key, Run] = {}
     for setting, methods in settings.items():
         for method, rows in methods.items():
@@ -34,8 +42,11 @@ def comparison(settings: Mapping[str, Curves], partial: Sequence[int] = (), **ru
     return Comparison(grid, found)
 
 
-def finished(curve: Sequence[float], seed: int, partial: Sequence[int], settings: dict[str, Any]) -> Run:
-    """One run; the bottom 10% of clients is always LOWER by as much, and seed s has sent s + 1 million bytes down."""
+def finished(
+    curve: Sequence[float], seed: int, partial: Sequence[int], settings: dict[str, Any]
+) -> Run:
+    """One run; the bottom 10% of clients is always LOWER by as much, and seed s has sent s + 1
+    million bytes down."""
     run = by_hand({"fedavg": [curve]}, partial, seed).runs[0]
     sent = {"bytes_down": 1_000_000 * (seed + 1), "bytes_up": 2_000_000 * (seed + 1)}
     bottom = [None if np.isnan(accuracy) else accuracy - LOWER for accuracy in curve]
@@ -45,4 +56,7 @@ def finished(curve: Sequence[float], seed: int, partial: Sequence[int], settings
 
 def at_the_end(**finals: Sequence[float | None]) -> dict[str, list[list[float] | None]]:
     """Curves of two rounds by method, from what each seed has in the last one."""
-    return {name: [None if v is None else [0.1, 0.2, v] for v in values] for name, values in finals.items()}
+    return {
+        name: [None if v is None else [0.1, 0.2, v] for v in values]
+        for name, values in finals.items()
+    }

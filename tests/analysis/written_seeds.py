@@ -27,7 +27,9 @@ def with_options(config: dict[str, dict[str, Any]]) -> RunConfig:
     return configuration.from_dict({**base, **sections})
 
 
-def by_hand(curves: Mapping[str, ArrayLike], partial: Sequence[int] = (), first: int = 0) -> RepeatedRuns:
+def by_hand(
+    curves: Mapping[str, ArrayLike], partial: Sequence[int] = (), first: int = 0
+) -> RepeatedRuns:
     """One run per row of ``curves`` [S, R], from seed ``first`` on; NaN is a round without a score."""
     rows = {name: np.atleast_2d(np.asarray(curve, float)) for name, curve in curves.items()}
     main, *others = rows
@@ -39,12 +41,22 @@ def by_hand(curves: Mapping[str, ArrayLike], partial: Sequence[int] = (), first:
     return RepeatedRuns(tuple(runs))
 
 
-def _run(name: str, curve: np.ndarray, seed: int, partial: Sequence[int], against: dict[str, Run]) -> Run:
+def _run(
+    name: str, curve: np.ndarray, seed: int, partial: Sequence[int], against: dict[str, Run]
+) -> Run:
     track = run(fake_world(), Toy(), Plan(len(curve) - 1, 3, seed), name=name)
     records = [
-        {**record, "accuracy": None if np.isnan(score) else float(score), "partial": record["round"] in partial}
+        {
+            **record,
+            "accuracy": None if np.isnan(score) else float(score),
+            "partial": record["round"] in partial,
+        }
         for record, score in zip(track.records, curve, strict=True)
     ]
-    config: dict[str, Any] = {"data": {"name": "fake"}, "model": {"name": "point"}, "method": {"name": name}}
+    config: dict[str, Any] = {
+        "data": {"name": "fake"},
+        "model": {"name": "point"},
+        "method": {"name": name},
+    }
     config["run"] = {"cohort": 3, "seed": seed, "rounds": len(curve) - 1}
     return Run(Description(config), records, track.state, pd.DataFrame(), 0.5, against)

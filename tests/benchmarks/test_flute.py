@@ -1,4 +1,5 @@
-"""The networks that ``benchmarks.gpu`` measures beside FLUTE's: sizes, the numbers of PyTorch, a round in small."""
+"""The networks that ``benchmarks.gpu`` measures beside FLUTE's: sizes, the numbers of PyTorch, a
+round in small."""
 
 from __future__ import annotations
 
@@ -26,9 +27,12 @@ def parameters(network: object) -> int:
 
 
 def test_sizes_are_the_published_ones() -> None:
-    """Reddi et al. print 1,199,882 for 10 classes; torchvision's ResNet-18 has 11,689,512 for 1,000 classes."""
+    """Reddi et al. print 1,199,882 for 10 classes; torchvision's ResNet-18 has 11,689,512 for 1,000
+    classes."""
     assert parameters(eqx.filter_eval_shape(FluteCNN, 10, KEY)) == 1_199_882
-    assert parameters(eqx.filter_eval_shape(ResNet18, ImageShape(32, 32, 3), 1000, KEY)) == 11_689_512
+    assert (
+        parameters(eqx.filter_eval_shape(ResNet18, ImageShape(32, 32, 3), 1000, KEY)) == 11_689_512
+    )
 
 
 def norm(channels: int) -> nn.Module:
@@ -42,7 +46,9 @@ class Block(nn.Module):
         self.conv2, self.norm2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), norm(outputs)
         self.shortcut = nn.Sequential()
         if stride > 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm(outputs))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm(outputs)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm2(self.conv2(torch.relu(self.norm1(self.conv1(x)))))
@@ -54,14 +60,18 @@ def torch_resnet(width: int, classes: int) -> nn.Module:
     blocks = [Block(width, width, 1), Block(width, width, 1)]
     blocks += [Block(width, 2 * width, 2), Block(2 * width, 2 * width, 1)]
     stem = (nn.Conv2d(3, width, 7, 2, 3, bias=False), norm(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
-    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, classes))
+    return nn.Sequential(
+        *stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, classes)
+    )
 
 
 def test_resnet_gives_the_scores_of_pytorch() -> None:
     image, width, classes = ImageShape(16, 16, 3), 8, 5
     network = ResNet18(image, classes, KEY, width, stages=2)
     flat = np.array(flatten(eqx.filter(network, eqx.is_inexact_array)))
-    flat += 0.05 * np.random.default_rng(1).standard_normal(len(flat)).astype(np.float32)  # norms that do something
+    flat += 0.05 * np.random.default_rng(1).standard_normal(len(flat)).astype(
+        np.float32
+    )  # norms that do something
     other = torch_resnet(width, classes)
     nn.utils.vector_to_parameters(torch.from_numpy(flat), other.parameters())
     tree, rest = eqx.partition(network, eqx.is_inexact_array)
@@ -74,13 +84,19 @@ def test_resnet_gives_the_scores_of_pytorch() -> None:
 
 @pytest.mark.parametrize("key", [KEY, None])
 def test_flutes_cnn_scores_62_classes_with_and_without_dropout(key: jax.Array | None) -> None:
-    network, x = eqx.filter_eval_shape(FluteCNN, 62, KEY), jax.ShapeDtypeStruct((3, 28, 28, 1), jnp.float32)
+    network, x = (
+        eqx.filter_eval_shape(FluteCNN, 62, KEY),
+        jax.ShapeDtypeStruct((3, 28, 28, 1), jnp.float32),
+    )
     assert eqx.filter_eval_shape(lambda network, x: network(x, key), network, x).shape == (3, 62)
 
 
 def test_a_round_in_small() -> None:
     small = replace(
-        SETTINGS["ResNet-18, CIFAR-100"], classes=3, samples=2, model=lambda data: flute.resnet18(data, 8, 1)
+        SETTINGS["ResNet-18, CIFAR-100"],
+        classes=3,
+        samples=2,
+        model=lambda data: flute.resnet18(data, 8, 1),
     )
     assert 0 < round_seconds(small, rounds=6, clients=10)
 

@@ -12,7 +12,9 @@ def test_a_measured_method_leaves_the_rows_of_the_others(tmp_path: Path) -> None
     page = tmp_path / "page.md"
     old = "| fedavg | 0.2 | 0.03 | 584 | x 1.05 |\n| ifca | 0.1 | 0.05 | 362 | x 1.75 |\n"
     before = "words\n\n<!-- throughput mlp -->\n"
-    page.write_text(f"{before}| method | {' | '.join(HEAD[1:5])} |\n|{' --- |' * 5}\n{old}\nafter\n")
+    page.write_text(
+        f"{before}| method | {' | '.join(HEAD[1:5])} |\n|{' --- |' * 5}\n{old}\nafter\n"
+    )
     fresh = ["fedprox", "0.1", "0.04", "500", "x 1.10", "1.00", "x 1.10"]
     write(page, "mlp", fresh)
     write(page, "mlp", ["ifca", "0.1", "0.06", "360", "x 1.80", "2.00", "x 0.90"])

@@ -36,23 +36,45 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
     (elsewhere / "study.toml").write_text('[data]\nname = "digits"\n[method]\nname = "ifca"\n')
     result = fedkin("study.toml", *IID, "--out", "a.png")
     assert result.exit_code == 0, result.output
-    assert "do not cluster: no number of clusters is stable" in result.stdout and 'name = "fedavg"' in result.stdout
+    assert (
+        "do not cluster: no number of clusters is stable" in result.stdout
+        and 'name = "fedavg"' in result.stdout
+    )
     assert result.stdout.startswith("do not cluster: ")
-    assert "heterogeneity: label divergence" in result.stdout and "in an IID split of the same data" in result.stdout
-    assert "number of clusters: 1: no number of clusters is stable: split-half stability is at most" in result.stdout
-    for other in ("silhouette", "eigengap", "gap statistic", "dendrogram", "gradient dissimilarity"):
+    assert (
+        "heterogeneity: label divergence" in result.stdout
+        and "in an IID split of the same data" in result.stdout
+    )
+    assert (
+        "number of clusters: 1: no number of clusters is stable: split-half stability is at most"
+        in result.stdout
+    )
+    for other in (
+        "silhouette",
+        "eigengap",
+        "gap statistic",
+        "dendrogram",
+        "gradient dissimilarity",
+    ):
         assert other not in result.stdout
     assert "next: put these sections below" in result.stdout
-    assert "gains over FedAvg with 2 clusters" in result.stdout and "with two clusters: " in result.stdout
+    assert (
+        "gains over FedAvg with 2 clusters" in result.stdout
+        and "with two clusters: " in result.stdout
+    )
     (pilot,) = (line.split() for line in result.stdout.splitlines() if line.startswith("fedavg"))
-    assert pilot[-1] == "0" and pilot[-2].replace(",", "").isdigit()  # there are no halves of a byte
+    assert (
+        pilot[-1] == "0" and pilot[-2].replace(",", "").isdigit()
+    )  # there are no halves of a byte
     assert "cohorts round robin" in result.stdout and "for this federation only" in result.stdout
     assert "private labels" not in result.stdout
     assert "pilot 1 of 5" in result.stderr and "pilot 1 of" not in result.stdout
     assert {path.name for path in elsewhere.iterdir()} == {"study.toml", "a.png", "a.svg"}
 
 
-def test_one_criterion_decides_and_the_others_are_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_criterion_decides_and_the_others_are_for_who_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def clustered(*_: object, **__: object) -> Advice:
         count = ClusterCount(
             2, np.arange(8), np.array([1.0, 0.8, 0.6]), 0.5, Gap(np.array([0.25, 0.3, 0.9]), np.full(3, 0.1)),
@@ -62,18 +84,23 @@ def test_one_criterion_decides_and_the_others_are_for_who_asks(monkeypatch: pyte
             {"value": [8.0], "iid": [2.0], "low": [1.0], "high": [3.0], "ratio": [4.0]},
             index=pd.Index(["PNI"], name="measure"),
         )
-        return Advice("toy", "mclr", 9, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, measured, count, None)
+        return Advice(
+            "toy", "mclr", 9, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, measured, count, None
+        )
 
     monkeypatch.setattr("fedkin.analysis.advise.of_config", clustered)
     said, more = fedkin().stdout, fedkin("--verbose").stdout
     assert (
-        "number of clusters: 2, by split-half stability: at least 80% of the clients of every cluster stay in it"
-        in said
+        "number of clusters: 2, by split-half stability: at least 80% of the clients of every "
+        "cluster stay in it" in said
     )
     assert "needed are 75%, and more than the 50% of IID splits" in said
     assert "heterogeneity: PNI 8; in an IID split of the same data 2, 4.0 times that" in said
     assert "silhouette" not in said and "other measures and criteria: --verbose" in said
-    assert "would say: gap statistic 1, silhouette 3, eigengap 3, dendrogram" in more and "gap error" in more
+    assert (
+        "would say: gap statistic 1, silhouette 3, eigengap 3, dendrogram" in more
+        and "gap error" in more
+    )
     assert "--verbose" not in more
 
 
@@ -81,7 +108,11 @@ def test_json_is_all_of_stdout(elsewhere: Path) -> None:
     result = fedkin(*IID, "--json", "--private-labels")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
-    assert len(result.stdout.splitlines()) == 1 and told["verdict"] == "do not cluster" and told["clusters"] == 1
+    assert (
+        len(result.stdout.splitlines()) == 1
+        and told["verdict"] == "do not cluster"
+        and told["clusters"] == 1
+    )
     assert [row["measure"] for row in told["heterogeneity"]] == ["PNI", "gradient dissimilarity"]
     assert "comes from a simulation on local data, not over a network" in result.stderr
     assert not list(elsewhere.iterdir())
@@ -93,28 +124,44 @@ def of_nothing(*_: object, **__: object) -> Advice:
         1, np.arange(8), np.array([1.0, 0.4]), 0.5, Gap(np.zeros(2), np.zeros(2)), np.zeros(2), np.zeros(3),
         np.zeros(2), np.random.default_rng(0).normal(size=(8, 1)),
     )  # fmt: skip
-    return Advice("toy", "mclr", 8, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), count, None)
+    return Advice(
+        "toy", "mclr", 8, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), count, None
+    )
 
 
-def test_with_privacy_it_says_that_its_looking_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_privacy_it_says_that_its_looking_is_not_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("fedkin.analysis.advise.of_config", of_nothing)
     private = ["privacy.name=client_dp", "privacy.epsilon=2"]
     assert "does not cover what is shown here" in fedkin(*private).stdout
     as_json = fedkin(*private, "--json")
-    assert "does not cover what is shown here" in as_json.stderr and len(as_json.stdout.splitlines()) == 1
+    assert (
+        "does not cover what is shown here" in as_json.stderr
+        and len(as_json.stdout.splitlines()) == 1
+    )
     assert "privacy: " not in fedkin().stdout
 
 
-def test_a_figure_that_cannot_be_written_takes_no_advice_away(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_that_cannot_be_written_takes_no_advice_away(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full_disk(*arguments: object) -> None:
         raise StorageError("cannot write a.png: no space left on device")
 
     monkeypatch.setattr("fedkin.analysis.advise.of_config", of_nothing)
     monkeypatch.setattr("fedkin.reporting.advice_figure.save", full_disk)
     result = fedkin("--private-labels", "--out", "a")
-    assert result.exit_code == 2 and "do not cluster: no number" in result.stdout and "[method]" in result.stdout
+    assert (
+        result.exit_code == 2
+        and "do not cluster: no number" in result.stdout
+        and "[method]" in result.stdout
+    )
     assert "private labels: the advice itself comes from a simulation" in result.stdout
-    assert result.stderr.startswith("error: cannot write a.png") and len(result.stderr.splitlines()) == 1
+    assert (
+        result.stderr.startswith("error: cannot write a.png")
+        and len(result.stderr.splitlines()) == 1
+    )
     told = fedkin("--json", "--out", "a")
     assert told.exit_code == 2 and json.loads(told.stdout)["verdict"] == "do not cluster"
 
@@ -133,7 +180,9 @@ def test_the_path_of_the_figure_is_checked_first(
 ) -> None:
     (elsewhere / "file").write_text("")
     (elsewhere / "folder").mkdir()
-    monkeypatch.setattr("fedkin.analysis.advise.of_config", lambda *_, **__: pytest.fail("computed all the same"))
+    monkeypatch.setattr(
+        "fedkin.analysis.advise.of_config", lambda *_, **__: pytest.fail("computed all the same")
+    )
     result = fedkin("--out", out)
     refused(result, *words)
     assert "free some space" not in result.stderr

@@ -55,7 +55,9 @@ def test_a_file_of_brackets(tmp_path: Path) -> None:
     refused(fedkin("run", file), "deep.toml", "too many brackets")
 
 
-def test_brackets_in_a_folders_name_are_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brackets_in_a_folders_name_are_no_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = fedkin("run", *QUICK, "--out", "[red]a[/nope]")
     assert result.exit_code == 0, result.output
@@ -64,15 +66,30 @@ def test_brackets_in_a_folders_name_are_no_markup(tmp_path: Path, monkeypatch: p
 
 def test_a_split_of_several_columns_is_refused(tmp_path: Path) -> None:
     split = np.zeros(8, [("a", "i4"), ("b", "f4")])
-    arrays = {"x": np.zeros((8, 2), np.float32), "y": np.arange(8) % 2, "client_id": np.arange(8) // 4}
+    arrays = {
+        "x": np.zeros((8, 2), np.float32),
+        "y": np.arange(8) % 2,
+        "client_id": np.arange(8) // 4,
+    }
     np.savez(tmp_path / "odd.npz", split=split, **arrays)
     refused(
-        fedkin("run", *QUICK, "data.name=file", f"data.path={tmp_path / 'odd.npz'}", "data.clients=default"), "split"
+        fedkin(
+            "run",
+            *QUICK,
+            "data.name=file",
+            f"data.path={tmp_path / 'odd.npz'}",
+            "data.clients=default",
+        ),
+        "split",
     )
 
 
 def test_boolean_labels_are_two_classes(tmp_path: Path) -> None:
-    arrays = {"x": np.eye(8, dtype=np.float32), "y": np.arange(8) % 2 == 0, "client_id": np.arange(8) // 4}
+    arrays = {
+        "x": np.eye(8, dtype=np.float32),
+        "y": np.arange(8) % 2 == 0,
+        "client_id": np.arange(8) // 4,
+    }
     np.savez(tmp_path / "yes.npz", **arrays)
     options = ["data.name=file", f"data.path={tmp_path / 'yes.npz'}", "data.clients=default"]
     result = fedkin("run", *QUICK, *options, "method.name=fedavg", "--out", tmp_path / "run")
@@ -83,7 +100,11 @@ def test_boolean_labels_are_two_classes(tmp_path: Path) -> None:
 def test_an_output_that_takes_no_more_is_one_line(command: list[str], tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "fedkin.cli", *command], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+            [sys.executable, "-m", "fedkin.cli", *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
         )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
@@ -94,7 +115,8 @@ _KEYS = st.sampled_from(
     ["data", "model", "method", "local", "run", "scenario", "shift", "server_optimizer", "nonsense"]
 )
 _NAMES = st.sampled_from(
-    "name clients classes alpha hidden lr epochs batch_size steps clusters rounds cohort seed seeds against target "
+    "name clients classes alpha hidden lr epochs batch_size steps clusters rounds cohort seed "
+    "seeds against target "
     "evaluate_every dropout stragglers momentum schedule class_weights until patience path label features".split()
 )
 _VALUES = st.one_of(
@@ -102,7 +124,21 @@ _VALUES = st.one_of(
     st.integers().map(str),
     st.floats().map(str),
     st.sampled_from(
-        ["true", "[]", "{}", "[1, 2]", '["a"]', "{a = 1}", "1979-05-27", "nan", "-inf", "'", '"', "\\", "1e400"]
+        [
+            "true",
+            "[]",
+            "{}",
+            "[1, 2]",
+            '["a"]',
+            "{a = 1}",
+            "1979-05-27",
+            "nan",
+            "-inf",
+            "'",
+            '"',
+            "\\",
+            "1e400",
+        ]
     ),
     st.recursive(st.just("1"), lambda inner: inner.map(lambda text: f"[{text}]"), max_leaves=30),
 )

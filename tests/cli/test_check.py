@@ -22,7 +22,9 @@ def test_a_whole_folder(run_folder: Path) -> None:
     result = check(str(run_folder))
     assert result.exit_code == 0 and not result.stderr
     first, second = result.stdout.splitlines()
-    assert first.startswith(f"{run_folder}: fedgroup, finished, round ") and first.endswith("; files are as written")
+    assert first.startswith(f"{run_folder}: fedgroup, finished, round ") and first.endswith(
+        "; files are as written"
+    )
     assert second.startswith(f"{run_folder / 'against/fedavg'}: fedavg, finished")
 
 
@@ -66,14 +68,23 @@ def test_all_seeds_are_checked(run_folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_comparison_has_all_its_cells_and_tables_that_fit(tmp_path: Path) -> None:
-    folder, quick = tmp_path / "c", ["data.clients=6", "run.rounds=1", "run.cohort=3", "local.epochs=1"]
+    folder, quick = (
+        tmp_path / "c",
+        ["data.clients=6", "run.rounds=1", "run.cohort=3", "local.epochs=1"],
+    )
     fk.compare(None, *quick, methods=["fedavg", "fedprox"], seeds=1, out=folder)
     whole = check(str(folder))
-    assert whole.exit_code == 0 and f"{folder}: comparison, 2 of 2 cells finished; files are as written" in whole.stdout
+    assert (
+        whole.exit_code == 0
+        and f"{folder}: comparison, 2 of 2 cells finished; files are as written" in whole.stdout
+    )
     table = (folder / "comparison.csv").read_text()
     (folder / "comparison.csv").write_text(table.replace("FedProx", "FedProx2"))
     damaged = check(str(folder))
-    assert damaged.exit_code == 1 and "comparison.csv is not what the finished runs give" in damaged.stderr
+    assert (
+        damaged.exit_code == 1
+        and "comparison.csv is not what the finished runs give" in damaged.stderr
+    )
     (folder / "comparison.csv").write_text(table)
     shutil.rmtree(folder / "cells/all/fedprox")
     lacking = json.loads(check(str(folder), "--json").stdout)[-1]

@@ -11,7 +11,9 @@ import pytest
 from fedkin.cli.common import command
 
 
-def test_the_next_command_can_be_typed_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_command_can_be_typed_as_it_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As after ``make demo``, which installs into a folder that no shell knows."""
     programs = tmp_path / "my venv" / "bin"
     programs.mkdir(parents=True)

@@ -71,21 +71,46 @@ def test_a_study_in_a_file_ends_with_json(compared: tuple[Path, Result]) -> None
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 1
     told = json.loads(result.stdout)
-    assert (told["methods"], told["seeds"], told["settings"]) == (["FedAvg", "IFCA"], [0, 1, 2], [""])
+    assert (told["methods"], told["seeds"], told["settings"]) == (
+        ["FedAvg", "IFCA"],
+        [0, 1, 2],
+        [""],
+    )
     assert (told["missing"], told["failed"], told["out"]) == ([], [], str(folder / "c"))
-    columns = {"final_accuracy", "final_accuracy_low", "bottom_decile", "rounds_to_target", "bytes_up", "seconds"}
+    columns = {
+        "final_accuracy",
+        "final_accuracy_low",
+        "bottom_decile",
+        "rounds_to_target",
+        "bytes_up",
+        "seconds",
+    }
     assert all(columns <= set(row) for row in told["table"])
-    assert [row["rounds_to_target"] for row in told["table"]] == [1.0, 1.0]  # round 0 does not count
+    assert [row["rounds_to_target"] for row in told["table"]] == [
+        1.0,
+        1.0,
+    ]  # round 0 does not count
     assert {"p", "low", "high", "verdict"} <= set(told["differences"][0])
-    assert json.loads((folder / "c/summary.json").read_text()) == {k: v for k, v in told.items() if k != "out"}
+    assert json.loads((folder / "c/summary.json").read_text()) == {
+        k: v for k, v in told.items() if k != "out"
+    }
 
 
 def test_progress_and_tables_are_for_people(compared: tuple[Path, Result]) -> None:
     told = compared[1].stderr
-    for number, (method, seed) in enumerate([(m, s) for s in range(3) for m in ("FedAvg", "IFCA")], 1):
+    for number, (method, seed) in enumerate(
+        [(m, s) for s in range(3) for m in ("FedAvg", "IFCA")], 1
+    ):
         assert f"{number} of 6  {method}, seed {seed}  accuracy " in told
     assert "0:00:00 left" in told
-    for word in ("bottom 10%", "to target", "download", "Means over the seeds", "run.target, 1.0%", "comparison.csv"):
+    for word in (
+        "bottom 10%",
+        "to target",
+        "download",
+        "Means over the seeds",
+        "run.target, 1.0%",
+        "comparison.csv",
+    ):
         assert word in told
 
 
@@ -102,7 +127,12 @@ def test_nothing_said_is_the_demonstration_in_a_new_folder(elsewhere: Path) -> N
     assert result.exit_code == 0, result.output
     (folder,) = (elsewhere / "runs").iterdir()
     assert folder.name.startswith("compare-")
-    for word in ("FedGroup", "FedAvg", "Means over the seeds of a row.", f"runs/{folder.name}/comparison.csv"):
+    for word in (
+        "FedGroup",
+        "FedAvg",
+        "Means over the seeds of a row.",
+        f"runs/{folder.name}/comparison.csv",
+    ):
         assert word in result.stdout
     assert "FedGroup, seed 0" in result.stderr and "FedGroup, seed 0" not in result.stdout
 
@@ -110,7 +140,9 @@ def test_nothing_said_is_the_demonstration_in_a_new_folder(elsewhere: Path) -> N
 def test_a_sweep_and_other_methods_than_the_files(elsewhere: Path) -> None:
     (elsewhere / "study.toml").write_text(STUDY)
     sweep = ["--grid", "local.lr=0.01,0.03", "--grid", "method.clusters=2,3"]
-    result = fedkin("study.toml", *sweep, "--methods", "ifca, local", "--seeds", "1", "--json", "--out", "c")
+    result = fedkin(
+        "study.toml", *sweep, "--methods", "ifca, local", "--seeds", "1", "--json", "--out", "c"
+    )
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert told["settings"] == ["lr 0.01", "lr 0.03"]
@@ -118,12 +150,18 @@ def test_a_sweep_and_other_methods_than_the_files(elsewhere: Path) -> None:
     assert len(pd.read_csv("c/comparison.csv")) == 6
 
 
-@pytest.mark.parametrize(("measure", "words"), [("bottom", "bottom 10% of clients"), ("best", "best accuracy")])
-def test_methods_are_told_apart_by_another_measure(compared: tuple[Path, Result], measure: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("measure", "words"), [("bottom", "bottom 10% of clients"), ("best", "best accuracy")]
+)
+def test_methods_are_told_apart_by_another_measure(
+    compared: tuple[Path, Result], measure: str, words: str
+) -> None:
     shutil.copytree(compared[0] / "c", "c")
     result = fedkin("--resume", "c", "--by", measure)
     assert result.exit_code == 0, result.output
-    assert f"Bold: the highest {words}" in " ".join(result.stdout.split()).replace("accuracy of the ", "")
+    assert f"Bold: the highest {words}" in " ".join(result.stdout.split()).replace(
+        "accuracy of the ", ""
+    )
     assert set(pd.read_csv("c/differences.csv")["measure"]) == {measure}
     assert fedkin("--resume", "c").exit_code == 0  # it stays so
     assert set(pd.read_csv("c/differences.csv")["measure"]) == {measure}
@@ -132,7 +170,9 @@ def test_methods_are_told_apart_by_another_measure(compared: tuple[Path, Result]
 # --- going on
 
 
-def test_a_finished_comparison_is_told_again_and_takes_more_seeds(compared: tuple[Path, Result]) -> None:
+def test_a_finished_comparison_is_told_again_and_takes_more_seeds(
+    compared: tuple[Path, Result],
+) -> None:
     shutil.copytree(compared[0] / "c", "c")
     again = fedkin("--resume", "c", "--json")
     assert again.exit_code == 0, again.output
@@ -141,12 +181,17 @@ def test_a_finished_comparison_is_told_again_and_takes_more_seeds(compared: tupl
     more = fedkin("--resume", "c", "--seeds", "4", "--json")
     told = json.loads(more.stdout)
     assert (told["seeds"], [row["seeds"] for row in told["table"]]) == ([0, 1, 2, 3], [4, 4])
-    assert more.stderr.count("finished before") == 6 and "8 of 8  IFCA, seed 3  accuracy" in more.stderr
+    assert (
+        more.stderr.count("finished before") == 6
+        and "8 of 8  IFCA, seed 3  accuracy" in more.stderr
+    )
     fewer = json.loads(fedkin("--resume", "c", "--seeds", "2", "--json").stdout)
     assert [row["seeds"] for row in fewer["table"]] == [2, 2]
 
 
-@pytest.mark.parametrize(("method", "missing", "seeds"), [("fedavg", 2, [0, 0]), ("ifca", 1, [1, 0])])
+@pytest.mark.parametrize(
+    ("method", "missing", "seeds"), [("fedavg", 2, [0, 0]), ("ifca", 1, [1, 0])]
+)
 def test_ctrl_c_ends_with_130_what_is_done_and_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch, method: str, missing: int, seeds: list[int]
 ) -> None:
@@ -165,7 +210,9 @@ def test_ctrl_c_ends_with_130_what_is_done_and_how_to_go_on(
         result = fedkin(*QUICK, *TWO, "--out", "c")
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1] == "interrupted; go on with: fedkin compare --resume c"
-    assert f"Not finished: {missing} of 2 runs." in result.stdout and "Traceback" not in result.output
+    assert (
+        f"Not finished: {missing} of 2 runs." in result.stdout and "Traceback" not in result.output
+    )
     assert pd.read_csv("c/comparison.csv")["seeds"].tolist() == seeds
     assert Path("c/figure.png").exists() == (missing == 1)
     assert fedkin("--resume", "c").exit_code == 0
@@ -181,7 +228,9 @@ def test_what_could_not_be_run_is_told_at_the_end() -> None:
     told = json.loads(result.stdout.splitlines()[-1])
     assert [failed["cell"] for failed in told["failed"]] == [["", "Oracle", 0]]
     told_once = " ".join(result.stderr.split())
-    table = told_once[told_once.index("final") :]  # behind the warning that is logged before the first run
+    table = told_once[
+        told_once.index("final") :
+    ]  # behind the warning that is logged before the first run
     assert "Oracle: not run: " in table and table.count("true clusters") == 1
     assert "--resume" not in told_once  # which would be refused again
     assert Path("c/comparison.md").exists()
@@ -222,11 +271,16 @@ def test_runs_that_failed_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) ->
         (["--resume", "c", "--grid", "local.lr=1"], ["--resume takes its grid from c"]),
         (["--resume", "c", "--out", "d"], ["--resume takes its grid from c"]),
         (["--resume", "c", "run.rounds=3"], ["--resume takes its grid from c"]),
-        (["data.clients=8", "run.cohort=9"], ["no cell of the comparison could be run", "run.cohort", "9"]),
+        (
+            ["data.clients=8", "run.cohort=9"],
+            ["no cell of the comparison could be run", "run.cohort", "9"],
+        ),
         (["data.name=file", "data.path=nothere.npz"], ["no cell", "nothere.npz"]),
     ],
 )
-def test_what_cannot_be_is_one_line(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
+def test_what_cannot_be_is_one_line(
+    elsewhere: Path, arguments: list[str], words: list[str]
+) -> None:
     result = fedkin(*arguments)
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     refused(result, *words)
@@ -239,8 +293,14 @@ def test_folders_that_are_taken_are_refused(compared: tuple[Path, Result], elsew
     study = compared[0] / "study.toml"
     before = {p: p.read_bytes() for p in elsewhere.rglob("*") if p.is_file()}
     refused(fedkin(study, "--out", "c"), "already holds this comparison", "--resume c")
-    refused(fedkin(study, "--seeds", "4", "--out", "c"), "already holds this comparison", "--resume c --seeds 4")
-    refused(fedkin(study, "--methods", "fedavg", "--out", "c"), "already holds one of other methods")
+    refused(
+        fedkin(study, "--seeds", "4", "--out", "c"),
+        "already holds this comparison",
+        "--resume c --seeds 4",
+    )
+    refused(
+        fedkin(study, "--methods", "fedavg", "--out", "c"), "already holds one of other methods"
+    )
     refused(fedkin(study, "--out", "c/cells/all/ifca/0"), "already holds a run")
     refused(fedkin(study, "--out", "file/c"), "cannot write", "file/c")
     refused(fedkin("--resume", "c/cells/all/ifca/0"), "holds no comparison")
@@ -259,10 +319,19 @@ def test_a_damaged_comparison_is_one_line(compared: tuple[Path, Result]) -> None
 
 def test_in_a_process_bad_input_is_one_line_too(elsewhere: Path) -> None:
     """Nothing but the command itself decides here what warnings become of."""
-    command = [sys.executable, "-m", "fedkin.cli", "compare", "data.name=file", "data.path=nothere.npz"]
+    command = [
+        sys.executable,
+        "-m",
+        "fedkin.cli",
+        "compare",
+        "data.name=file",
+        "data.path=nothere.npz",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=elsewhere)
     assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: no cell of the comparison")
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith(
+        "error: no cell of the comparison"
+    )
     nothing_in(elsewhere)
 
 

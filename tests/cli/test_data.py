@@ -22,8 +22,12 @@ def patients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """patients.csv in the current folder: 90 samples of three hospitals, labels in words."""
     monkeypatch.chdir(tmp_path)
     x = np.random.default_rng(0).normal(size=(90, 2))
-    table = pd.DataFrame(x, columns=["age", "weight"]).assign(outcome=np.where(x[:, 0] > 0, "well", "ill"))
-    table.assign(hospital=np.repeat(["north", "east", "west"], 30)).to_csv("patients.csv", index=False)
+    table = pd.DataFrame(x, columns=["age", "weight"]).assign(
+        outcome=np.where(x[:, 0] > 0, "well", "ill")
+    )
+    table.assign(hospital=np.repeat(["north", "east", "west"], 30)).to_csv(
+        "patients.csv", index=False
+    )
     return tmp_path / "patients.csv"
 
 
@@ -31,7 +35,13 @@ def fedkin(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
-QUICK = ["data.path=patients.csv", "data.label=outcome", "run.rounds=1", "run.cohort=3", "run.against=[]"]
+QUICK = [
+    "data.path=patients.csv",
+    "data.label=outcome",
+    "run.rounds=1",
+    "run.cohort=3",
+    "run.against=[]",
+]
 COLUMNS = ["label=outcome", "client=hospital"]
 
 
@@ -47,7 +57,16 @@ def test_a_run_on_columns_by_name() -> None:
 
 def test_a_comparison_of_text_labels_is_finished_once(tmp_path: Path) -> None:
     """The names of classes in a cell's folder do not make it another run."""
-    settings = [*QUICK[:-1], "data.client=hospital", "--methods", "fedavg,local", "--seeds", "1", "--out", "grid"]
+    settings = [
+        *QUICK[:-1],
+        "data.client=hospital",
+        "--methods",
+        "fedavg,local",
+        "--seeds",
+        "1",
+        "--out",
+        "grid",
+    ]
     assert fedkin("compare", *settings).exit_code == 0
     result = fedkin("compare", "--resume", "grid", "--seeds", "1")
     assert result.exit_code == 0, result.output
@@ -55,7 +74,13 @@ def test_a_comparison_of_text_labels_is_finished_once(tmp_path: Path) -> None:
 
 def test_any_partition_of_a_file() -> None:
     result = fedkin(
-        *("run", *QUICK, "data.features=['age', 'weight']", "data.partition=dirichlet", "data.alpha=0.5"),
+        *(
+            "run",
+            *QUICK,
+            "data.features=['age', 'weight']",
+            "data.partition=dirichlet",
+            "data.alpha=0.5",
+        ),
         *("data.clients=4", "method.name=fedavg", "--out", "mine"),
     )
     assert result.exit_code == 0, result.output
@@ -63,9 +88,18 @@ def test_any_partition_of_a_file() -> None:
 
 
 def test_a_column_that_is_not_there_suggests_the_nearest() -> None:
-    refused(fedkin("run", *QUICK, "data.client=hospitl"), "data: patients.csv", "'hospitl'", "did you mean 'hospital'")
+    refused(
+        fedkin("run", *QUICK, "data.client=hospitl"),
+        "data: patients.csv",
+        "'hospitl'",
+        "did you mean 'hospital'",
+    )
     refused(fedkin("run", *QUICK), "unknown column 'client_id'", "client=", "partition=")
-    refused(fedkin("run", *QUICK, "data.clinet=hospital"), "data.clinet: unknown key", "did you mean 'client'")
+    refused(
+        fedkin("run", *QUICK, "data.clinet=hospital"),
+        "data.clinet: unknown key",
+        "did you mean 'client'",
+    )
     refused(fedkin("data", "describe", "patients.csv", "label=outcom"), "did you mean 'outcome'")
 
 
@@ -73,23 +107,36 @@ def test_a_file_is_described_by_its_path(tmp_path: Path) -> None:
     result = fedkin("data", "describe", "patients.csv", *COLUMNS)
     assert result.exit_code == 0, result.output
     assert "ill, well" in result.stdout and (tmp_path / "data-patients.png").exists()
-    Path("study.toml").write_text('[data]\nname = "file"\npath = "patients.csv"\nlabel = "outcome"\n')
+    Path("study.toml").write_text(
+        '[data]\nname = "file"\npath = "patients.csv"\nlabel = "outcome"\n'
+    )
     by_study = fedkin("data", "describe", "study.toml", "client=hospital")
-    assert by_study.exit_code == 0 and by_study.stdout.splitlines()[:8] == result.stdout.splitlines()[:8]
+    assert (
+        by_study.exit_code == 0
+        and by_study.stdout.splitlines()[:8] == result.stdout.splitlines()[:8]
+    )
     result = fedkin("data", "describe", "file", "path=patients.csv", *COLUMNS)
     assert result.exit_code == 0, result.output
 
 
-def test_paths_of_data_sets_are_broken_at_slashes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_data_sets_are_broken_at_slashes_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     deep = "/home/someone/projects/federated-learning/data sets/MNIST"
-    entries = [FoundEntry("mnist", deep, 10, "70,000", "handwritten digits of so many people that it wraps")]
+    entries = [
+        FoundEntry(
+            "mnist", deep, 10, "70,000", "handwritten digits of so many people that it wraps"
+        )
+    ]
     monkeypatch.setattr("fedkin.data.catalogue.found_entries", lambda: entries)
     result = fedkin("data", "list")
     assert result.exit_code == 0, result.output
     words = " ".join(line[6:35] for line in result.stdout.splitlines()).split()
     assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
-    assert {"/home/someone/projects/", "federated-learning/data", "sets/MNIST"} <= set(words), result.stdout
+    assert {"/home/someone/projects/", "federated-learning/data", "sets/MNIST"} <= set(words), (
+        result.stdout
+    )
 
 
 @pytest.mark.parametrize("given", ["clients=5", "data.clients=5"])

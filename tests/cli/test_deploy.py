@@ -32,7 +32,9 @@ def fedkin(*arguments: str | Path) -> Result:
 
 
 def test_init_prints_the_commands(elsewhere: Path) -> None:
-    result = fedkin("init", "fed", "--clients", "2", "--insecure", "--port", "18000", "local.epochs=2")
+    result = fedkin(
+        "init", "fed", "--clients", "2", "--insecure", "--port", "18000", "local.epochs=2"
+    )
     assert result.exit_code == 0, result.output
     assert "2 sites in fed (new: site-0, site-1), the server at 127.0.0.1:18000" in result.stdout
     commands = result.stdout.split("\n\n", 1)[1]
@@ -44,9 +46,13 @@ def test_init_prints_the_commands(elsewhere: Path) -> None:
     assert "(none is new)" in fedkin("init", "fed", "--clients", "3", "--insecure").stdout
 
 
-def test_check_exits_with_one_if_a_check_fails(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_exits_with_one_if_a_check_fails(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("cryptography", reason="keys need pip install 'fedkin[flower]'")
-    monkeypatch.setattr(check, "_installed", lambda package: "1.41.0" if package == "flwr" else "1.0")
+    monkeypatch.setattr(
+        check, "_installed", lambda package: "1.41.0" if package == "flwr" else "1.0"
+    )
     fedkin("init", "fed", "--clients", "2", "--port", str(free_ports(1)[0]))
     result = fedkin("check", "fed")
     assert result.exit_code == 0 and "✗" not in result.stdout, result.stdout
@@ -70,7 +76,9 @@ def test_bad_input_is_one_line(elsewhere: Path) -> None:
     refused(fedkin("init", "fed", "--clients", "0"), "--clients", "got 0")
     refused(fedkin("init", "fed", "--clients", "two"), "two")
     refused(fedkin("init", "fed", "nonsense"), "section.key=value")
-    refused(fedkin("init", "fed", "--insecure", "run.round=3"), "run.round", "did you mean 'rounds'")
+    refused(
+        fedkin("init", "fed", "--insecure", "run.round=3"), "run.round", "did you mean 'rounds'"
+    )
     refused(fedkin("check", "fed"), "neither server.toml nor")
     fedkin("init", "fed", "--clients", "2", "--insecure")
     refused(fedkin("init", "fed", "--clients", "3"), "without keys", "--insecure")
@@ -94,7 +102,11 @@ def test_a_site_that_leaves_deletes_what_its_clients_keep(elsewhere: Path) -> No
     own, other = (elsewhere / f"fed/site-{number}/state" for number in (0, 1))
     for folder in (own, other):
         folder.mkdir(exist_ok=True)
-        for name in ("trial-fedavg-1.safetensors", "trial-fedavg-1-models.safetensors", "notes.txt"):
+        for name in (
+            "trial-fedavg-1.safetensors",
+            "trial-fedavg-1-models.safetensors",
+            "notes.txt",
+        ):
             (folder / name).write_bytes(encode({}, {}) if name.startswith("trial") else b"x")
         (folder / "samples.safetensors").write_bytes(save({"x": np.ones(2)}))  # of somebody else
     result = fedkin("leave", "fed/site-0/client.toml")
@@ -108,7 +120,11 @@ def test_a_site_that_leaves_deletes_what_its_clients_keep(elsewhere: Path) -> No
 def test_what_does_not_run_is_shown_and_ended_without_harm(elsewhere: Path) -> None:
     fedkin("init", "fed", "--clients", "2", "--insecure", "--port", str(free_ports(1)[0]))
     result = fedkin("status", "fed")
-    assert result.exit_code == 1 and result.stdout.count("down") == 4 and "flexcfl not begun" in result.stdout
+    assert (
+        result.exit_code == 1
+        and result.stdout.count("down") == 4
+        and "flexcfl not begun" in result.stdout
+    )
     result = fedkin("down", "fed")
     assert result.exit_code == 0 and result.stdout == "nothing was up\n"
     (elsewhere / "fed/superlink.log").write_text("one\ntwo\n")
@@ -133,5 +149,8 @@ def test_a_node_without_its_file_is_refused(elsewhere: Path) -> None:
 
 def test_init_writes_a_compose_file_where_asked(elsewhere: Path) -> None:
     result = fedkin("init", "fed", "--clients", "2", "--insecure", "--compose")
-    assert "docker compose --file fed/compose.yaml up" in result.stdout and "server:8000" in result.stdout
+    assert (
+        "docker compose --file fed/compose.yaml up" in result.stdout
+        and "server:8000" in result.stdout
+    )
     assert (elsewhere / "fed/compose.yaml").read_text().count("restart") == 4

@@ -41,7 +41,9 @@ def brackets(text: str | None) -> list[str]:
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_help_loses_nothing_in_brackets(path: tuple[str, ...]) -> None:
     (command,) = (one for known, one in commands(typer.main.get_command(app)) if known == path)
-    shown = RUNNER.invoke(app, [*path, "--help"], env={"COLUMNS": "300", "TERMINAL_WIDTH": "300"}).output
+    shown = RUNNER.invoke(
+        app, [*path, "--help"], env={"COLUMNS": "300", "TERMINAL_WIDTH": "300"}
+    ).output
     assert "\\[" not in shown
     words = brackets(command.help)
     for parameter in command.params:
@@ -51,7 +53,9 @@ def test_help_loses_nothing_in_brackets(path: tuple[str, ...]) -> None:
 
 
 def test_there_are_help_texts_with_brackets() -> None:
-    shown = RUNNER.invoke(app, ["audit", "--help"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}).output
+    shown = RUNNER.invoke(
+        app, ["audit", "--help"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}
+    ).output
     assert "A configuration with [privacy], as for" in shown
     assert len(COMMANDS) > 15
 

@@ -52,7 +52,9 @@ def test_figures_of_a_report_replace_figures_only(run: Path, tmp_path: Path) -> 
     refused(result, "accuracy.pdf exists")
     assert mine.read_text() == FOREIGN and list(tmp_path.iterdir()) == [mine]
     for _ in range(2):
-        result = fedkin("report", run, "--out", tmp_path / "page.html", "--figures", tmp_path / "figures")
+        result = fedkin(
+            "report", run, "--out", tmp_path / "page.html", "--figures", tmp_path / "figures"
+        )
         assert result.exit_code == 0, result.output
 
 
@@ -89,7 +91,9 @@ def test_a_run_is_drawn_over_its_own_figures_only(run: Path, tmp_path: Path) -> 
     foreign(tmp_path / "figure.svg")
     with pytest.raises(fk.StorageError, match=r"figure\.svg exists"):
         fk.draw(fk.Run.load(run), tmp_path)
-    assert (tmp_path / "figure.svg").read_text() == FOREIGN and not (tmp_path / "figure.png").exists()
+    assert (tmp_path / "figure.svg").read_text() == FOREIGN and not (
+        tmp_path / "figure.png"
+    ).exists()
     for _ in range(2):
         fk.draw(fk.Run.load(run), tmp_path / "figures")
 

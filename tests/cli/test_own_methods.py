@@ -62,7 +62,9 @@ def fedkin(*arguments: str) -> Result:
 
 
 def test_it_is_run_beside_others_resumed_and_reported(beside: Path) -> None:
-    result = fedkin("run", *QUICK, "method.name=fedavg", f"run.against=['{NAME}']", "--out", "a", "--json")
+    result = fedkin(
+        "run", *QUICK, "method.name=fedavg", f"run.against=['{NAME}']", "--out", "a", "--json"
+    )
     assert result.exit_code == 0, result.output
     assert "Counting" in result.stderr
     inner = beside / "a/against/counting_method_module-Counting"
@@ -71,13 +73,17 @@ def test_it_is_run_beside_others_resumed_and_reported(beside: Path) -> None:
     assert again.exit_code == 0, again.output
     run = Run.load("a").against[NAME]
     state: Any = run.state
-    assert (type(state).__name__, int(state.rounds), run.records[-1]["round"]) == ("CountingState", 3, 3)
+    assert (type(state).__name__, int(state.rounds), run.records[-1]["round"]) == (
+        "CountingState",
+        3,
+        3,
+    )
     reported = fedkin("report", "a")
     assert reported.exit_code == 0 and "Counting" in (beside / "a/report.html").read_text()
     alone = fedkin("run", *QUICK, f"method.name={NAME}", "run.against=[]")
-    assert alone.exit_code == 0 and [p.name.startswith("digits-Counting-") for p in (beside / "runs").iterdir()] == [
-        True
-    ]
+    assert alone.exit_code == 0 and [
+        p.name.startswith("digits-Counting-") for p in (beside / "runs").iterdir()
+    ] == [True]
 
 
 def test_it_is_compared_and_its_label_is_the_class(beside: Path) -> None:
@@ -92,12 +98,22 @@ def test_it_is_compared_and_its_label_is_the_class(beside: Path) -> None:
 
 def test_an_error_of_its_own_fails_its_cell_and_the_command(beside: Path) -> None:
     path = beside / "counting_method_module.py"
-    path.write_text(path.read_text().replace("reply = train", "raise KeyError('lost'); reply = train"))
+    path.write_text(
+        path.read_text().replace("reply = train", "raise KeyError('lost'); reply = train")
+    )
     result = fedkin("compare", *QUICK, "--methods", f"{NAME},fedavg", "--seeds", "1", "--out", "c")
     assert result.exit_code == BAD_INPUT and "Counting: not run: KeyError: 'lost'" in result.output
     assert Comparison.load("c").finished.keys() == {("", "FedAvg", 0)}
 
 
 def test_what_cannot_be_imported_is_one_line(beside: Path) -> None:
-    refused(fedkin("run", *QUICK, "method.name=nowhere_at_all:Mine"), "method.name", "no module 'nowhere_at_all'")
-    refused(fedkin("compare", *QUICK, "--methods", "nowhere_at_all:Mine"), "compare.methods", "PYTHONPATH")
+    refused(
+        fedkin("run", *QUICK, "method.name=nowhere_at_all:Mine"),
+        "method.name",
+        "no module 'nowhere_at_all'",
+    )
+    refused(
+        fedkin("compare", *QUICK, "--methods", "nowhere_at_all:Mine"),
+        "compare.methods",
+        "PYTHONPATH",
+    )

@@ -20,8 +20,12 @@ N = 120
 def patients() -> pd.DataFrame:
     """Six hospitals with numbers for names; in half of them the labels are reversed."""
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({"age": rng.normal(size=N), "dose": rng.normal(size=N), "hospital": np.arange(N) % 6 + 1})
-    return table.assign(outcome=np.where((table["age"] > 0) ^ (table["hospital"] > 3), "ill", "well"))
+    table = pd.DataFrame(
+        {"age": rng.normal(size=N), "dose": rng.normal(size=N), "hospital": np.arange(N) % 6 + 1}
+    )
+    return table.assign(
+        outcome=np.where((table["age"] > 0) ^ (table["hospital"] > 3), "ill", "well")
+    )
 
 
 NEW = patients().head(12)
@@ -37,7 +41,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("predict")
     patients().to_csv(place / "t.csv", index=False)
     columns = [f"data.path={place / 't.csv'}", "data.label=outcome", "data.client=hospital"]
-    method = ["method.name=ifca", "method.clusters=2", "run.rounds=3", "run.cohort=6", "run.against=[]"]
+    method = [
+        "method.name=ifca",
+        "method.clusters=2",
+        "run.rounds=3",
+        "run.cohort=6",
+        "run.against=[]",
+    ]
     done = fedkin("run", *columns, *method, "--out", place / "run")
     assert done.exit_code == 0, done.output
     assert fedkin("export", place / "run", "--out", place / "export").exit_code == 0
@@ -45,7 +55,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def predicted(folder: Path, table: pd.DataFrame, name: str = "new.csv") -> Result:
-    table.to_parquet(folder / name) if name.endswith("parquet") else table.to_csv(folder / name, index=False)
+    table.to_parquet(folder / name) if name.endswith("parquet") else table.to_csv(
+        folder / name, index=False
+    )
     return fedkin("predict", folder / "export", folder / name)
 
 
@@ -65,24 +77,34 @@ def test_numbers_are_no_positions_of_named_labels(folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("cluster", [[], ["--cluster", "0"]])
-def test_booleans_are_no_positions_of_named_labels(cluster: list[str], folder: Path, tmp_path: Path) -> None:
+def test_booleans_are_no_positions_of_named_labels(
+    cluster: list[str], folder: Path, tmp_path: Path
+) -> None:
     NEW.assign(outcome=NEW["outcome"] == "ill").to_csv(tmp_path / "booleans.csv", index=False)
     words = ("booleans.csv", "labels are booleans", "named ill, well", "write these names")
     refused(fedkin("predict", folder / "export", tmp_path / "booleans.csv", *cluster), *words)
-    refused(fedkin("evaluate", folder / "run", "--data", tmp_path / "booleans.csv", *cluster), *words)
+    refused(
+        fedkin("evaluate", folder / "run", "--data", tmp_path / "booleans.csv", *cluster), *words
+    )
 
 
 def test_an_unseen_label_is_named_with_its_row_of_the_file(folder: Path, tmp_path: Path) -> None:
     table = NEW.copy()
     table.loc[2, "outcome"] = None
     table.loc[5, "outcome"] = "ILL"
-    refused(predicted(folder, table), "new.csv", "'outcome'", "row 5", "'ILL'", "did you mean 'ill'")
-    refused(evaluated(folder, table.drop(index=2), tmp_path), "row 4", "'ILL'", "did you mean 'ill'")
+    refused(
+        predicted(folder, table), "new.csv", "'outcome'", "row 5", "'ILL'", "did you mean 'ill'"
+    )
+    refused(
+        evaluated(folder, table.drop(index=2), tmp_path), "row 4", "'ILL'", "did you mean 'ill'"
+    )
 
 
 def test_numbers_are_positions_where_the_run_was_told_their_names(tmp_path: Path) -> None:
     table = patients().assign(outcome=lambda t: (t["outcome"] == "ill").astype(int))
-    data = fk.data.from_pandas(table, label="outcome", client="hospital", label_names=["well", "ill"])
+    data = fk.data.from_pandas(
+        table, label="outcome", client="hospital", label_names=["well", "ill"]
+    )
     run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=6)
     run.export(tmp_path / "export")
     table.to_csv(tmp_path / "t.csv", index=False)
@@ -94,10 +116,15 @@ def test_numbers_are_positions_where_the_run_was_told_their_names(tmp_path: Path
 def test_booleans_are_read_from_numbers(tmp_path: Path) -> None:
     table = patients().assign(outcome=lambda t: t["outcome"] == "ill")
     data = fk.data.from_pandas(table, label="outcome", client="hospital")
-    fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=6).export(tmp_path / "export")
+    fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=6).export(
+        tmp_path / "export"
+    )
     table.to_csv(tmp_path / "t.csv", index=False)
     table.assign(outcome=table["outcome"].astype(int)).to_csv(tmp_path / "n.csv", index=False)
-    words, numbers = (fedkin("predict", tmp_path / "export", tmp_path / name).stderr for name in ("t.csv", "n.csv"))
+    words, numbers = (
+        fedkin("predict", tmp_path / "export", tmp_path / name).stderr
+        for name in ("t.csv", "n.csv")
+    )
     assert words.split()[-1] == numbers.split()[-1] and float(words.split()[-1]) != 0.5
 
 
@@ -111,7 +138,9 @@ def test_labels_are_not_needed(folder: Path) -> None:
     some.loc[4:, "outcome"] = None
     result = predicted(folder, some)
     found = complete.stdout.splitlines()[1:5]
-    share = np.mean([line.split(",")[0] == label for line, label in zip(found, NEW["outcome"], strict=False)])
+    share = np.mean(
+        [line.split(",")[0] == label for line, label in zip(found, NEW["outcome"], strict=False)]
+    )
     assert f"4 of 12 rows that have one in {folder / 'new.csv'}: {share:.3f}" in result.stderr
 
 
@@ -119,11 +148,19 @@ def test_labels_are_not_needed(folder: Path) -> None:
 def test_a_missing_value_is_named_by_its_row_of_the_file(folder: Path, row: int) -> None:
     table = NEW.copy()
     table.loc[row, "dose"] = np.nan
-    refused(predicted(folder, table), "new.csv", "column 'dose'", f"row {row} (rows count from 0)", "NaN")
+    refused(
+        predicted(folder, table),
+        "new.csv",
+        "column 'dose'",
+        f"row {row} (rows count from 0)",
+        "NaN",
+    )
     x = NEW[["age", "dose"]].to_numpy(copy=True)
     x[row, 1] = np.inf
     np.savez(folder / "new.npz", x=x, hospital=NEW["hospital"])
-    refused(fedkin("predict", folder / "export", folder / "new.npz"), "new.npz", f"sample {row} holds")
+    refused(
+        fedkin("predict", folder / "export", folder / "new.npz"), "new.npz", f"sample {row} holds"
+    )
 
 
 @pytest.mark.parametrize("name", ["new.csv", "new.parquet"])
@@ -133,7 +170,14 @@ def test_a_missing_client_is_refused_by_row(folder: Path, name: str, blank: obje
     table.loc[3, "hospital"] = blank
     if name.endswith("parquet"):
         table["hospital"] = table["hospital"].astype(str if blank == " " else float)
-    refused(predicted(folder, table, name), name, "column 'hospital'", "row 3", "says no client", "--client NAME")
+    refused(
+        predicted(folder, table, name),
+        name,
+        "column 'hospital'",
+        "row 3",
+        "says no client",
+        "--client NAME",
+    )
     whole = fedkin("predict", folder / "export", folder / name, "--client", "1")
     assert whole.exit_code == 0, whole.output
 
@@ -151,24 +195,44 @@ def test_clients_of_floats_are_whole_numbers_in_every_loader(tmp_path: Path) -> 
     table.to_parquet(tmp_path / "t.parquet")
     x, y, owners = table[["age", "dose"]].to_numpy(), table["outcome"], table["hospital"].to_numpy()
     expected = tuple(str(number) for number in range(1, 7))
-    assert fk.data.load(tmp_path / "t.parquet", label="outcome", client="hospital").client_names == expected
+    assert (
+        fk.data.load(tmp_path / "t.parquet", label="outcome", client="hospital").client_names
+        == expected
+    )
     assert fk.data.from_pandas(table, label="outcome", client="hospital").client_names == expected
     assert fk.data.from_arrays(x, y, clients=owners).client_names == expected
-    assert fk.data.from_arrays(x, y, clients=owners + 0.5).client_names == tuple(f"{n}.5" for n in range(1, 7))
+    assert fk.data.from_arrays(x, y, clients=owners + 0.5).client_names == tuple(
+        f"{n}.5" for n in range(1, 7)
+    )
 
 
 def test_other_columns_are_left_out_by_both(folder: Path, tmp_path: Path) -> None:
     extra = NEW.assign(remark="text", count=range(12))
     assert predicted(folder, extra).stdout == predicted(folder, NEW).stdout
-    assert evaluated(folder, extra, tmp_path / "a").stdout == evaluated(folder, NEW, tmp_path / "b").stdout
-    refused(evaluated(folder, NEW.drop(columns="dose"), tmp_path / "c"), "unknown column 'dose'", "the model needs it")
+    assert (
+        evaluated(folder, extra, tmp_path / "a").stdout
+        == evaluated(folder, NEW, tmp_path / "b").stdout
+    )
+    refused(
+        evaluated(folder, NEW.drop(columns="dose"), tmp_path / "c"),
+        "unknown column 'dose'",
+        "the model needs it",
+    )
 
 
 @pytest.mark.parametrize("name", ["new.json", "new.jsonl", "new.txt"])
 def test_other_formats_are_refused(folder: Path, name: str, tmp_path: Path) -> None:
     NEW.to_json(folder / name, orient="records", lines=name.endswith("l"))
-    refused(fedkin("predict", folder / "export", folder / name), name, ".csv", ".parquet", f"got .{name[4:]}")
-    refused(fedkin("evaluate", folder / "run", "--data", folder / name, "--out", tmp_path), name, ".csv")
+    refused(
+        fedkin("predict", folder / "export", folder / name),
+        name,
+        ".csv",
+        ".parquet",
+        f"got .{name[4:]}",
+    )
+    refused(
+        fedkin("evaluate", folder / "run", "--data", folder / name, "--out", tmp_path), name, ".csv"
+    )
 
 
 def test_semicolons_and_a_byte_order_mark(folder: Path) -> None:
@@ -182,7 +246,10 @@ def test_the_input_is_not_overwritten(folder: Path) -> None:
     table = folder / "precious.csv"
     NEW.to_csv(table, index=False)
     before = table.read_bytes()
-    refused(fedkin("predict", folder / "export", table, "--out", table), "precious.csv is read by this command")
+    refused(
+        fedkin("predict", folder / "export", table, "--out", table),
+        "precious.csv is read by this command",
+    )
     other = folder / "other.csv"
     other.write_text("name,value\n1,2\n")
     refused(fedkin("predict", folder / "export", table, "--out", other), "other.csv exists", "rm ")

@@ -23,11 +23,19 @@ from papers.recipe import Cell, Setting
 from papers.result_store import job_of, read, text_of
 from tests.refusals import refused
 
-DIGITS = Setting("Digits-MCLR, own", "digits", (("clients", 8),), "mclr", (), 0.1, 2, 1, 2, 3, (0, 1))
+DIGITS = Setting(
+    "Digits-MCLR, own", "digits", (("clients", 8),), "mclr", (), 0.1, 2, 1, 2, 3, (0, 1)
+)
 CELLS = [
     Cell("I", setting, column, method, published)
-    for setting in (DIGITS, replace(DIGITS, row="Digits-MCLR: short", rounds=1, deviation="1 round for 2"))
-    for column, method, published in (("FedAvg", lambda m: FedAvg(), 200.0), ("FedProx", lambda m: FedProx(), None))
+    for setting in (
+        DIGITS,
+        replace(DIGITS, row="Digits-MCLR: short", rounds=1, deviation="1 round for 2"),
+    )
+    for column, method, published in (
+        ("FedAvg", lambda m: FedAvg(), 200.0),
+        ("FedProx", lambda m: FedProx(), None),
+    )
 ]
 
 
@@ -35,7 +43,13 @@ def table(measure: Callable[[Cell, int], dict[str, Any]] = recipe.measure) -> Ta
     jobs = tuple(job_of(cell, measure) for cell in CELLS)
     compare = lambda measured: best_accuracies(measured, CELLS)  # noqa: E731
     return Table(
-        "toy-table1", "Table I: a toy", "best accuracy", "within 1.5 points", jobs, compare, also=("toy-fig2",)
+        "toy-table1",
+        "Table I: a toy",
+        "best accuracy",
+        "within 1.5 points",
+        jobs,
+        compare,
+        also=("toy-fig2",),
     )
 
 
@@ -77,7 +91,9 @@ def test_without_a_name_everything_is_listed() -> None:
 def test_the_list_says_what_is_measured_and_how_long_the_rest_takes(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use(monkeypatch, replace(table(), jobs=tuple(replace(job, seconds=600) for job in table().jobs)))
+    use(
+        monkeypatch, replace(table(), jobs=tuple(replace(job, seconds=600) for job in table().jobs))
+    )
     line = job_of(CELLS[0], fake).run(0) | {"seconds": 30.0}
     (elsewhere / "results").mkdir()
     (elsewhere / "results" / "toy.jsonl").write_text(text_of(line) + "\n")
@@ -94,7 +110,16 @@ def test_the_list_says_what_is_measured_and_how_long_the_rest_takes(
 
 @pytest.mark.usefixtures("toy")
 def test_a_cell_is_run_and_shown_beside_the_papers_number(elsewhere: Path) -> None:
-    arguments = ("toy-table1", "--rows", "digits-mclr-own", "--columns", "FEDAVG", "--seeds", "1", "--json")
+    arguments = (
+        "toy-table1",
+        "--rows",
+        "digits-mclr-own",
+        "--columns",
+        "FEDAVG",
+        "--seeds",
+        "1",
+        "--json",
+    )
     result = reproduce(*arguments)
     assert result.exit_code == 0, result.output
     output = json.loads(result.stdout)
@@ -120,7 +145,19 @@ def test_rows_and_columns_are_named_freely(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert ran("--rows", "Digits MCLR, own", "--columns", "fedavg", "--out", "a") == 2
     assert ran("--rows", "digits", "--columns", "fedavg,fedprox", "--out", "b") == 8
-    assert ran("--rows", "digits-mclr-own,digits-mclr-short", "--columns", "fed", "--out", "c", "--seeds", "3") == 12
+    assert (
+        ran(
+            "--rows",
+            "digits-mclr-own,digits-mclr-short",
+            "--columns",
+            "fed",
+            "--out",
+            "c",
+            "--seeds",
+            "3",
+        )
+        == 12
+    )
     assert ran("--out", "a") == 6  # what is there is not run again
 
 
@@ -138,12 +175,19 @@ def test_stored_runs_are_shown_without_a_new_one(elsewhere: Path) -> None:
 def test_the_marks_are_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": 1.99}))
     shown = reproduce("toy-table1").stdout
-    assert "✓ reproduced (1 round for 2)" in shown and "no number in the paper" in shown and "-1.00" in shown
+    assert (
+        "✓ reproduced (1 round for 2)" in shown
+        and "no number in the paper" in shown
+        and "-1.00" in shown
+    )
     assert "1 reproduced; 1 no number in the paper" in shown and "runs: results/toy.jsonl" in shown
 
 
-def test_what_was_learned_from_a_table_stands_below_it(toy: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the stored runs of the cells that are asked for; nothing of another table's, and nothing of fewer seeds."""
+def test_what_was_learned_from_a_table_stands_below_it(
+    toy: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the stored runs of the cells that are asked for; nothing of another table's, and nothing
+    of fewer seeds."""
 
     def count(results: findings.Stores) -> str:
         runs = len(results["toy"])
@@ -151,15 +195,28 @@ def test_what_was_learned_from_a_table_stands_below_it(toy: Table, monkeypatch: 
 
     of_another = "**Else** `fedkin reproduce toy-table --stored`"
     monkeypatch.setattr(
-        findings, "FINDINGS", (lambda results: count(results) if results["toy"] else "", lambda _: of_another)
+        findings,
+        "FINDINGS",
+        (lambda results: count(results) if results["toy"] else "", lambda _: of_another),
     )
     assert "What was learned" not in reproduce("toy-table1", "--stored").stdout
     shown = reproduce("toy-table1").stdout
-    assert shown.index("runs: ") < shown.index("What was learned from this table:") < shown.index("Runs: 8.")
-    assert "Else" not in shown and "**" not in shown and "toy-table9" not in shown and shown.endswith("\n")
+    assert (
+        shown.index("runs: ")
+        < shown.index("What was learned from this table:")
+        < shown.index("Runs: 8.")
+    )
+    assert (
+        "Else" not in shown
+        and "**" not in shown
+        and "toy-table9" not in shown
+        and shown.endswith("\n")
+    )
 
     def sentences(*arguments: str) -> list[str]:
-        return json.loads(reproduce("toy-fig2", "--stored", "--json", *arguments).stdout)["findings"]
+        return json.loads(reproduce("toy-fig2", "--stored", "--json", *arguments).stdout)[
+            "findings"
+        ]
 
     assert sentences() == ["**Runs**: 8."] and sentences("--columns", "FedAvg") == ["**Runs**: 4."]
     assert sentences("--seeds", "1") == sentences("--out", ".") == []
@@ -173,8 +230,8 @@ def test_what_was_learned_from_a_table_stands_below_it(toy: Table, monkeypatch: 
 def test_a_difference_is_shown_with_its_cause(
     monkeypatch: pytest.MonkeyPatch, best: tuple[float, float], words: str
 ) -> None:
-    """The toy prints 200, and has two seeds; a run that is not the paper's has no cause. By hand: 195, s = 7.07, and
-    Student's t of one degree of freedom is 12.7."""
+    """The toy prints 200, and has two seeds; a run that is not the paper's has no cause. By hand:
+    195, s = 7.07, and Student's t of one degree of freedom is 12.7."""
     monkeypatch.setattr(causes, "LEAST_RUNS", 2)
     use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": best[seed]}))
     shown = reproduce("toy-table1").stdout
@@ -189,25 +246,35 @@ def test_ctrl_c_keeps_what_is_done(elsewhere: Path, monkeypatch: pytest.MonkeyPa
 
     use(monkeypatch, table(stopped))
     result = reproduce("toy-table1", "--out", "mine")
-    assert result.exit_code == 130 and "interrupted; 1 of 8 runs are kept in mine/toy.jsonl" in result.stderr
+    assert (
+        result.exit_code == 130
+        and "interrupted; 1 of 8 runs are kept in mine/toy.jsonl" in result.stderr
+    )
     assert len(read(elsewhere / "mine" / "toy.jsonl").runs) == 1
     use(monkeypatch, table(fake))
     assert json.loads(reproduce("toy-table1", "--out", "mine", "--json").stdout)["ran"] == 7
 
 
-def test_in_a_checkout_runs_go_to_its_store(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_checkout_runs_go_to_its_store(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use(monkeypatch, table(fake))
     for folder in ("papers/results",):
         (elsewhere / folder).mkdir(parents=True)
-    assert json.loads(reproduce("toy-table1", "--json").stdout)["store"] == "papers/results/toy.jsonl"
+    assert (
+        json.loads(reproduce("toy-table1", "--json").stdout)["store"] == "papers/results/toy.jsonl"
+    )
     assert len(read(elsewhere / "papers" / "results" / "toy.jsonl").runs) == 8
 
 
 # --- refusals
 
 
-def test_without_a_checkout_it_says_where_the_tables_are(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with an installed wheel: papers/ is neither beside the package nor in the working directory."""
+def test_without_a_checkout_it_says_where_the_tables_are(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with an installed wheel: papers/ is neither beside the package nor in the working
+    directory."""
     monkeypatch.setattr("sys.path", sys.path[:])
     monkeypatch.setattr("fedkin.cli.reproduce._BESIDE_PACKAGE", elsewhere / "site-packages")
     refused(reproduce(), "checkout of the repository", "make demo", ".venv/bin/fedkin reproduce")
@@ -222,7 +289,10 @@ def test_without_a_checkout_it_says_where_the_tables_are(elsewhere: Path, monkey
     [
         (("toy-tabel1",), ("unknown table 'toy-tabel1'", "did you mean 'toy-table1'?")),
         (("",), ("unknown table",)),
-        (("toy-table1", "--rows", "digist-mclr-own"), ("toy-table1", "unknown row", "did you mean 'digits-mclr-own'?")),
+        (
+            ("toy-table1", "--rows", "digist-mclr-own"),
+            ("toy-table1", "unknown row", "did you mean 'digits-mclr-own'?"),
+        ),
         (("toy-table1", "--columns", "fedsgd"), ("unknown column 'fedsgd'", "did you mean")),
         (("toy-table1", "--columns", "fedavg,ifca"), ("unknown column 'ifca'",)),
         (("toy-table1", "--rows", ","), ("expected the name of a row", "','")),
@@ -233,7 +303,9 @@ def test_without_a_checkout_it_says_where_the_tables_are(elsewhere: Path, monkey
     ],
     ids=str,
 )
-def test_bad_names_end_in_one_line(elsewhere: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+def test_bad_names_end_in_one_line(
+    elsewhere: Path, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
     refused(reproduce(*arguments), *words)
     assert not list(elsewhere.iterdir())
 
@@ -241,13 +313,18 @@ def test_bad_names_end_in_one_line(elsewhere: Path, arguments: tuple[str, ...], 
 def test_the_nearest_table_of_the_real_catalogue_is_named() -> None:
     refused(reproduce("flexcfl-tabel3"), "did you mean 'flexcfl-table3'?")
     refused(reproduce("flexcfl-table3", "--rows", "mnist-mcrl"), "did you mean 'mnist-mclr'?")
-    refused(reproduce("fedgroup-table1", "--rows", "5", "--columns", "fedprox"), "unknown column 'fedprox'")
+    refused(
+        reproduce("fedgroup-table1", "--rows", "5", "--columns", "fedprox"),
+        "unknown column 'fedprox'",
+    )
 
 
 def test_rows_and_columns_without_a_cell_in_common() -> None:
     """Table III has the code's slip in four rows only."""
     rows = ("--rows", "femnist-mlp-own-images", "--columns", "ifca-first-client")
-    refused(reproduce("flexcfl-table3", *rows), "flexcfl-table3 has no cell", "femnist-mlp-own-images")
+    refused(
+        reproduce("flexcfl-table3", *rows), "flexcfl-table3 has no cell", "femnist-mlp-own-images"
+    )
 
 
 def test_what_is_left_out_of_a_store_is_named_and_counts_nowhere(
@@ -264,7 +341,9 @@ def test_what_is_left_out_of_a_store_is_named_and_counts_nowhere(
     shown = reproduce("toy-table1").stdout
     assert "left out: results/toy.jsonl, line 1: not a run, damaged" in shown
     assert f"left out: I, {DIGITS.row}, FedAvg: 1 run of another setting" in shown
-    assert "50.00" in shown and "199" not in shown and "124.50" not in shown  # neither the old run nor a mean with it
+    assert (
+        "50.00" in shown and "199" not in shown and "124.50" not in shown
+    )  # neither the old run nor a mean with it
     output = json.loads(reproduce("toy-table1", "--json").stdout)
     assert [number["seeds"] for number in output["numbers"]] == [2] * 4  # seed 0 was run again
     assert output["left_out"] == [
@@ -285,17 +364,27 @@ def test_a_file_for_a_folder(elsewhere: Path) -> None:
     refused(reproduce("toy-table1", "--out", "file"), "--out", "file is a file")
 
 
-def test_a_recipe_whose_data_are_missing_ends_in_one_line(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recipe_whose_data_are_missing_ends_in_one_line(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing comes into the store, and no number is shown."""
     monkeypatch.setenv("FEDKIN_DATA", str(elsewhere))
     monkeypatch.setenv("FEDKIN_CACHE", str(elsewhere / "cache"))
     options = (("folder", "synthetic"), ("file", "lost.npz"))
     cell = replace(CELLS[0], setting=replace(DIGITS, data="published", data_options=options))
-    use(monkeypatch, replace(table(), jobs=(job_of(cell),), compare=lambda lines: best_accuracies(lines, [cell])))
+    use(
+        monkeypatch,
+        replace(
+            table(), jobs=(job_of(cell),), compare=lambda lines: best_accuracies(lines, [cell])
+        ),
+    )
     result = reproduce("toy-table1", "--out", "mine")
     assert result.exit_code == 2 and result.stdout == "" and "Traceback" not in result.stderr
     (error,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert "lost.npz not found" in error and "set FEDKIN_DATA to the folder that has synthetic/ in it" in error
+    assert (
+        "lost.npz not found" in error
+        and "set FEDKIN_DATA to the folder that has synthetic/ in it" in error
+    )
     assert (elsewhere / "mine" / "toy.jsonl").read_text() == ""
     (summary,) = json.loads(reproduce("--out", "mine", "--json").stdout)
     assert summary["measured"] == 0

@@ -49,20 +49,39 @@ def nothing_in(folder: Path) -> None:
 def test_a_run_tells_keeps_and_shows(elsewhere: Path) -> None:
     result = fedkin("run", *QUICK, "--out", "mine")
     assert result.exit_code == 0, result.output
-    assert "FedGroup" in result.stdout and "FedAvg" in result.stdout and "mine/figure.png" in result.stdout
+    assert (
+        "FedGroup" in result.stdout
+        and "FedAvg" in result.stdout
+        and "mine/figure.png" in result.stdout
+    )
     assert "FedGroup  round 2/2" in result.stderr
     kept = {p.name for p in (elsewhere / "mine").iterdir()}
-    assert kept >= {"config.toml", "metrics.jsonl", "clients.parquet", "summary.json", "figure.png", "figure.svg"}
+    assert kept >= {
+        "config.toml",
+        "metrics.jsonl",
+        "clients.parquet",
+        "summary.json",
+        "figure.png",
+        "figure.svg",
+    }
     assert (elsewhere / "mine/against/fedavg/metrics.jsonl").exists()
 
 
-def test_a_run_ends_with_the_next_command_to_try(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_ends_with_the_next_command_to_try(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     last = fedkin("run", *QUICK, "--out", "my run").stdout.splitlines()[-1]
     assert last == "next: fedkin report 'my run'"
-    quick = {"data": {"name": "digits", "clients": 8}, "run": {"rounds": 1, "cohort": 3}, "local": {"epochs": 1}}
+    quick = {
+        "data": {"name": "digits", "clients": 8},
+        "run": {"rounds": 1, "cohort": 3},
+        "local": {"epochs": 1},
+    }
     monkeypatch.setattr("fedkin.config.run.DEMO", quick)
     following, then = fedkin("run").stdout.splitlines()[-2:]
-    assert following.startswith("next: fedkin report runs/") and then.startswith("then: fedkin compare --methods ")
+    assert following.startswith("next: fedkin report runs/") and then.startswith(
+        "then: fedkin compare --methods "
+    )
     assert fedkin(*following.split()[2:]).exit_code == 0
     told = fedkin("run", *QUICK, "--json", "--out", "b")
     assert json.loads(told.stdout.splitlines()[-1])["out"] == "b" and "next: " not in told.stdout
@@ -104,7 +123,15 @@ def test_ones_own_samples(elsewhere: Path) -> None:
     rng = np.random.default_rng(0)
     x, owner = rng.normal(size=(120, 3)).astype(np.float32), np.repeat(np.arange(6), 20)
     np.savez(elsewhere / "own.npz", x=x, y=(x[:, 0] > 0).astype(np.int64), client_id=owner)
-    settings = ["data.name=file", "data.path=own.npz", "run.cohort=3", "run.rounds=2", "--out", "o", "--json"]
+    settings = [
+        "data.name=file",
+        "data.path=own.npz",
+        "run.cohort=3",
+        "run.rounds=2",
+        "--out",
+        "o",
+        "--json",
+    ]
     result = fedkin("run", *settings)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["cluster_sizes"] != []
@@ -117,16 +144,33 @@ def test_resuming_a_finished_run_tells_the_same() -> None:
     assert json.loads(again.stdout) == first
 
 
-def test_without_test_data_there_is_nothing_to_score_but_a_run_all_the_same(elsewhere: Path) -> None:
-    settings = ["data.train_fraction=1", "run.rounds=1", "run.cohort=3", "data.clients=8", "--out", "o", "--json"]
+def test_without_test_data_there_is_nothing_to_score_but_a_run_all_the_same(
+    elsewhere: Path,
+) -> None:
+    settings = [
+        "data.train_fraction=1",
+        "run.rounds=1",
+        "run.cohort=3",
+        "data.clients=8",
+        "--out",
+        "o",
+        "--json",
+    ]
     result = fedkin("run", *settings)
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
-    assert told["best_accuracy"] is told["final_accuracy"] is told["against"]["fedavg"]["final_accuracy"] is None
+    assert (
+        told["best_accuracy"]
+        is told["final_accuracy"]
+        is told["against"]["fedavg"]["final_accuracy"]
+        is None
+    )
     assert (elsewhere / "o/figure.png").exists()
 
 
-def test_another_environment_is_one_line(elsewhere: Path, run_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_environment_is_one_line(
+    elsewhere: Path, run_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for path in (elsewhere / "a").rglob("environment.json"):
         path.write_text(path.read_text().replace('"jax": "', '"jax": "1'))
     assert fedkin("run", "--resume", "a", "run.rounds=3").exit_code == 0
@@ -156,7 +200,10 @@ def test_another_environment_is_one_line(elsewhere: Path, run_folder: Path, capl
         (["data.nam=digits"], ["unknown key 'nam'", "did you mean 'name'"]),
         (["data.clients=0"], ["error: data: ", "clients"]),
         (["model.hidden=0", "model.name=mlp"], ["error: model: ", "hidden"]),
-        (["run.against=[{name='fedgroup',clusters=5}]"], ["run.against", "'fedgroup' is the main method"]),
+        (
+            ["run.against=[{name='fedgroup',clusters=5}]"],
+            ["run.against", "'fedgroup' is the main method"],
+        ),
         (
             ["run.against=[{name='fedgrouprox',clusters=61}]"],
             ["run.against: fedgrouprox: ", "60", "set clusters=60"],
@@ -171,13 +218,19 @@ def test_another_environment_is_one_line(elsewhere: Path, run_folder: Path, capl
         (["run.devices=10000"], ["devices must be between"]),
     ],
 )
-def test_what_cannot_be_is_one_line(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
+def test_what_cannot_be_is_one_line(
+    elsewhere: Path, arguments: list[str], words: list[str]
+) -> None:
     refused(fedkin("run", *arguments), *words)
     nothing_in(elsewhere)
 
 
 def damaged(**changes: Any) -> dict[str, Any]:
-    good = {"x": np.ones((6, 2), np.float32), "y": np.zeros(6, np.int64), "client_id": np.repeat([0, 1], 3)}
+    good = {
+        "x": np.ones((6, 2), np.float32),
+        "y": np.zeros(6, np.int64),
+        "client_id": np.repeat([0, 1], 3),
+    }
     return good | changes
 
 
@@ -191,9 +244,14 @@ def damaged(**changes: Any) -> dict[str, Any]:
         ({"x": np.ones((6, 2), np.float32)}, ["own.npz"]),
     ],
 )
-def test_damaged_data_are_one_line(elsewhere: Path, arrays: dict[str, Any], words: list[str]) -> None:
+def test_damaged_data_are_one_line(
+    elsewhere: Path, arrays: dict[str, Any], words: list[str]
+) -> None:
     np.savez(elsewhere / "own.npz", **arrays)
-    refused(fedkin("run", "data.name=file", "data.path=own.npz", "run.cohort=1", "method.clusters=1"), *words)
+    refused(
+        fedkin("run", "data.name=file", "data.path=own.npz", "run.cohort=1", "method.clusters=1"),
+        *words,
+    )
     assert [p.name for p in elsewhere.iterdir()] == ["own.npz"]
 
 
@@ -216,7 +274,11 @@ def test_a_wrong_checksum_is_one_line(elsewhere: Path, monkeypatch: pytest.Monke
 def test_a_folder_that_holds_a_run_is_refused(elsewhere: Path, run_folder: Path) -> None:
     before = {p: p.read_bytes() for p in elsewhere.rglob("*") if p.is_file()}
     refused(fedkin("run", *QUICK, "--out", "a"), "already holds a run", "--resume")
-    refused(fedkin("run", "--resume", "a", "method.clusters=2"), "another configuration", "method.clusters is 3")
+    refused(
+        fedkin("run", "--resume", "a", "method.clusters=2"),
+        "another configuration",
+        "method.clusters is 3",
+    )
     refused(fedkin("run", "--resume", "a", "run.rounds=1"), "is at round 2 already")
     refused(fedkin("run", "--resume", "a", "--out", "b"), "exclude each other")
     refused(fedkin("run", "--resume", "a", "other.toml"), "other.toml")
@@ -243,12 +305,18 @@ def test_an_empty_file_is_one_line(elsewhere: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "device"])
-def test_a_machine_that_is_too_small_is_one_line(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_machine_that_is_too_small_is_one_line(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     import jax
 
     from fedkin.simulation.engine import SimulatedWorld
 
-    error = MemoryError() if kind == "memory" else jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nat:")
+    error = (
+        MemoryError()
+        if kind == "memory"
+        else jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nat:")
+    )
 
     def burst(*_: Any, **__: Any) -> None:
         raise error
@@ -266,7 +334,9 @@ def test_a_mistake_in_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(fedkin("run", *QUICK, "--out", "o").exception, TypeError)
 
 
-def test_a_checkpoint_of_another_configuration_is_refused(elsewhere: Path, run_folder: Path) -> None:
+def test_a_checkpoint_of_another_configuration_is_refused(
+    elsewhere: Path, run_folder: Path
+) -> None:
     assert fedkin("run", *QUICK, "run.seed=1", "--out", "b").exit_code == 0
     for path in (elsewhere / "a/checkpoints").iterdir():
         path.write_bytes((elsewhere / "b/checkpoints" / path.name).read_bytes())
@@ -295,7 +365,9 @@ def test_a_disk_that_is_full_at_the_start_leaves_nothing(elsewhere: Path) -> Non
     assert [p.name for p in elsewhere.iterdir()] == ["warm-up"]
 
 
-def test_a_disk_that_fills_up_leaves_a_run_that_goes_on(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_leaves_a_run_that_goes_on(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert fedkin("run", *QUICK, "run.checkpoint_every=1", "--out", "whole").exit_code == 0
     fsync, calls = os.fsync, iter(range(1000))
 
@@ -308,16 +380,26 @@ def test_a_disk_that_fills_up_leaves_a_run_that_goes_on(elsewhere: Path, monkeyp
         patch.setattr(os, "fsync", full)
         result = fedkin("run", *QUICK, "run.checkpoint_every=1", "--out", "cut")
     assert result.exit_code == 2
-    assert result.stderr.splitlines()[-1].startswith("error: cannot write") and "No space left" in result.stderr
+    assert (
+        result.stderr.splitlines()[-1].startswith("error: cannot write")
+        and "No space left" in result.stderr
+    )
     assert not [p for p in (elsewhere / "cut").rglob(".*")]
     assert fedkin("run", "--resume", "cut").exit_code == 0
     for file in ("metrics.jsonl", "against/fedavg/metrics.jsonl", "clients.parquet"):
         assert (elsewhere / "whole" / file).read_bytes() == (elsewhere / "cut" / file).read_bytes()
 
 
-@pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["nonsense"], ["data", "nonsense"], ["data", "describe"]])
+@pytest.mark.parametrize(
+    "arguments", [["run", "--nonsense"], ["nonsense"], ["data", "nonsense"], ["data", "describe"]]
+)
 def test_usage_errors_are_one_line(elsewhere: Path, arguments: list[str]) -> None:
-    refused(fedkin(*arguments), "NAME" if arguments[-1] == "describe" else "nonsense", "(see: fedkin", "--help)")
+    refused(
+        fedkin(*arguments),
+        "NAME" if arguments[-1] == "describe" else "nonsense",
+        "(see: fedkin",
+        "--help)",
+    )
     nothing_in(elsewhere)
 
 
@@ -328,18 +410,28 @@ def test_nothing_said_is_the_help(arguments: list[str]) -> None:
     assert "Usage" in result.stdout and "Commands" in result.stdout
 
 
-def test_a_run_whose_clients_all_diverge_ends_early_with_a_status_of_its_own(elsewhere: Path) -> None:
+def test_a_run_whose_clients_all_diverge_ends_early_with_a_status_of_its_own(
+    elsewhere: Path,
+) -> None:
     diverging = ["method.name=fedavg", "run.against=[]", "local.lr=1e38", "run.rounds=9"]
     result = fedkin("run", *QUICK, *diverging, "--out", "far")
     assert result.exit_code == 3
-    assert "error: fedavg: no client's reply was usable in the last 3 rounds; a smaller local.lr" in result.stderr
+    assert (
+        "error: fedavg: no client's reply was usable in the last 3 rounds; a smaller local.lr"
+        in result.stderr
+    )
     table = " ".join(result.stdout.split())
-    assert "FedAvg: stopped after round 3 of 9" in table and "replies left out: 9 not finite or not possible" in table
+    assert (
+        "FedAvg: stopped after round 3 of 9" in table
+        and "replies left out: 9 not finite or not possible" in table
+    )
     again = fedkin("run", "--resume", "far")
     assert again.exit_code == 3 and "round 4/9" not in again.stderr
 
 
-def test_ctrl_c_ends_with_130_and_says_how_to_go_on(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_with_130_and_says_how_to_go_on(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from fedkin.reporting.progress import Display
 
     show = Display.__call__
@@ -375,7 +467,12 @@ def test_data_describe_shows_and_draws(elsewhere: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "classes per client" in result.stdout and "data-digits.png" in result.stdout
     assert sorted(p.name for p in elsewhere.iterdir()) == ["data-digits.png", "data-digits.svg"]
-    assert fedkin("data", "describe", "planted", "base=digits", "clients=4", "--out", "p.png").exit_code == 0
+    assert (
+        fedkin(
+            "data", "describe", "planted", "base=digits", "clients=4", "--out", "p.png"
+        ).exit_code
+        == 0
+    )
     assert (elsewhere / "p.png").exists()
 
 
@@ -404,7 +501,18 @@ def test_version_and_help() -> None:
     assert "--resume" in fedkin("run", "--help").stdout
 
 
-COMMANDS = ("run", "advise", "compare", "reproduce", "report", "audit", "eps", "data", "peer", "deploy")
+COMMANDS = (
+    "run",
+    "advise",
+    "compare",
+    "reproduce",
+    "report",
+    "audit",
+    "eps",
+    "data",
+    "peer",
+    "deploy",
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -415,12 +523,16 @@ def test_help_begins_with_a_sentence_and_hides_no_default(command: str) -> None:
     shown = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]
     first = (shown.help or "").split("\n\n")[0].replace("\n", " ")
     assert first.endswith(".") and first[0].isupper()
-    parameters = [one for each in (shown, *getattr(shown, "commands", {}).values()) for one in each.params]
+    parameters = [
+        one for each in (shown, *getattr(shown, "commands", {}).values()) for one in each.params
+    ]
     assert not [one.name for one in parameters if "[default" in (getattr(one, "help", "") or "")]
 
 
 def test_the_module_is_a_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "fedkin.cli", "--version"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "fedkin.cli", "--version"], capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (0, f"fedkin {__version__}\n")
 
 
@@ -437,13 +549,34 @@ def test_data_pni_shows_the_index_and_its_clients() -> None:
 def test_data_pni_as_json_is_that_of_python() -> None:
     import fedkin as fk
 
-    result = fedkin("data", "pni", "digits", "clients=5", "--model", "mlp", "--models", "2", "--seed", "3", "--json")
+    result = fedkin(
+        "data",
+        "pni",
+        "digits",
+        "clients=5",
+        "--model",
+        "mlp",
+        "--models",
+        "2",
+        "--seed",
+        "3",
+        "--json",
+    )
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     data = fk.data.digits(clients=5)
     found = fk.non_iid_index(data, fk.models.mlp(data), models=2, seed=3)
-    assert (told["data"], told["model"], told["seed"], told["models"]) == ("digits", "mlp-64-128-10", 3, 2)
-    assert told["pni"] == found.pni and told["clients"] == found.clients.tolist() and told["missing"] == 0
+    assert (told["data"], told["model"], told["seed"], told["models"]) == (
+        "digits",
+        "mlp-64-128-10",
+        3,
+        2,
+    )
+    assert (
+        told["pni"] == found.pni
+        and told["clients"] == found.clients.tolist()
+        and told["missing"] == 0
+    )
     assert told["by_model"] == found.by_model.tolist()
 
 
@@ -472,7 +605,12 @@ def test_data_pni_refuses(elsewhere: Path, arguments: list[str], words: list[str
 
 KIN = (
     *("method.name=hierarchical", "method.pretraining=3", "data.name=digits", "data.clients=10"),
-    *("data.partition=blocks", "data.classes_per_client=2", "local.optimizer=adam", "run.cohort=10"),
+    *(
+        "data.partition=blocks",
+        "data.classes_per_client=2",
+        "local.optimizer=adam",
+        "run.cohort=10",
+    ),
 )
 
 
@@ -482,7 +620,9 @@ def test_eps_tells_what_each_finds_and_the_run_finds_it(elsewhere: Path) -> None
     assert "does not cover what is shown here" in shown.stdout
     assert "suggested" in shown.stdout and Path("kin.png").exists() and Path("kin.svg").exists()
     told = json.loads(fedkin("eps", *KIN, "--json").stdout, parse_constant=pytest.fail)
-    result = fedkin("run", *KIN, f"method.eps={told['suggested']}", "run.rounds=1", "run.against=[]", "--json")
+    result = fedkin(
+        "run", *KIN, f"method.eps={told['suggested']}", "run.rounds=1", "run.against=[]", "--json"
+    )
     assert result.exit_code == 0, result.output
     (one,) = [r for r in told["ranges"] if r["low"] <= told["suggested"] < (r["high"] or 9e9)]
     assert json.loads(result.stdout.splitlines()[-1])["clusters"] == one["clusters"]
@@ -509,7 +649,9 @@ def test_eps_refuses(elsewhere: Path, arguments: list[str], words: list[str]) ->
 
 
 def test_jobs_are_for_several_seeds(elsewhere: Path) -> None:
-    refused(fedkin("run", *QUICK, "--jobs", "2"), "--jobs and --engine run several seeds", "run.seeds=4")
+    refused(
+        fedkin("run", *QUICK, "--jobs", "2"), "--jobs and --engine run several seeds", "run.seeds=4"
+    )
     nothing_in(elsewhere)
 
 
@@ -518,19 +660,31 @@ def test_many_seeds_in_one_run(elsewhere: Path) -> None:
     assert result.exit_code == 0, result.output
     (line,) = result.stdout.splitlines()  # the tables went to the other stream
     told = json.loads(line, parse_constant=pytest.fail)
-    assert (told["method"], told["rounds"], told["seeds"], told["out"]) == ("fedgroup", 2, [0, 1, 2], "a")
+    assert (told["method"], told["rounds"], told["seeds"], told["out"]) == (
+        "fedgroup",
+        2,
+        [0, 1, 2],
+        "a",
+    )
     assert [row["method"] for row in told["methods"]] == ["fedgroup", "fedavg"]
     assert [made["against"] for made in told["comparisons"]] == ["fedavg"]
-    assert "seed 2 (3 of 3)  FedAvg  round 2/2" in result.stderr and "FedGroup against" in result.stderr
+    assert (
+        "seed 2 (3 of 3)  FedAvg  round 2/2" in result.stderr
+        and "FedGroup against" in result.stderr
+    )
     again = fedkin("run", "--resume", "a", "--json")
     assert json.loads(again.stdout) == told
     more = fedkin("run", "--resume", "a", "run.seeds=4")
-    assert more.exit_code == 0 and "4 seeds (0 to 3)" in more.stdout and "a/figure.png" in more.stdout
+    assert (
+        more.exit_code == 0 and "4 seeds (0 to 3)" in more.stdout and "a/figure.png" in more.stdout
+    )
     shown = fedkin("run", "--resume", "a/seeds/3", "run.rounds=1")
     refused(shown, "is at round 2 already")
 
 
-def test_ctrl_c_between_seeds_says_how_to_go_on(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_between_seeds_says_how_to_go_on(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from fedkin.reporting.progress import Display
 
     def interrupt(self: Display, number: int, seed: int) -> None:
@@ -548,6 +702,14 @@ def test_ctrl_c_between_seeds_says_how_to_go_on(elsewhere: Path, monkeypatch: py
 
 def test_a_single_run_takes_no_more_seeds(elsewhere: Path) -> None:
     assert fedkin("run", *QUICK, "run.against=[]", "--out", "a").exit_code == 0
-    refused(fedkin("run", "--resume", "a", "run.seeds=2"), "a holds one run", "start them in another folder")
-    refused(fedkin("run", *QUICK, "run.seeds=0", "--out", "b"), "run.seeds", "greater than or equal to 1")
+    refused(
+        fedkin("run", "--resume", "a", "run.seeds=2"),
+        "a holds one run",
+        "start them in another folder",
+    )
+    refused(
+        fedkin("run", *QUICK, "run.seeds=0", "--out", "b"),
+        "run.seeds",
+        "greater than or equal to 1",
+    )
     assert sorted(p.name for p in elsewhere.iterdir()) == ["a"]

@@ -85,7 +85,9 @@ def test_the_home_folder_in_python(home: Path) -> None:
     fk.report("~/run", "~/page.html", figures="~/figures")
     fk.data.pack(data, "~/packed")
     assert fk.Run.load("~/run").summary() == run.summary() and len(fk.data.load("~/packed").y) == 40
-    assert {"run", "export", "evaluation", "page.html", "figures", "packed"} <= {path.name for path in home.iterdir()}
+    assert {"run", "export", "evaluation", "page.html", "figures", "packed"} <= {
+        path.name for path in home.iterdir()
+    }
     assert not (home / "~").exists()
 
 
@@ -95,7 +97,10 @@ def test_the_home_folder_in_python(home: Path) -> None:
         ("~", "{home}"),
         ("~/t.csv", "{home}/t.csv"),
         ("--out=~/run", "--out={home}/run"),
-        ("data.path=~/t.csv", "data.path=~/t.csv"),  # a value of the configuration, which expands it itself
+        (
+            "data.path=~/t.csv",
+            "data.path=~/t.csv",
+        ),  # a value of the configuration, which expands it itself
         ("a~b", "a~b"),
         ("./~", "./~"),
     ],
@@ -114,7 +119,9 @@ def test_addresses_are_refused_by_name() -> None:
     refused(fedkin("predict", "export", address), *words)
     refused(fedkin("evaluate", "run", "--data", address), *words)
     refused(fedkin("data", "describe", "file:///data/t.csv"), "name the path alone: /data/t.csv")
-    with pytest.raises(fk.ConfigError, match=r"s3://bucket/t\.parquet: expected a path on this machine"):
+    with pytest.raises(
+        fk.ConfigError, match=r"s3://bucket/t\.parquet: expected a path on this machine"
+    ):
         fk.data.load("s3://bucket/t.parquet")
 
 
@@ -142,7 +149,10 @@ def test_hints_can_be_typed_as_they_are_printed(home: Path) -> None:
     assert shlex.split(hint) == ["fedkin", "predict", "my export", "DATA.csv"]
     done(*["t.csv" if word == "DATA.csv" else word for word in shlex.split(hint)[1:]])
     result = done("data", "make", "t.csv", "--out", "my data")
-    assert shlex.split(result.stdout.splitlines()[-1])[-2:] == ["data.name=file", "data.path=my data"]
+    assert shlex.split(result.stdout.splitlines()[-1])[-2:] == [
+        "data.name=file",
+        "data.path=my data",
+    ]
     result = done("peer", "init", "my peers", "--peers", "2")
     assert [shlex.split(line)[-1] for line in result.stdout.splitlines()[1:]] == [
         "my peers/peer-0/peer.toml",
@@ -164,7 +174,9 @@ def test_a_file_may_be_called_as_a_split_is(name: str, ending: str) -> None:
     path = f"{name}.{ending}"
     table.to_csv(path, index=False) if ending == "csv" else table.to_parquet(path)
     result = done("data", "describe", path)
-    assert f"figure: data-{name}.png" in result.stdout and "clients without samples" in result.stdout
+    assert (
+        f"figure: data-{name}.png" in result.stdout and "clients without samples" in result.stdout
+    )
 
 
 def test_a_run_on_train_csv_is_evaluated_on_test_csv() -> None:

@@ -31,7 +31,9 @@ def test_flhc(oracle: Oracle, case: int) -> None:
     flhc = oracle("misc")["flhc"]
     expected = flhc["cases"][case]
     distances = pairwise(np.array(flhc["updates"]), expected["metric"])
-    labels = agglomerative(distances, threshold=expected["distance_threshold"], linkage=expected["linkage"])
+    labels = agglomerative(
+        distances, threshold=expected["distance_threshold"], linkage=expected["linkage"]
+    )
     assert_same_partition(labels, np.array(expected["labels"]))
     again = agglomerative(distances, clusters=expected["n_clusters"], linkage=expected["linkage"])
     np.testing.assert_array_equal(again, labels)
@@ -50,9 +52,14 @@ def test_sattlers_bipartition(oracle: Oracle) -> None:
     [("single", 1.2), ("average", 1.7), ("complete", 2.2), ("ward", np.sqrt(4 / 3) * 1.7)],
 )
 def test_a_threshold_by_hand(linkage: str, height: float) -> None:
-    """Ward: two clusters of p and q points merge at sqrt(2 p q / (p + q)) times the distance of their centres."""
-    np.testing.assert_array_equal(agglomerative(DISTANCES, threshold=height + 1e-6, linkage=linkage), [0, 0, 0, 1])
-    np.testing.assert_array_equal(agglomerative(DISTANCES, threshold=height - 1e-6, linkage=linkage), [0, 0, 1, 2])
+    """Ward: two clusters of p and q points merge at sqrt(2 p q / (p + q)) times the distance of
+    their centres."""
+    np.testing.assert_array_equal(
+        agglomerative(DISTANCES, threshold=height + 1e-6, linkage=linkage), [0, 0, 0, 1]
+    )
+    np.testing.assert_array_equal(
+        agglomerative(DISTANCES, threshold=height - 1e-6, linkage=linkage), [0, 0, 1, 2]
+    )
 
 
 def test_clusters_at_the_threshold_stay_apart() -> None:
@@ -68,7 +75,9 @@ def test_negative_distances_and_thresholds(linkage: str) -> None:
         expected = agglomerative(DISTANCES, threshold=threshold, linkage=linkage)
         result = agglomerative(DISTANCES - 5, threshold=threshold - 5, linkage=linkage)
         np.testing.assert_array_equal(result, expected)
-    np.testing.assert_array_equal(agglomerative(DISTANCES - 5, threshold=-20.0, linkage=linkage), [0, 1, 2, 3])
+    np.testing.assert_array_equal(
+        agglomerative(DISTANCES - 5, threshold=-20.0, linkage=linkage), [0, 1, 2, 3]
+    )
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
@@ -85,7 +94,9 @@ def test_against_scikit_learn_on_the_points(linkage: str, seed: int, n: int, clu
 
 @pytest.mark.parametrize("linkage", LINKAGES)
 def test_ward_and_all_others_take_equal_rows(linkage: str) -> None:
-    np.testing.assert_array_equal(agglomerative(np.zeros((3, 3)), threshold=0.1, linkage=linkage), [0, 0, 0])
+    np.testing.assert_array_equal(
+        agglomerative(np.zeros((3, 3)), threshold=0.1, linkage=linkage), [0, 0, 0]
+    )
 
 
 def test_ward_needs_euclidean_distances() -> None:
@@ -100,7 +111,9 @@ def test_ward_needs_euclidean_distances() -> None:
 @pytest.mark.parametrize("linkage", LINKAGES)
 def test_one_row(linkage: str) -> None:
     np.testing.assert_array_equal(agglomerative(np.zeros((1, 1)), clusters=1, linkage=linkage), [0])
-    np.testing.assert_array_equal(agglomerative(np.zeros((1, 1)), threshold=0.5, linkage=linkage), [0])
+    np.testing.assert_array_equal(
+        agglomerative(np.zeros((1, 1)), threshold=0.5, linkage=linkage), [0]
+    )
 
 
 @pytest.mark.parametrize(

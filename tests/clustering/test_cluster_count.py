@@ -1,4 +1,5 @@
-"""How many clusters: each way of asking against a slow computation or a case that can be worked out by hand."""
+"""How many clusters: each way of asking against a slow computation or a case that can be worked out
+by hand."""
 
 from __future__ import annotations
 
@@ -27,9 +28,12 @@ PAIRS = np.array([[0.0], [1.0], [10.0], [12.0]])
 
 
 def blobs(clusters: int, each: int = 12, seed: int = 0, spread: float = 0.3) -> np.ndarray:
-    """Clusters on the corners of a simplex: all as far from each other, five times their spread or more."""
+    """Clusters on the corners of a simplex: all as far from each other, five times their spread or
+    more."""
     corners = 5 * np.eye(max(clusters, 4))[:clusters]
-    return np.repeat(corners, each, axis=0) + RNG(seed).normal(scale=spread, size=(clusters * each, corners.shape[1]))
+    return np.repeat(corners, each, axis=0) + RNG(seed).normal(
+        scale=spread, size=(clusters * each, corners.shape[1])
+    )
 
 
 # --- gap statistic
@@ -38,7 +42,11 @@ def blobs(clusters: int, each: int = 12, seed: int = 0, spread: float = 0.3) -> 
 @pytest.mark.parametrize(
     ("gap", "error", "clusters"),
     [
-        ([0.1, 0.5, 0.9, 0.95], [0.1, 0.1, 0.1, 0.1], 3),  # 0.9 >= 0.95 - 0.1, and not 0.5 >= 0.9 - 0.1
+        (
+            [0.1, 0.5, 0.9, 0.95],
+            [0.1, 0.1, 0.1, 0.1],
+            3,
+        ),  # 0.9 >= 0.95 - 0.1, and not 0.5 >= 0.9 - 0.1
         ([0.5, 0.4, 0.9], [0.0, 0.0, 0.0], 1),  # the first, though a later one is larger
         ([0.1, 0.2, 0.3], [0.0, 0.05, 0.05], 3),  # none: the largest asked for
     ],
@@ -48,14 +56,16 @@ def test_the_rule_of_the_gap(gap: list[float], error: list[float], clusters: int
 
 
 def test_the_gap_of_points_on_a_line_by_hand() -> None:
-    """log W of {0, 1, 10, 12}: around 5.75, then around 0.5 and 11, then 0.5, 10 and 12. References repeat for a seed
-    where K is 1, since K-means has nothing to draw there."""
+    """log W of {0, 1, 10, 12}: around 5.75, then around 0.5 and 11, then 0.5, 10 and 12. References
+    repeat for a seed where K is 1, since K-means has nothing to draw there."""
     result = gap_statistic(PAIRS, 3, RNG(0), references=60)
     spreads = [np.sum((PAIRS - 5.75) ** 2), 0.5 + 2.0, 0.5]
     centred = PAIRS - PAIRS.mean()
     noise = RNG(1).uniform(centred.min(), centred.max(), (20000, 4))
     one = np.log(noise.var(axis=1) * 4)
-    assert result.gap[0] == pytest.approx(one.mean() - np.log(spreads[0]), abs=4 * one.std() / 60**0.5)
+    assert result.gap[0] == pytest.approx(
+        one.mean() - np.log(spreads[0]), abs=4 * one.std() / 60**0.5
+    )
     assert result.error[0] == pytest.approx(one.std() * (1 + 1 / 60) ** 0.5, rel=0.4)
     steps = result.gap[1:] - result.gap[0]
     best = [_least(np.sort(row), k) for k in (2, 3) for row in noise[:400]]
@@ -84,7 +94,9 @@ def test_silhouettes_are_those_of_scikit_learn() -> None:
     fits = [KMeans(k, n_init=20, random_state=0) for k in (2, 3)]  # pyright: ignore[reportArgumentType]
     labels = [fit.fit_predict(points) for fit in fits]
     assert np.isnan(result[0]) and int(np.nanargmax(result)) + 1 == 3
-    np.testing.assert_allclose(result[1:3], [silhouette_score(points, one) for one in labels], rtol=1e-6)
+    np.testing.assert_allclose(
+        result[1:3], [silhouette_score(points, one) for one in labels], rtol=1e-6
+    )
 
 
 def test_a_silhouette_by_hand() -> None:
@@ -97,8 +109,8 @@ def test_a_silhouette_by_hand() -> None:
 
 
 def test_the_spectrum_of_parts_that_nothing_connects() -> None:
-    """Complete graphs of 3 and 2 (with loops) and a point alone: 0, 0, 0, then 1s (the normalised affinity of a
-    complete graph with loops has rank 1)."""
+    """Complete graphs of 3 and 2 (with loops) and a point alone: 0, 0, 0, then 1s (the normalised
+    affinity of a complete graph with loops has rank 1)."""
     affinity = np.zeros((6, 6))
     affinity[:3, :3] = affinity[3:5, 3:5] = 1
     result = laplacian_spectrum(affinity, 6)
@@ -112,7 +124,9 @@ def test_the_spectrum_as_a_generalised_problem() -> None:
     affinity = affinity + affinity.T
     degrees = np.diag(affinity.sum(axis=1))
     np.testing.assert_allclose(
-        laplacian_spectrum(affinity, 5), eigvalsh(degrees - affinity, degrees)[:5].clip(0), atol=1e-9
+        laplacian_spectrum(affinity, 5),
+        eigvalsh(degrees - affinity, degrees)[:5].clip(0),
+        atol=1e-9,
     )
 
 
@@ -163,17 +177,22 @@ def test_of_noise_no_more_than_half_returns_on_average() -> None:
 
 
 def test_shares_by_hand() -> None:
-    """{0, 1 | 10, 12} have their centres 5.25 below and above their mean. Seen again as 0, 20, 9, 13, that is -10.5,
-    9.5, -1.5 and 2.5 from theirs, one of each pair comes back. Clustered by the second look it is {0 | 9, 13, 20} (62
-    is less than 65 of {0, 9 | 13, 20}) with centres at -10.5 and 3.5, and the first look, -5.75, -4.75, 4.25 and 6.25,
-    brings back the one, and two of three."""
+    """{0, 1 | 10, 12} have their centres 5.25 below and above their mean. Seen again as 0, 20, 9,
+    13, that is -10.5, 9.5, -1.5 and 2.5 from theirs, one of each pair comes back. Clustered by the
+    second look it is {0 | 9, 13, 20} (62 is less than 65 of {0, 9 | 13, 20}) with centres at -10.5
+    and 3.5, and the first look, -5.75, -4.75, 4.25 and 6.25, brings back the one, and two of three.
+    """
     again = np.array([[0.0], [20.0], [9.0], [13.0]])
-    np.testing.assert_allclose(split_half_stability(PAIRS, again, 2, RNG(0)), [[1, 1 / 2], [1, 2 / 3]])
+    np.testing.assert_allclose(
+        split_half_stability(PAIRS, again, 2, RNG(0)), [[1, 1 / 2], [1, 2 / 3]]
+    )
 
 
 def test_fewer_distinct_points_than_clusters_return_none() -> None:
     points = np.repeat([[0.0, 1.0], [1.0, 0.0]], 4, axis=0)
-    np.testing.assert_array_equal(split_half_stability(points, points, 3, RNG(0)), [[1, 1, 0], [1, 1, 0]])
+    np.testing.assert_array_equal(
+        split_half_stability(points, points, 3, RNG(0)), [[1, 1, 0], [1, 1, 0]]
+    )
 
 
 def test_principal_directions_are_those_of_the_svd() -> None:
@@ -182,7 +201,9 @@ def test_principal_directions_are_those_of_the_svd() -> None:
     centre = seen - seen.mean(axis=0)
     axes = np.linalg.svd(centre)[2][:3]
     np.testing.assert_allclose(np.abs(here), np.abs(centre @ axes.T), atol=1e-9)
-    np.testing.assert_allclose(np.abs(there), np.abs((again - again.mean(axis=0)) @ axes.T), atol=1e-9)
+    np.testing.assert_allclose(
+        np.abs(there), np.abs((again - again.mean(axis=0)) @ axes.T), atol=1e-9
+    )
 
 
 # --- bad input

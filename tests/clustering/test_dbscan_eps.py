@@ -14,7 +14,15 @@ from scipy.spatial.distance import pdist
 from sklearn.cluster import DBSCAN
 from sklearn.metrics import silhouette_score
 
-from fedkin.clustering.dbscan_eps import EpsRange, eps_ranges, k_distances, knee, kneedle, suggest_eps, useful_range
+from fedkin.clustering.dbscan_eps import (
+    EpsRange,
+    eps_ranges,
+    k_distances,
+    knee,
+    kneedle,
+    suggest_eps,
+    useful_range,
+)
 from fedkin.clustering.density import dbscan, euclidean, same_partition
 from fedkin.core.errors import MethodError
 
@@ -23,11 +31,14 @@ LINE = np.array([[0.0], [1.0], [10.0], [12.0], [40.0]])
 
 def result(points: np.ndarray, eps: float, min_samples: int) -> np.ndarray:
     """scikit-learn's labels; it refuses an eps of 0, for which the least number will do."""
-    return DBSCAN(eps=max(eps, 1e-300), min_samples=min_samples, metric="precomputed").fit_predict(euclidean(points))
+    return DBSCAN(eps=max(eps, 1e-300), min_samples=min_samples, metric="precomputed").fit_predict(
+        euclidean(points)
+    )
 
 
 def by_every_distance(points: np.ndarray, min_samples: int) -> list[tuple[float, int, int]]:
-    """(low, clusters, noise) of each other partition, from DBSCAN at 0 and at all distances there are."""
+    """(low, clusters, noise) of each other partition, from DBSCAN at 0 and at all distances there
+    are."""
     expected: list[tuple[float, int, int]] = []
     before = None
     for eps in np.unique([0.0, *pdist(points)]):
@@ -38,7 +49,9 @@ def by_every_distance(points: np.ndarray, min_samples: int) -> list[tuple[float,
     return expected
 
 
-def blobs(seed: int, centres: np.ndarray, each: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def blobs(
+    seed: int, centres: np.ndarray, each: int, spread: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     true = np.repeat(np.arange(len(centres)), each)
     noise = np.random.default_rng(seed).normal(size=(len(true), centres.shape[1]))
     return centres[true] + spread * noise, true
@@ -75,7 +88,9 @@ def test_border_points_that_change_hands(min_samples: int) -> None:
     for seed in range(3):
         points = np.sort(np.random.default_rng(seed).normal(size=(18, 1)) ** 3, axis=0)[::-1].copy()
         ranges = eps_ranges(points, min_samples, scored=0)
-        assert [(r.low, r.clusters, r.noise) for r in ranges] == by_every_distance(points, min_samples)
+        assert [(r.low, r.clusters, r.noise) for r in ranges] == by_every_distance(
+            points, min_samples
+        )
 
 
 @settings(max_examples=30)
@@ -86,7 +101,9 @@ def test_silhouette_is_that_of_the_points(seed: int, min_samples: int) -> None:
         labels = result(points, r.low, min_samples)
         some = labels >= 0
         if 1 < r.clusters < some.sum():
-            assert r.silhouette == pytest.approx(silhouette_score(points[some], labels[some]), abs=1e-9)
+            assert r.silhouette == pytest.approx(
+                silhouette_score(points[some], labels[some]), abs=1e-9
+            )
         else:
             assert r.silhouette is None
 
@@ -127,7 +144,9 @@ def test_knee_by_hand() -> None:
     """The chord of (0, 0), (1, 0), (2, 0), (3, 1), (4, 8) is y = 2 x: below it by 0, 2, 4, 5, 0."""
     assert knee(np.array([0.0, 0.0, 0.0, 1.0, 8.0])) == 1
     assert knee(np.array([0.0, 7.0, 8.0, 8.0, 8.0])) == 7  # above it by 0, 5, 4, 2, 0
-    assert knee(np.array([0.0, 0.0, 0.0, 1.0, 8.0]) * 1e-9 + 3) == pytest.approx(3 + 1e-9, abs=1e-15)
+    assert knee(np.array([0.0, 0.0, 0.0, 1.0, 8.0]) * 1e-9 + 3) == pytest.approx(
+        3 + 1e-9, abs=1e-15
+    )
 
 
 def test_straight_curves_have_no_knee() -> None:
@@ -145,13 +164,17 @@ def test_a_knee_of_what_is_no_curve(curve: list[float]) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_suggested_for_blobs(seed: int, min_samples: int) -> None:
     points, true = blobs(seed, 40 * np.eye(4), each=6)
-    np.testing.assert_array_equal(dbscan(points, suggest_eps(eps_ranges(points, min_samples)), min_samples), true)
+    np.testing.assert_array_equal(
+        dbscan(points, suggest_eps(eps_ranges(points, min_samples)), min_samples), true
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_suggested_for_one_blob(seed: int) -> None:
     points, _ = blobs(seed, np.zeros((1, 10)), each=20)
-    np.testing.assert_array_equal(dbscan(points, suggest_eps(eps_ranges(points, 2)), 2), np.zeros(20))
+    np.testing.assert_array_equal(
+        dbscan(points, suggest_eps(eps_ranges(points, 2)), 2), np.zeros(20)
+    )
 
 
 @pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
@@ -165,7 +188,9 @@ def test_the_suggestion_has_the_unit_of_the_points(unit: float) -> None:
 def test_a_client_that_is_like_nobody_stays_noise() -> None:
     points, true = blobs(0, 40 * np.eye(4), each=6)
     points = np.vstack([points, np.full((1, 4), 500.0)])
-    np.testing.assert_array_equal(dbscan(points, suggest_eps(eps_ranges(points, 2)), 2), [*true, -1])
+    np.testing.assert_array_equal(
+        dbscan(points, suggest_eps(eps_ranges(points, 2)), 2), [*true, -1]
+    )
 
 
 def test_the_rule_by_hand() -> None:
@@ -181,7 +206,9 @@ def test_the_rule_by_hand() -> None:
     assert suggest_eps([narrow, noisy, last], gap=1.5) == pytest.approx(math.sqrt(190))
     assert suggest_eps([noisy, last], noise=0.6) == pytest.approx(math.sqrt(50))
     assert suggest_eps([equal, quiet, last]) == 2.5
-    assert suggest_eps([EpsRange(0.0, 5.0, 6, 0, None, 10), quiet, last]) == pytest.approx(2)  # mostly clusters of one
+    assert suggest_eps([EpsRange(0.0, 5.0, 6, 0, None, 10), quiet, last]) == pytest.approx(
+        2
+    )  # mostly clusters of one
     assert suggest_eps([EpsRange(0.0, math.inf, 1, 0, None, 3)]) == 1
 
 
@@ -229,14 +256,16 @@ def test_the_knees_of_flux(oracle: Callable[[str], dict[str, Any]]) -> None:
 
 
 def test_a_knee_is_a_bulge_that_falls_by_more_than_a_step() -> None:
-    """Turned around, 0 0 0 1 10 is 0, .9, 1, 1, 1 and its distance from the diagonal 0, .65, .5, .25, 0."""
+    """Turned around, 0 0 0 1 10 is 0, .9, 1, 1, 1 and its distance from the diagonal 0, .65, .5,
+    .25, 0."""
     assert kneedle(np.array([0.0, 0, 0, 1, 10])) == 3
     assert kneedle(np.array([0.0, 9, 10, 10, 10])) == 4  # bent the other way: its end
     assert kneedle(np.array([0.0, 5, 10])) is None  # straight
 
 
 def test_the_first_knee_from_the_upper_end_counts() -> None:
-    """Distances fall from 0.4 by 0.2 and rise again to 0.6: the first is a knee, unlike the largest."""
+    """Distances fall from 0.4 by 0.2 and rise again to 0.6: the first is a knee, unlike the
+    largest."""
     away = np.array([0.0, 0.4, 0.2, 0.1, 0.6, 0.3, 0.15, 0.0, 0.0])
     place = np.linspace(0, 1, 9)
     curve = (1 - (away + place))[::-1]

@@ -28,7 +28,9 @@ LINE = np.array([[0.0], [10.0], [1.0], [11.0], [50.0], [0.5]])  # two groups, an
 
 def test_dbscan_by_hand() -> None:
     np.testing.assert_array_equal(dbscan(LINE, 2, 2), [0, 1, 0, 1, -1, 0])
-    np.testing.assert_array_equal(dbscan(LINE, 2, 3), [0, -1, 0, -1, -1, 0])  # 10 and 11 are two with themselves
+    np.testing.assert_array_equal(
+        dbscan(LINE, 2, 3), [0, -1, 0, -1, -1, 0]
+    )  # 10 and 11 are two with themselves
     np.testing.assert_array_equal(dbscan(LINE, 0.1, 2), [-1] * 6)
     np.testing.assert_array_equal(dbscan(LINE, 0.1, 1), [0, 1, 2, 3, 4, 5])
 
@@ -61,11 +63,15 @@ def test_dbscan_is_scikit_learns(seed: int, n: int, min_samples: int) -> None:
 def test_optics_is_scikit_learns(seed: int, min_samples: int) -> None:
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(20, 3)) + 6 * rng.integers(3, size=(20, 1))
-    assert same_partition(optics(points, min_samples), OPTICS(min_samples=min_samples).fit_predict(points))
+    assert same_partition(
+        optics(points, min_samples), OPTICS(min_samples=min_samples).fit_predict(points)
+    )
 
 
 def test_optics_of_equal_points() -> None:
-    np.testing.assert_array_equal(optics(np.repeat([[0.0], [9.0]], 3, axis=0), 2), [0, 0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(
+        optics(np.repeat([[0.0], [9.0]], 3, axis=0), 2), [0, 0, 0, 1, 1, 1]
+    )
 
 
 def test_too_few_points_are_noise() -> None:
@@ -95,13 +101,17 @@ def test_noise_joins_the_nearest() -> None:
 @pytest.mark.parametrize("how", ["own", "nearest"])
 def test_all_or_nothing_is_noise(how: str) -> None:
     np.testing.assert_array_equal(assign_noise(LINE, np.full(6, -1), how), range(6))
-    np.testing.assert_array_equal(assign_noise(LINE, np.array([0, 1, 0, 1, 2, 0]), how), [0, 1, 0, 1, 2, 0])
+    np.testing.assert_array_equal(
+        assign_noise(LINE, np.array([0, 1, 0, 1, 2, 0]), how), [0, 1, 0, 1, 2, 0]
+    )
     assert len(assign_noise(LINE[:0], np.zeros(0, int), how)) == 0
 
 
 def test_nearest_by_hand() -> None:
     known = np.array([[0.0, 0.0], [6.0, 8.0], [6.0, 8.0]])
-    labels, distance = nearest_label(np.array([[3.0, 4.0], [6.0, 9.0], [0.0, 0.0]]), known, np.array([7, 3, 5]))
+    labels, distance = nearest_label(
+        np.array([[3.0, 4.0], [6.0, 9.0], [0.0, 0.0]]), known, np.array([7, 3, 5])
+    )
     np.testing.assert_array_equal(labels, [7, 3, 7])  # (3, 4) is at 5 from both: the first
     np.testing.assert_array_equal(distance, [5, 1, 0])
 

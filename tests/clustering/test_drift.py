@@ -1,4 +1,5 @@
-"""Clustering by drift: the authors' code in one time step, and hand cases where another rule gives something else."""
+"""Clustering by drift: the authors' code in one time step, and hand cases where another rule gives
+something else."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def step(case: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
     candidates = np.intersect1d(np.arange(now.shape[1]), chosen.owner)
     between = np.array(case["cluster_accuracy_i_on_data_of_j"])[np.ix_(candidates, candidates)]
     options = (case["delta_prime"], case["linkage"])
-    after, into = merge_models(chosen.models, np.zeros_like(models), owner, candidates, between, *options)
+    after, into = merge_models(
+        chosen.models, np.zeros_like(models), owner, candidates, between, *options
+    )
     return chosen, after, np.append(into, -1)[owner]
 
 
@@ -37,9 +40,13 @@ def test_the_authors_step(oracle: Callable[[str], dict[str, Any]]) -> None:
         distances = drift_distances(np.array(case["cluster_accuracy_i_on_data_of_j"]))
         np.testing.assert_allclose(distances, case["distance"], **close)
         np.testing.assert_array_equal(owner[:, 1], case["model_of_client_now"], case["case"])
-        assert np.flatnonzero(chosen.drifted).tolist() == [int(client) for client in case["isolated"]]
+        assert np.flatnonzero(chosen.drifted).tolist() == [
+            int(client) for client in case["isolated"]
+        ]
         np.testing.assert_allclose(models, case["parameters_after"], **close)
-        np.testing.assert_allclose(chosen.accuracy, list(case["accuracy_stored_after"].values()), **close)
+        np.testing.assert_allclose(
+            chosen.accuracy, list(case["accuracy_stored_after"].values()), **close
+        )
         for time, weights in case["weights_after"].items():
             owns = owner[:, int(time)] == np.arange(len(models))[:, None]
             np.testing.assert_array_equal(owns, np.array(weights) > 0, case["case"])
@@ -49,18 +56,31 @@ MODELS = np.arange(8.0).reshape(4, 2)
 OUT = -np.inf
 
 
-def choose(accuracy: list[list[float]], before: list[float], owner: list[int], **options: Any) -> Any:
+def choose(
+    accuracy: list[list[float]], before: list[float], owner: list[int], **options: Any
+) -> Any:
     nobody = options.pop("alone", np.zeros(len(before), bool))
     table = np.array(accuracy, float)
     return choose_models(
-        MODELS, np.array(owner)[:, None], np.array(owner), table, np.array(before), nobody, 0.1, **options
+        MODELS,
+        np.array(owner)[:, None],
+        np.array(owner),
+        table,
+        np.array(before),
+        nobody,
+        0.1,
+        **options,
     )
 
 
 def test_drift_is_strict_and_asks_for_the_best_model() -> None:
     accuracy = [[0.5, 0.75, OUT, OUT], [0.5, 0.25, OUT, OUT], [0.5, 0.5, OUT, OUT]]
     chosen = choose(accuracy, [0.75 + 0.1, 0.75, np.nan], [0, 1, 1])
-    assert chosen.drifted.tolist() == [False, True, False]  # 0.1 is not more than delta; a newcomer has no accuracy yet
+    assert chosen.drifted.tolist() == [
+        False,
+        True,
+        False,
+    ]  # 0.1 is not more than delta; a newcomer has no accuracy yet
     assert chosen.model.tolist() == [1, 2, 0] and np.array_equal(chosen.models[2], MODELS[0])
     assert chosen.accuracy.tolist() == [0.75, 0.5, 0.5]  # before training
 
@@ -69,24 +89,32 @@ def test_eager_clients_share_one_new_model() -> None:
     accuracy = [[0.5, 0.25, OUT, OUT], [0.25, 0.5, OUT, OUT], [0.9, 0.2, OUT, OUT]]
     apart, shared = (choose(accuracy, [0.9] * 3, [0, 1, 0], eager=eager) for eager in (False, True))
     assert apart.model.tolist() == [2, 3, 0] and shared.model.tolist() == [2, 2, 0]
-    assert np.array_equal(shared.models[2], MODELS[0]) and np.array_equal(shared.models[3], MODELS[3])
+    assert np.array_equal(shared.models[2], MODELS[0]) and np.array_equal(
+        shared.models[3], MODELS[3]
+    )
 
 
 def test_who_is_alone_or_has_no_new_samples_keeps_its_model() -> None:
     accuracy = [[0.9, 0.2, OUT, OUT], [OUT] * 4]
     chosen = choose(accuracy, [0.9, 0.9], [1, 1], alone=np.array([True, False]))
-    assert chosen.model.tolist() == [1, 1] and not chosen.drifted.any() and chosen.accuracy[0] == 0.2
+    assert (
+        chosen.model.tolist() == [1, 1] and not chosen.drifted.any() and chosen.accuracy[0] == 0.2
+    )
 
 
 def test_no_place_no_drift() -> None:
     accuracy = [[0.9, 0, 0, 0], [0, 0.9, 0, 0], [0, 0, 0.9, 0], [0, 0, 0, 0.9], [0.3, 0.2, 0, 0]]
     chosen = choose(accuracy, [0.9] * 5, [0, 1, 2, 3, 0])
-    assert not chosen.drifted.any() and chosen.model[4] == 0 and np.array_equal(chosen.models, MODELS)
+    assert (
+        not chosen.drifted.any() and chosen.model[4] == 0 and np.array_equal(chosen.models, MODELS)
+    )
 
 
 def test_the_place_of_the_model_used_longest_ago() -> None:
     owner = np.array([[0, 1, 1], [2, 2, 1], [3, 3, 0]])
-    assert recycled(owner, np.array([False, True, False, False])) == 2  # last used in step 1, as 3; 0 in step 2
+    assert (
+        recycled(owner, np.array([False, True, False, False])) == 2
+    )  # last used in step 1, as 3; 0 in step 2
     assert recycled(owner, np.array([False, True, True, True])) == 0
     assert recycled(owner, np.zeros(5, bool)) == 4 and recycled(owner, np.ones(4, bool)) is None
 
@@ -100,13 +128,17 @@ def test_a_model_is_forgotten_with_what_it_owned() -> None:
 def test_models_without_samples_do_not_merge() -> None:
     accuracy = np.array([[0.9, np.nan], [0.9, np.nan]])
     assert drift_distances(accuracy)[0, 1] > 1
-    after, into = merge_models(MODELS, 0 * MODELS, np.array([[0], [1]]), np.array([0, 1]), accuracy, 0.5)
+    after, into = merge_models(
+        MODELS, 0 * MODELS, np.array([[0], [1]]), np.array([0, 1]), accuracy, 0.5
+    )
     assert np.array_equal(after, MODELS) and into.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("linkage", "groups"), [("complete", 2), ("average", 1)])
 def test_complete_linkage_asks_all_pairs(linkage: str, groups: int) -> None:
-    accuracy = np.array([[0.9, 0.85, 0.7], [0.9, 0.9, 0.85], [0.9, 0.9, 0.9]])  # distances 0.05, 0.2, 0.05
+    accuracy = np.array(
+        [[0.9, 0.85, 0.7], [0.9, 0.9, 0.85], [0.9, 0.9, 0.9]]
+    )  # distances 0.05, 0.2, 0.05
     owner = np.array([[0], [1], [2]])
     _, into = merge_models(MODELS, 0 * MODELS, owner, np.arange(3), accuracy, 0.15, linkage)
     assert len(np.unique(into[:3])) == groups

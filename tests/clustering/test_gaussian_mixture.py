@@ -1,4 +1,5 @@
-"""Hard EM in two clusters: PANM's oracle vectors, corner cases by hand, and a slow reference on sets."""
+"""Hard EM in two clusters: PANM's oracle vectors, corner cases by hand, and a slow reference on
+sets."""
 
 from __future__ import annotations
 
@@ -33,10 +34,15 @@ def density(y: float, mean: float, deviation: float) -> float:
 
 
 def fitted(values: list[float], total: int, spread: float) -> tuple[float, float, float]:
-    """mu, sigma and log beta of one component; 5 % of the row's spread where it has no variance of its own."""
+    """mu, sigma and log beta of one component; 5 % of the row's spread where it has no variance of
+    its own."""
     mean = math.fsum(values) / len(values)
     deviation = math.sqrt(math.fsum((y - mean) ** 2 for y in values) / len(values))
-    return mean, deviation if max(values) > min(values) else 0.05 * spread, math.log(len(values) / total)
+    return (
+        mean,
+        deviation if max(values) > min(values) else 0.05 * spread,
+        math.log(len(values) / total),
+    )
 
 
 def slow(values: list[float], initial: set[int]) -> tuple[set[int], float]:
@@ -46,9 +52,12 @@ def slow(values: list[float], initial: set[int]) -> tuple[set[int], float]:
         return initial, math.inf
     kind, margin, spread = initial, math.inf, max(values) - min(values)
     for _ in range(MAX_STEPS):
-        fits = [fitted([values[j] for j in c], len(values), spread) for c in (kind, everybody - kind)]
+        fits = [
+            fitted([values[j] for j in c], len(values), spread) for c in (kind, everybody - kind)
+        ]
         ahead = [
-            fits[0][2] + density(y, *fits[0][:2]) - fits[1][2] - density(y, *fits[1][:2]) for y in values
+            fits[0][2] + density(y, *fits[0][:2]) - fits[1][2] - density(y, *fits[1][:2])
+            for y in values
         ]  # log of beta_0 phi_0 / (beta_1 phi_1)
         margin = min(margin, *map(abs, ahead))
         before, kind = kind, {j for j in everybody if ahead[j] > 0}
@@ -84,8 +93,9 @@ def test_oracle(vectors: dict[str, dict[str, Any]], name: str) -> None:
 
 
 def test_oracle_of_a_single_start(vectors: dict[str, dict[str, Any]]) -> None:
-    """0.8 alone has no variance and takes 0.05 * 0.7 = 0.035. For 0.79: .25 / .035 * exp(-.0408) = 6.86 against
-    .75 / .3044 * exp(-.982) = 0.92, so it joins; 0.1 and 0.2 are twenty deviations away."""
+    """0.8 alone has no variance and takes 0.05 * 0.7 = 0.035. For 0.79: .25 / .035 * exp(-.0408) =
+    6.86 against .75 / .3044 * exp(-.982) = 0.92, so it joins; 0.1 and 0.2 are twenty deviations
+    away."""
     case = vectors["single S element (zero variance)"]
     assert case["H_indices_in_M"] is None
     assert of(case["S_similarities"] + case["C_similarities"], [0]) == [0, 3]
@@ -100,7 +110,9 @@ def test_all_oracle_vectors_at_once(vectors: dict[str, dict[str, Any]]) -> None:
         similar[row, : len(values)] = values
         initial[row, : len(case["S_similarities"])] = True
     found = split_two_gaussians(similar, initial, ~np.isnan(similar))
-    assert [np.flatnonzero(row).tolist() for row in found] == [case["H_indices_in_M"] for case in cases]
+    assert [np.flatnonzero(row).tolist() for row in found] == [
+        case["H_indices_in_M"] for case in cases
+    ]
 
 
 # --- corner cases
@@ -113,11 +125,18 @@ def test_nobody_started() -> None:
 
 
 def test_nobody_is_there() -> None:
-    assert split_two_gaussians(np.full((2, 3), np.nan), np.ones((2, 3), bool), np.zeros((2, 3), bool)).sum() == 0
+    assert (
+        split_two_gaussians(
+            np.full((2, 3), np.nan), np.ones((2, 3), bool), np.zeros((2, 3), bool)
+        ).sum()
+        == 0
+    )
 
 
 def test_no_rows() -> None:
-    assert split_two_gaussians(np.zeros((0, 4)), np.zeros((0, 4), bool), np.zeros((0, 4), bool)).shape == (0, 4)
+    assert split_two_gaussians(
+        np.zeros((0, 4)), np.zeros((0, 4), bool), np.zeros((0, 4), bool)
+    ).shape == (0, 4)
 
 
 def test_no_candidates() -> None:
@@ -137,14 +156,16 @@ def test_all_equal_among_those_there() -> None:
 
 
 def test_the_same_kind_loses_everybody() -> None:
-    """S = {3, 9}: mean 6, sigma 3, beta .4; C = {0, 10, 5}: mean 5, sigma 4.08, beta .6. Even where S is nearest,
-    .4 / 3 * exp(-.5) = .081 at 3 is less than .6 / 4.08 * exp(-.12) = .130, so all go to C: S is the answer."""
+    """S = {3, 9}: mean 6, sigma 3, beta .4; C = {0, 10, 5}: mean 5, sigma 4.08, beta .6. Even where
+    S is nearest, .4 / 3 * exp(-.5) = .081 at 3 is less than .6 / 4.08 * exp(-.12) = .130, so all go
+    to C: S is the answer."""
     assert of([3, 0, 10, 5, 9], [0, 4]) == [0, 4]
 
 
 def test_the_start_is_the_answer_though_its_mean_is_lower() -> None:
-    """S = {0, -3}: mean -1.5, sigma 1.5, beta .4; C = {0, -3, -1}: mean -1.33, sigma 1.25, beta .6. At 0
-    .4 / 1.5 * exp(-.5) = .162 is less than .6 / 1.25 * exp(-.57) = .272, at -3 and -1 too: nobody is left to swap."""
+    """S = {0, -3}: mean -1.5, sigma 1.5, beta .4; C = {0, -3, -1}: mean -1.33, sigma 1.25, beta .6.
+    At 0 .4 / 1.5 * exp(-.5) = .162 is less than .6 / 1.25 * exp(-.57) = .272, at -3 and -1 too:
+    nobody is left to swap."""
     assert of([0, 0, -3, -3, -1], [0, 2]) == [0, 2]
 
 
@@ -153,43 +174,50 @@ def test_no_candidates_of_lower_mean() -> None:
 
 
 def test_the_other_kind_loses_everybody() -> None:
-    """S = {8, 1, 4}: mean 4.33, sigma 2.87, beta .6; C = {2, 8}: mean 5, sigma 3, beta .4. All go to S."""
+    """S = {8, 1, 4}: mean 4.33, sigma 2.87, beta .6; C = {2, 8}: mean 5, sigma 3, beta .4. All go
+    to S."""
     assert of([8, 2, 1, 8, 4], [0, 2, 4]) == [0, 1, 2, 3, 4]
 
 
 def test_the_lower_mean_is_not_the_same_kind() -> None:
-    """S = {.1, .12, .11} against C = {.8, .82, .81} stays as it began, and is turned over at the end."""
+    """S = {.1, .12, .11} against C = {.8, .82, .81} stays as it began, and is turned over at the
+    end."""
     assert of([0.1, 0.12, 0.11, 0.8, 0.82, 0.81], [0, 1, 2]) == [3, 4, 5]
 
 
 def test_an_outlier_in_the_start_is_thrown_out() -> None:
-    """S = {.8, .82, .81, .1}: mean .6325, sigma .307; C = {.12, .09, .11, .1}: mean .105, sigma .011. So .1 is C's."""
+    """S = {.8, .82, .81, .1}: mean .6325, sigma .307; C = {.12, .09, .11, .1}: mean .105, sigma
+    .011. So .1 is C's."""
     assert of([0.8, 0.82, 0.81, 0.1, 0.12, 0.09, 0.11, 0.1], [0, 1, 2, 3]) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e4])
 def test_two_values(scale: float) -> None:
-    """Both deviations are 5 % of the spread: each value keeps to its own, and the higher is of the same cluster."""
+    """Both deviations are 5 % of the spread: each value keeps to its own, and the higher is of the
+    same cluster."""
     assert of([0.2 * scale, 0.9 * scale], [1]) == [1]
     assert of([0.9 * scale, 0.2 * scale], [1]) == [0]
 
 
 def test_a_tie_is_another_kind() -> None:
-    """S = {-1, 1}, C = {-1, 1}: the components are equal, no value is strictly more likely in the first. So it loses
-    everybody, and S is the answer. Counting ties for the first would give all four."""
+    """S = {-1, 1}, C = {-1, 1}: the components are equal, no value is strictly more likely in the
+    first. So it loses everybody, and S is the answer. Counting ties for the first would give all
+    four."""
     assert of([-1, 1, -1, 1], [0, 1]) == [0, 1]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("close", [0.101, 0.09])
 def test_equal_values_have_no_variance_though_their_mean_rounds(close: float, dtype: Any) -> None:
-    """The mean of three times 0.1 is not 0.1 in floats. Their deviation is that of the rule (.05 * .81), not 1e-17:
-    at ``close`` (z = .02, .25) 3/6 / .04 beats a C of mean .6 and sigma .36. Then C = {.8, .9} has the higher mean."""
+    """The mean of three times 0.1 is not 0.1 in floats. Their deviation is that of the rule (.05 *
+    .81), not 1e-17: at ``close`` (z = .02, .25) 3/6 / .04 beats a C of mean .6 and sigma .36. Then
+    C = {.8, .9} has the higher mean."""
     assert of([0.1, 0.1, 0.1, close, 0.9, 0.8], [0, 1, 2], dtype=dtype) == [4, 5]
 
 
 def test_equal_values_of_the_other_kind() -> None:
-    """C = {.1, .1, .1} takes .05 * .9 = .045, S = {.9, 1, .12} has mean .673 and sigma .39: .12 is C's."""
+    """C = {.1, .1, .1} takes .05 * .9 = .045, S = {.9, 1, .12} has mean .673 and sigma .39: .12 is
+    C's."""
     assert of([0.9, 1.0, 0.12, 0.1, 0.1, 0.1], [0, 1, 2]) == [0, 1]
 
 
@@ -203,7 +231,11 @@ def test_masked_values_do_not_matter() -> None:
 
 
 def test_inputs_are_left_alone() -> None:
-    arrays = np.array([[0.9, 0.1, np.nan]]), np.array([[True, False, True]]), np.array([[True, True, False]])
+    arrays = (
+        np.array([[0.9, 0.1, np.nan]]),
+        np.array([[True, False, True]]),
+        np.array([[True, True, False]]),
+    )
     for array in arrays:
         array.flags.writeable = False
     np.testing.assert_array_equal(split_two_gaussians(*arrays), [[True, False, False]])
@@ -216,14 +248,17 @@ coarse = st.integers(-4, 4).map(float)
 
 
 @st.composite
-def rows(draw: st.DrawFn, numbers: st.SearchStrategy[float] = values | coarse) -> tuple[list[float], set[int]]:
+def rows(
+    draw: st.DrawFn, numbers: st.SearchStrategy[float] = values | coarse
+) -> tuple[list[float], set[int]]:
     row = draw(st.lists(numbers, min_size=1, max_size=12))
     return row, draw(st.sets(st.integers(0, len(row) - 1)))
 
 
 @given(rows())
 def test_it_stops_and_is_not_empty_without_a_reason(case: tuple[list[float], set[int]]) -> None:
-    """Ties, equal values and denormal spreads among them. H is empty where nothing started, and only there."""
+    """Ties, equal values and denormal spreads among them. H is empty where nothing started, and
+    only there."""
     row, initial = case
     found = of(row, initial)
     assert bool(found) == bool(initial)
@@ -232,7 +267,8 @@ def test_it_stops_and_is_not_empty_without_a_reason(case: tuple[list[float], set
 
 
 def test_tiny_and_huge_spreads() -> None:
-    """Two clear modes, in units so small or large that squares leave float64's range: nothing may overflow."""
+    """Two clear modes, in units so small or large that squares leave float64's range: nothing may
+    overflow."""
     row = np.array([0.82, 0.79, 0.85, 0.12, 0.81, 0.08, 0.15])
     for scale in (1e-300, 1e-160, 1e160, 1e300):
         assert of(row * scale, [0, 1, 2]) == [0, 1, 2, 4]
@@ -247,7 +283,9 @@ def test_it_equals_the_slow_reference(case: tuple[list[float], set[int]]) -> Non
 
 
 @given(rows(), st.floats(1e-3, 1e3), st.floats(-10, 10))
-def test_units_do_not_matter(case: tuple[list[float], set[int]], factor: float, shift: float) -> None:
+def test_units_do_not_matter(
+    case: tuple[list[float], set[int]], factor: float, shift: float
+) -> None:
     """Invariant under y -> a y + b, with b in spreads of the row."""
     row, initial = case
     spread = max(row) - min(row)
@@ -258,7 +296,9 @@ def test_units_do_not_matter(case: tuple[list[float], set[int]], factor: float, 
 
 
 @given(rows(), st.randoms(use_true_random=False))
-def test_the_order_of_values_does_not_matter(case: tuple[list[float], set[int]], random: Any) -> None:
+def test_the_order_of_values_does_not_matter(
+    case: tuple[list[float], set[int]], random: Any
+) -> None:
     row, initial = case
     assume(slow(row, initial)[1] > 1e-6)
     order = random.sample(range(len(row)), len(row))
@@ -268,9 +308,12 @@ def test_the_order_of_values_does_not_matter(case: tuple[list[float], set[int]],
 
 @given(st.lists(rows(coarse), min_size=1, max_size=5), st.integers(0, 1000))
 def test_rows_are_independent(cases: list[tuple[list[float], set[int]]], seed: int) -> None:
-    """Rows that need one step beside rows that need many, each with holes of its own: the bits of each alone."""
+    """Rows that need one step beside rows that need many, each with holes of its own: the bits of
+    each alone."""
     width = max(len(row) for row, _ in cases)
-    similar = np.random.default_rng(seed).normal(scale=50, size=(len(cases), width))  # noise where nobody is
+    similar = np.random.default_rng(seed).normal(
+        scale=50, size=(len(cases), width)
+    )  # noise where nobody is
     initial, mask = np.ones(similar.shape, bool), np.zeros(similar.shape, bool)
     for i, (row, chosen) in enumerate(cases):
         similar[i, : len(row)], mask[i, : len(row)] = row, True

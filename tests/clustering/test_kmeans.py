@@ -30,7 +30,10 @@ def test_more_restarts_are_never_worse() -> None:
     points = np.random.default_rng(3).uniform(size=(80, 2))
 
     def spread(labels: np.ndarray) -> float:
-        return sum(((points[labels == k] - points[labels == k].mean(axis=0)) ** 2).sum() for k in np.unique(labels))
+        return sum(
+            ((points[labels == k] - points[labels == k].mean(axis=0)) ** 2).sum()
+            for k in np.unique(labels)
+        )
 
     one = [spread(kmeans(points, 8, seed=seed, restarts=1)) for seed in range(6)]
     assert spread(kmeans(points, 8, seed=0, restarts=40)) <= min(one) * 1.02

@@ -20,12 +20,17 @@ def planted(seed: int, clusters: int, each: int, columns: int = 3) -> tuple[np.n
     true_clusters = rng(seed).permutation(np.repeat(np.arange(clusters), each))
     centres = np.zeros((clusters, columns))
     centres[:, 0], centres[:, 1] = 4 * np.arange(clusters), 4 * (np.arange(clusters) % 2)
-    return centres[true_clusters] + rng(seed + 100).normal(scale=0.1, size=(len(true_clusters), columns)), true_clusters
+    return centres[true_clusters] + rng(seed + 100).normal(
+        scale=0.1, size=(len(true_clusters), columns)
+    ), true_clusters
 
 
 def inertia(points: np.ndarray, labels: np.ndarray) -> float:
     """Summed squared distances from the means."""
-    return sum(float(((own - own.mean(axis=0)) ** 2).sum()) for own in (points[labels == k] for k in np.unique(labels)))
+    return sum(
+        float(((own - own.mean(axis=0)) ** 2).sum())
+        for own in (points[labels == k] for k in np.unique(labels))
+    )
 
 
 @pytest.mark.parametrize(("clusters", "each"), [(2, 3), (3, 6), (5, 4), (9, 2), (11, 2)])
@@ -36,7 +41,8 @@ def test_planted_clusters_are_found(clusters: int, each: int) -> None:
 
 
 def test_as_good_as_scikit_learn_with_ten_restarts() -> None:
-    """Sets without structure, where local optima abound: at most a tenth worse on average, cohorts of 8 to 24."""
+    """Sets without structure, where local optima abound: at most a tenth worse on average, cohorts
+    of 8 to 24."""
     ratios = []
     for seed in range(30):
         draw = rng(seed)
@@ -46,7 +52,9 @@ def test_as_good_as_scikit_learn_with_ten_restarts() -> None:
         ours = kmeans_small(points, clusters, rng(seed))
         ratios.append(inertia(points, ours) / inertia(points, theirs))
     assert np.mean(ratios) <= 1.1
-    assert np.min(ratios) >= 0.9, "far below the best of ten restarts: the comparison would be wrong"
+    assert np.min(ratios) >= 0.9, (
+        "far below the best of ten restarts: the comparison would be wrong"
+    )
 
 
 def test_each_point_is_nearest_to_the_mean_of_its_own_cluster() -> None:
@@ -68,7 +76,12 @@ def test_the_same_state_of_the_generator_the_same_labels() -> None:
 def test_more_restarts_are_better_on_average() -> None:
     points = rng(3).uniform(size=(60, 2))
     one, many = (
-        np.array([inertia(points, kmeans_small(points, 8, rng(seed), restarts=count)) for seed in range(8)])
+        np.array(
+            [
+                inertia(points, kmeans_small(points, 8, rng(seed), restarts=count))
+                for seed in range(8)
+            ]
+        )
         for count in (1, 40)
     )
     assert many.mean() < one.mean() and many.max() <= np.median(one)
@@ -86,7 +99,12 @@ def test_one_cluster() -> None:
 
 def test_one_cluster_per_point() -> None:
     for seed in range(5):
-        assert sorted(kmeans_small(np.array([[0.0], [1.0], [5.0], [5.1]]), 4, rng(seed))) == [0, 1, 2, 3]
+        assert sorted(kmeans_small(np.array([[0.0], [1.0], [5.0], [5.1]]), 4, rng(seed))) == [
+            0,
+            1,
+            2,
+            3,
+        ]
 
 
 def test_points_that_coincide_share_a_cluster() -> None:
@@ -110,7 +128,9 @@ def test_points_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "points", [np.zeros((6, 2)), np.array([[0.0], [1.0], [0.0], [1.0]]), np.zeros((0, 2))], ids=["1", "2", "0"]
+    "points",
+    [np.zeros((6, 2)), np.array([[0.0], [1.0], [0.0], [1.0]]), np.zeros((0, 2))],
+    ids=["1", "2", "0"],
 )
 def test_fewer_distinct_points_than_clusters(points: np.ndarray) -> None:
     with pytest.raises(MethodError, match=rf"3 clusters.*among {len(points)}"):

@@ -11,7 +11,9 @@ from fedkin.clustering.matching import match_labels
 
 
 def matched(labels: list[int], before: list[int], clusters: int, new: bool = False) -> list[int]:
-    return match_labels(np.array(labels, np.int64), np.array(before, np.int64), clusters, new).tolist()
+    return match_labels(
+        np.array(labels, np.int64), np.array(before, np.int64), clusters, new
+    ).tolist()
 
 
 def test_most_clients_keep_their_number() -> None:
@@ -19,8 +21,8 @@ def test_most_clients_keep_their_number() -> None:
 
 
 def test_the_best_matching_is_not_always_cluster_by_cluster() -> None:
-    """Both new clusters have most of their clients from 0: three and two of them; the second keeps nobody as 1. So the
-    first is 1, where it keeps two, and the second is 0."""
+    """Both new clusters have most of their clients from 0: three and two of them; the second keeps
+    nobody as 1. So the first is 1, where it keeps two, and the second is 0."""
     assert matched([0] * 5 + [1] * 2, [0, 0, 0, 1, 1, 0, 0], 2) == [1] * 5 + [0] * 2
 
 

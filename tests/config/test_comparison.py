@@ -1,4 +1,5 @@
-"""The grid of a comparison: what a file, its [compare] and the arguments multiply to, and what is refused."""
+"""The grid of a comparison: what a file, its [compare] and the arguments multiply to, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def settings(grid: Grid) -> list[str]:
     return [setting.label for setting in grid.settings]
 
 
-def refused(words: list[str], tmp_path: Path, more: str = "", *overrides: str, **options: Any) -> None:
+def refused(
+    words: list[str], tmp_path: Path, more: str = "", *overrides: str, **options: Any
+) -> None:
     with pytest.raises(ConfigError) as error:
         read(tmp_path, more, *overrides, **options)
     for word in words:
@@ -75,7 +78,10 @@ def test_named_methods_keep_the_options_that_the_file_gives_them(tmp_path: Path)
     grid = read(tmp_path, methods=["fedprox", "fedgroup", "ifca"])
     assert methods(grid) == ["FedProx", "FedGroup", "IFCA"]
     assert grid.methods[0].entry["mu"] == 0.5
-    assert [one.entry["clusters"] for one in grid.methods[1:]] == [4, 4]  # IFCA's, and FedGroup means the same by it
+    assert [one.entry["clusters"] for one in grid.methods[1:]] == [
+        4,
+        4,
+    ]  # IFCA's, and FedGroup means the same by it
 
 
 def test_a_file_lists_methods_with_options_and_labels(tmp_path: Path) -> None:
@@ -88,7 +94,11 @@ def test_a_file_lists_methods_with_options_and_labels(tmp_path: Path) -> None:
 
 
 def test_an_option_of_methods_is_an_axis_of_those_that_have_it(tmp_path: Path) -> None:
-    grid = read(tmp_path, sweeps=["method.clusters=2,3", "method.mu=0.1,1.0"], methods=["fedavg", "ifca", "fedgroup"])
+    grid = read(
+        tmp_path,
+        sweeps=["method.clusters=2,3", "method.mu=0.1,1.0"],
+        methods=["fedavg", "ifca", "fedgroup"],
+    )
     two_by_two = [f"FedGroup, clusters {k}, mu {mu}" for k in (2, 3) for mu in (0.1, 1.0)]
     assert methods(grid) == ["FedAvg", "IFCA, clusters 2", "IFCA, clusters 3", *two_by_two]
     chosen = [(v.entry.get("clusters"), v.entry.get("mu")) for v in grid.methods]
@@ -130,38 +140,61 @@ local = {epochs = 3}
     ]
     assert len(grid.cells) == 16 * 3
     first, last = grid.settings[0].raw, grid.settings[-1].raw
-    assert first["data"] == {"name": "digits", "clients": 10, "classes_per_client": 2}  # changed key by key
+    assert first["data"] == {
+        "name": "digits",
+        "clients": 10,
+        "classes_per_client": 2,
+    }  # changed key by key
     assert last["data"] == {"name": "synthetic", "clients": 12}  # named anew: replaced
-    assert first["local"] == {"epochs": 1, "lr": 0.01} and last["local"] == {"epochs": 3, "lr": 0.03}
+    assert first["local"] == {"epochs": 1, "lr": 0.01} and last["local"] == {
+        "epochs": 3,
+        "lr": 0.03,
+    }
     assert "scenario" not in first and last["scenario"] == {"stragglers": 0.5}
     assert first["run"] == {"rounds": 2, "cohort": 4} and last["run"] == {"rounds": 4, "cohort": 4}
     config = grid.settings[-1].config(grid.methods[0])
-    assert (config.run.rounds, config.method.values["clusters"], config.scenario.stragglers) == (4, 4, 0.5)
+    assert (config.run.rounds, config.method.values["clusters"], config.scenario.stragglers) == (
+        4,
+        4,
+        0.5,
+    )
 
 
 def test_the_names_of_data_sets_are_an_axis(tmp_path: Path) -> None:
     text = '[data]\nname = "digits"\nsize = 4\n'
     grid = read(tmp_path, text=text, sweeps=["data.name=digits,synthetic"])
     assert settings(grid) == ["digits", "synthetic"]
-    assert [s.raw["data"] for s in grid.settings] == [{"name": "digits", "size": 4}, {"name": "synthetic"}]
+    assert [s.raw["data"] for s in grid.settings] == [
+        {"name": "digits", "size": 4},
+        {"name": "synthetic"},
+    ]
 
 
 def test_names_are_laid_before_the_options_of_what_they_name(tmp_path: Path) -> None:
     grid = read(tmp_path, sweeps=["data.clients=10,12", "data.name=digits,synthetic"])
-    assert settings(grid) == [f"{name}, clients {n}" for name in ("digits", "synthetic") for n in (10, 12)]
+    assert settings(grid) == [
+        f"{name}, clients {n}" for name in ("digits", "synthetic") for n in (10, 12)
+    ]
     assert [(s.raw["data"]["name"], s.raw["data"]["clients"]) for s in grid.settings] == [
         *(("digits", 10), ("digits", 12), ("synthetic", 10), ("synthetic", 12))
     ]
 
 
 def test_axes_from_a_file_and_from_python_are_joined(tmp_path: Path) -> None:
-    grid = read(tmp_path, '[compare.grid]\n"local.lr" = [0.1, 0.2]\n', axes={"local.batch_size": (5, 10)})
+    grid = read(
+        tmp_path, '[compare.grid]\n"local.lr" = [0.1, 0.2]\n', axes={"local.batch_size": (5, 10)}
+    )
     assert settings(grid) == [f"lr {lr}, batch_size {b}" for lr in (0.1, 0.2) for b in (5, 10)]
 
 
 def test_the_grid_of_a_file_may_be_written_as_tables(tmp_path: Path) -> None:
     grid = read(tmp_path, "[compare.grid]\nlocal.lr = [0.1, 0.2]\nrun.cohort = [3, 4]\n")
-    assert settings(grid) == ["lr 0.1, cohort 3", "lr 0.1, cohort 4", "lr 0.2, cohort 3", "lr 0.2, cohort 4"]
+    assert settings(grid) == [
+        "lr 0.1, cohort 3",
+        "lr 0.1, cohort 4",
+        "lr 0.2, cohort 3",
+        "lr 0.2, cohort 4",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +218,9 @@ def test_a_sweep_is_parted_at_its_commas(text: str, values: list[Any]) -> None:
 
 def test_values_from_python_are_those_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "own.npz"
-    grid = read(tmp_path, axes={"data.path": [path], "data.name": ["file"], "local.lr": [np.float64(0.5)]})
+    grid = read(
+        tmp_path, axes={"data.path": [path], "data.name": ["file"], "local.lr": [np.float64(0.5)]}
+    )
     again = tomllib.loads(tomli_w.dumps(grid.description()))
     assert again["settings"][0]["data"] == {"name": "file", "path": str(path)}
     assert again["settings"][0]["local"]["lr"] == 0.5
@@ -215,7 +250,11 @@ def test_who_says_the_seeds(
 
 def test_changes_on_the_command_line_reach_all_sections(tmp_path: Path) -> None:
     grid = read(tmp_path, "", "compare.seeds=2", "local.lr=0.5", "method.clusters=2")
-    assert (len(grid.seeds), grid.settings[0].raw["local"]["lr"], grid.methods[0].entry["clusters"]) == (2, 0.5, 2)
+    assert (
+        len(grid.seeds),
+        grid.settings[0].raw["local"]["lr"],
+        grid.methods[0].entry["clusters"],
+    ) == (2, 0.5, 2)
 
 
 # --- what is refused
@@ -224,29 +263,62 @@ def test_changes_on_the_command_line_reach_all_sections(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ('[compare]\nmethods = ["fedgruop"]', ["compare.methods", "unknown method", "did you mean 'fedgroup'"]),
-        ('[compare]\nmethods = [{name = ["ifca"]}]', ["compare.methods", "name of a method", "['ifca']"]),
+        (
+            '[compare]\nmethods = ["fedgruop"]',
+            ["compare.methods", "unknown method", "did you mean 'fedgroup'"],
+        ),
+        (
+            '[compare]\nmethods = [{name = ["ifca"]}]',
+            ["compare.methods", "name of a method", "['ifca']"],
+        ),
         ("[compare]\nmethods = []", ["names no method", "no cell"]),
         ("[compare]\nmethods = [{clusters = 2}]", ["compare.methods", "a table with one"]),
-        ('[compare]\nmethods = [{name = "ifca", clustres = 2}]', ["compare.methods", "did you mean 'clusters'"]),
-        ('[compare]\nmethods = ["fedavg", "fedavg"]', ["two methods are called 'FedAvg';", "another label"]),
+        (
+            '[compare]\nmethods = [{name = "ifca", clustres = 2}]',
+            ["compare.methods", "did you mean 'clusters'"],
+        ),
+        (
+            '[compare]\nmethods = ["fedavg", "fedavg"]',
+            ["two methods are called 'FedAvg';", "another label"],
+        ),
         ("[compare]\nseed = 3", ["study.toml: compare.seed", "did you mean 'seeds'"]),
         ("[compare]\nseeds = 0", ["study.toml: compare.seeds", "greater than or equal to 1"]),
         ("[compare]\ndata = []", ["compare.data is an empty list", "no cell"]),
         ('[compare]\ngrid = {"local.lr" = []}', ["compare.grid: local.lr", "no cell"]),
-        ('[compare]\ngrid = {"local.lr" = 0.1}', ["compare.grid: local.lr", "expected a list of values", "0.1"]),
-        ('[compare]\ngrid = {"locl.lr" = [0.1]}', ["compare.grid: locl.lr", "did you mean 'local'"]),
+        (
+            '[compare]\ngrid = {"local.lr" = 0.1}',
+            ["compare.grid: local.lr", "expected a list of values", "0.1"],
+        ),
+        (
+            '[compare]\ngrid = {"locl.lr" = [0.1]}',
+            ["compare.grid: locl.lr", "did you mean 'local'"],
+        ),
         ('[compare]\ngrid = {"local.lrr" = [0.1]}', ["local.lrr", "did you mean 'lr'"]),
         ('[compare]\ngrid = {"local" = [0.1]}', ["compare.grid: local", "expected section.key"]),
         ('[compare]\ngrid = {"run.seed" = [1, 2]}', ["run.seed is no axis", "--seeds"]),
-        ('[compare]\ngrid = {"run.against" = [[], ["fedavg"]]}', ["run.against is no axis", "--methods"]),
+        (
+            '[compare]\ngrid = {"run.against" = [[], ["fedavg"]]}',
+            ["run.against is no axis", "--methods"],
+        ),
         ('[compare]\ngrid = {"method.name" = ["fedavg"]}', ["method.name is no axis", "--methods"]),
         ('[compare]\ngrid = {"method.cluster" = [2]}', ["no method", "method.cluster"]),
-        ('[compare]\ngrid = {"method.clusters" = ["two"]}', ["method.clusters", "integer", "'two'"]),
+        (
+            '[compare]\ngrid = {"method.clusters" = ["two"]}',
+            ["method.clusters", "integer", "'two'"],
+        ),
         ('[compare]\ngrid = {"local.lr" = [0.1, 0.1]}', ["two settings are called 'lr 0.1'"]),
-        ('[compare]\ngrid = {"local.lr" = [0.1, -1.0]}', ["local.lr", "greater than 0", "in the setting 'lr -1.0'"]),
-        ('[compare]\ngrid = {"data.name" = ["digits", "minst"]}', ["unknown data set", "did you mean 'mnist'"]),
-        ('[compare]\ngrid = {"data.iid" = [true, false]}', ["data.iid", "unknown key 'iid'"]),  # digits have no such
+        (
+            '[compare]\ngrid = {"local.lr" = [0.1, -1.0]}',
+            ["local.lr", "greater than 0", "in the setting 'lr -1.0'"],
+        ),
+        (
+            '[compare]\ngrid = {"data.name" = ["digits", "minst"]}',
+            ["unknown data set", "did you mean 'mnist'"],
+        ),
+        (
+            '[compare]\ngrid = {"data.iid" = [true, false]}',
+            ["data.iid", "unknown key 'iid'"],
+        ),  # digits have no such
         ("[[compare.data]]\nmethod = {clusters = 3}", ["compare.data", "unknown section 'method'"]),
         ("[[compare.data]]\ndata = 3", ["compare.data: data", "expected a table", "3"]),
         ("[[compare.data]]\ndata = {cleints = 3}", ["data.cleints", "did you mean 'clients'"]),
@@ -278,11 +350,16 @@ def test_what_a_file_cannot_say(tmp_path: Path, more: str, words: list[str]) -> 
         ({"sweeps": ["method.clusters=2", "method.clusters=3"]}, ["method.clusters", "twice"]),
         ({"sweeps": ["local.lr=fast"]}, ["local.lr", "'fast'"]),
         ({"axes": {"local.lr": []}}, ["grid: local.lr", "no cell"]),
-        ({"axes": {"data.name": "mnist"}}, ["grid: data.name", "expected a list of values", "'mnist'"]),
+        (
+            {"axes": {"data.name": "mnist"}},
+            ["grid: data.name", "expected a list of values", "'mnist'"],
+        ),
         ({"axes": {"run.target": [None, 0.5]}}, ["run.target", "None"]),
     ],
 )
-def test_what_arguments_cannot_say(tmp_path: Path, options: dict[str, Any], words: list[str]) -> None:
+def test_what_arguments_cannot_say(
+    tmp_path: Path, options: dict[str, Any], words: list[str]
+) -> None:
     refused(words, tmp_path, **options)
 
 
@@ -307,12 +384,19 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 
 def test_labels_are_one_line_of_text(tmp_path: Path) -> None:
-    grid = read(tmp_path, '[compare]\nmethods = [{name = "ifca", label = 4}, {name = "local", label = "on\\ntwo"}]')
+    grid = read(
+        tmp_path,
+        '[compare]\nmethods = [{name = "ifca", label = 4}, {name = "local", label = "on\\ntwo"}]',
+    )
     assert methods(grid) == ["4", "on two"]
 
 
 def test_a_label_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    refused(["label: expected text", "[1]"], tmp_path, '[compare]\nmethods = [{name = "ifca", label = [1]}]')
+    refused(
+        ["label: expected text", "[1]"],
+        tmp_path,
+        '[compare]\nmethods = [{name = "ifca", label = [1]}]',
+    )
     refused(["label: expected text", "[1]"], tmp_path, "[[compare.data]]\nlabel = [1]")
 
 
@@ -333,7 +417,10 @@ data = {name = "synthetic", alpha = 0.5}
 scenario = {arrivals = {2 = 3}}
 """
     for grid in (read(tmp_path, more, sweeps=["local.lr=0.01,0.03"]), read(tmp_path), load(None)):
-        assert from_description(tomllib.loads(tomli_w.dumps(grid.description())), Path("c.toml")) == grid
+        assert (
+            from_description(tomllib.loads(tomli_w.dumps(grid.description())), Path("c.toml"))
+            == grid
+        )
 
 
 def test_a_named_server_optimizer_keeps_the_options_that_it_has(
@@ -343,15 +430,28 @@ def test_a_named_server_optimizer_keeps_the_options_that_it_has(
     names = "fedadam,fedyogi,fedadagrad,fedavgm,none"
     grid = read(tmp_path, more, sweeps=[f"server_optimizer.name={names}"])
     entries = {one.label: one.config(grid.methods[0]).option_entries for one in grid.settings}
-    found = {label: entry["server_optimizer"].values if entry else {} for label, entry in entries.items()}
-    assert found["fedyogi"] == {"name": "fedyogi", "lr": 0.02, "beta1": 0.9, "beta2": 0.75, "tau": 0.5}
+    found = {
+        label: entry["server_optimizer"].values if entry else {} for label, entry in entries.items()
+    }
+    assert found["fedyogi"] == {
+        "name": "fedyogi",
+        "lr": 0.02,
+        "beta1": 0.9,
+        "beta2": 0.75,
+        "tau": 0.5,
+    }
     assert found["fedadam"] == {**found["fedyogi"], "name": "fedadam"}
     assert found["fedadagrad"] == {"name": "fedadagrad", "lr": 0.02, "beta1": 0.0, "tau": 0.5}
     assert found["fedavgm"] == {"name": "fedavgm", "lr": 0.02, "beta": 0.9} and found["none"] == {}
     assert "no such option: fedadagrad: beta2 = 0.75" in caplog.text
     assert "no such option: fedavgm: tau = 0.5, beta2 = 0.75" in caplog.text
-    lr = read(tmp_path, more, sweeps=["server_optimizer.lr=1,2", "server_optimizer.name=fedyogi,fedavgm"])
-    assert [one.config(lr.methods[0]).option_entries["server_optimizer"].values["lr"] for one in lr.settings] == [
+    lr = read(
+        tmp_path, more, sweeps=["server_optimizer.lr=1,2", "server_optimizer.name=fedyogi,fedavgm"]
+    )
+    assert [
+        one.config(lr.methods[0]).option_entries["server_optimizer"].values["lr"]
+        for one in lr.settings
+    ] == [
         1,
         2,
         1,
@@ -375,19 +475,35 @@ def test_methods_that_mean_another_thing_by_an_option_of_the_grid_keep_their_own
     assert [k for _, k in chosen[2:]] == [5, None, None, 2, 3]
     assert "method.clusters: fedsim, hierarchical, flhc keep their own" in caplog.text
     kmeans = {"name": "hierarchical", "algorithm": "kmeans", "clusters": 4}
-    assert [v.entry["clusters"] for v in read(tmp_path, sweeps=["method.clusters=2,3"], methods=[kmeans]).methods] == [
+    assert [
+        v.entry["clusters"]
+        for v in read(tmp_path, sweeps=["method.clusters=2,3"], methods=[kmeans]).methods
+    ] == [
         2,
         3,
     ]
     alone = read(tmp_path, sweeps=["method.clusters=2,3"], methods=["fedsim", "fedavg"])
     assert [v.entry.get("clusters") for v in alone.methods] == [2, 3, None]
-    main = read(tmp_path, "", "method.name=fedsim", sweeps=["method.clusters=2,3"], methods=["fedsim", "ifca"])
+    main = read(
+        tmp_path,
+        "",
+        "method.name=fedsim",
+        sweeps=["method.clusters=2,3"],
+        methods=["fedsim", "ifca"],
+    )
     assert [v.entry["clusters"] for v in main.methods] == [2, 3, 3]
     both = ["method.algorithm=kmeans", "method.clusters=2,3"]
-    assert [v.entry["clusters"] for v in read(tmp_path, sweeps=both, methods=["hierarchical"]).methods] == [2, 3]
+    assert [
+        v.entry["clusters"] for v in read(tmp_path, sweeps=both, methods=["hierarchical"]).methods
+    ] == [2, 3]
     alpha = read(tmp_path, sweeps=["method.alpha=3,4"], methods=["fedgroup", "panm"])
     assert [v.entry["alpha"] for v in alpha.methods] == [3, 4, 0.5]
-    refused(["clusters", "at least 1"], tmp_path, sweeps=["method.clusters=0"], methods=["ifca", "fedgroup"])
+    refused(
+        ["clusters", "at least 1"],
+        tmp_path,
+        sweeps=["method.clusters=0"],
+        methods=["ifca", "fedgroup"],
+    )
 
 
 def test_a_grid_beside_the_files_is_tried_with_it_and_replaces_values_of_the_same_key(
@@ -398,7 +514,10 @@ def test_a_grid_beside_the_files_is_tried_with_it_and_replaces_values_of_the_sam
     both: list[dict[str, Any]] = [{"sweeps": ["local.lr=0.5"]}, {"axes": {"local.lr": [0.5]}}]
     for given in both:
         grid = read(tmp_path, own, **given)
-        assert [one.raw["local"] for one in grid.settings] == [{"epochs": 1, "lr": 0.5}, {"epochs": 2, "lr": 0.5}]
+        assert [one.raw["local"] for one in grid.settings] == [
+            {"epochs": 1, "lr": 0.5},
+            {"epochs": 2, "lr": 0.5},
+        ]
     assert "replaced: local.lr; tried as well, each with each: local.epochs" in caplog.text
     assert len(read(tmp_path, own, sweeps=["local.batch_size=5,10"]).settings) == 8
 
@@ -406,12 +525,19 @@ def test_a_grid_beside_the_files_is_tried_with_it_and_replaces_values_of_the_sam
 def test_what_methods_drop_of_a_method_that_does_not_run_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    flexcfl = FILE.replace('name = "ifca"', 'name = "flexcfl"\nalpha = 7\nmigration = "label_aware"')
+    flexcfl = FILE.replace(
+        'name = "ifca"', 'name = "flexcfl"\nalpha = 7\nmigration = "label_aware"'
+    )
     shared_options._say_dropped.cache_clear()
     for named, taken in ((["ifca"], "ifca: clusters = 4"), (["fedavg"], "nothing")):
         read(tmp_path, text=flexcfl, methods=named)
-        assert f"of flexcfl and does not run: taken over: {taken}; dropped, as no method" in caplog.text
-        assert ("alpha = 7, migration = 'label_aware'" in caplog.text) and ("clusters" in caplog.messages[-1])
+        assert (
+            f"of flexcfl and does not run: taken over: {taken}; dropped, as no method"
+            in caplog.text
+        )
+        assert ("alpha = 7, migration = 'label_aware'" in caplog.text) and (
+            "clusters" in caplog.messages[-1]
+        )
         caplog.clear()
     read(tmp_path, text=flexcfl, methods=["flexcfl", "fedavg"])
     read(tmp_path, text=flexcfl)

@@ -1,4 +1,5 @@
-"""A grid of a comparison: folders of its cells, its measure, and its description in comparison.toml."""
+"""A grid of a comparison: folders of its cells, its measure, and its description in
+comparison.toml."""
 
 from __future__ import annotations
 
@@ -14,11 +15,14 @@ from fedkin.core.errors import ConfigError
 
 def test_labels_in_any_script_and_of_any_length_have_folders_of_their_own() -> None:
     names = [slug(label) for label in ("平均", "聚类", "x" * 300, "x" * 299 + "y", "é", "e")]
-    assert len(set(names)) == 6 and max(map(len, names)) < 80 and all(name.isascii() for name in names)
+    assert (
+        len(set(names)) == 6 and max(map(len, names)) < 80 and all(name.isascii() for name in names)
+    )
 
 
 @pytest.mark.parametrize(
-    ("label", "name"), [("", "all"), ("..", "all"), ("IFCA, clusters 2", "ifca-clusters-2"), ("a/../b", "a-..-b")]
+    ("label", "name"),
+    [("", "all"), ("..", "all"), ("IFCA, clusters 2", "ifca-clusters-2"), ("a/../b", "a-..-b")],
 )
 def test_a_label_as_a_folder_stays_inside(label: str, name: str) -> None:
     assert slug(label) == name
@@ -47,4 +51,6 @@ def test_a_description_that_is_none(change: dict[str, Any]) -> None:
     keys = load(None).description()
     for key in list(keys):
         with pytest.raises(ConfigError, match=r"c\.toml"):
-            from_description({name: value for name, value in keys.items() if name != key}, Path("c.toml"))
+            from_description(
+                {name: value for name, value in keys.items() if name != key}, Path("c.toml")
+            )

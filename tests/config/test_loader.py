@@ -1,4 +1,5 @@
-"""Files and overrides of every configuration are read in one way, and errors begin with their place."""
+"""Files and overrides of every configuration are read in one way, and errors begin with their
+place."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def test_values_are_toml_or_bare_words(text: str, value: object) -> None:
     assert parse_value(text) == value
 
 
-@pytest.mark.parametrize("text", ["rounds=3", "run.rounds", ".rounds=3", "run.=3", "=", "run.rounds:3"])
+@pytest.mark.parametrize(
+    "text", ["rounds=3", "run.rounds", ".rounds=3", "run.=3", "=", "run.rounds:3"]
+)
 def test_overrides_have_one_form(text: str) -> None:
     with pytest.raises(ConfigError, match=r"expected section\.key=value, got"):
         parse_override(text)
@@ -70,7 +73,9 @@ def test_overrides_have_no_place_in_the_file(tmp_path: Path) -> None:
 def test_the_value_default_takes_a_key_away(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text('[data]\nname = "mnist"\nclasses_per_client = 3\n[run]\nrounds = 1\n')
-    raw, _ = read(path, ["data.classes_per_client=default", "data.name=default", "run.rounds=default"])
+    raw, _ = read(
+        path, ["data.classes_per_client=default", "data.name=default", "run.rounds=default"]
+    )
     assert raw == {"data": {}, "run": {}}
     raw, _ = read(path, ["data.classes_per_client=default", "data.classes_per_client=5"])
     assert raw["data"] == {"name": "mnist", "classes_per_client": 5}
@@ -122,7 +127,9 @@ def test_numbers_need_no_digit_on_both_sides_of_the_point(text: str, value: obje
     assert parse_override(f"local.lr={text}").value == value
 
 
-@pytest.mark.parametrize("text", [".", "..", "./1.", "1.2.3", "v1.", "data/.1", ".1a", "a.b", "192.168.0.1", "it's .5"])
+@pytest.mark.parametrize(
+    "text", [".", "..", "./1.", "1.2.3", "v1.", "data/.1", ".1a", "a.b", "192.168.0.1", "it's .5"]
+)
 def test_points_in_words_stay(text: str) -> None:
     assert parse_value(text) == text
 

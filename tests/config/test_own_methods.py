@@ -1,4 +1,5 @@
-"""A user's own methods: found by module:Class, or given as instances; and what is said where they are not."""
+"""A user's own methods: found by module:Class, or given as instances; and what is said where they
+are not."""
 
 from __future__ import annotations
 
@@ -64,7 +65,11 @@ MINE = "own_method_module:Mine"
 
 def test_a_configuration_names_a_method_of_ones_own(beside: Path) -> None:
     config = from_dict(
-        {"data": {"name": "digits"}, "method": {"name": MINE, "clusters": 4}, "run": {"against": ["ifca"]}}
+        {
+            "data": {"name": "digits"},
+            "method": {"name": MINE, "clusters": 4},
+            "run": {"against": ["ifca"]},
+        }
     )
     assert config.method.values == {"name": MINE, "clusters": 4, "sizes": [1, 2]}
     made = config.method.made
@@ -78,7 +83,11 @@ def test_a_configuration_names_a_method_of_ones_own(beside: Path) -> None:
 def test_names_of_the_library_are_as_before() -> None:
     known = registry.methods()
     assert "ifca" in known and "icfa" not in known and not any(":" in name for name in known)
-    assert [registry.method_title(name) for name in ("ifca_mig", MINE, "?")] == ["IFCAMig", "Mine", "?"]
+    assert [registry.method_title(name) for name in ("ifca_mig", MINE, "?")] == [
+        "IFCAMig",
+        "Mine",
+        "?",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +96,10 @@ def test_names_of_the_library_are_as_before() -> None:
         ({"name": "nowhere_at_all:Mine"}, ["no module 'nowhere_at_all'", "PYTHONPATH"]),
         ({"name": "own_method_module:Mien"}, ["module 'own_method_module' has no 'Mien'"]),
         ({"name": ":Mine"}, ["expected package.module:Class, got ':Mine'"]),
-        ({"name": "own_method_module:Bare"}, ["the step 'init'", "the step 'place'", "@dataclass(frozen=True)"]),
+        (
+            {"name": "own_method_module:Bare"},
+            ["the step 'init'", "the step 'place'", "@dataclass(frozen=True)"],
+        ),
         ({"name": "own_method_module:function"}, ["expected the class of a method, got function"]),
         ({"name": MINE, "clustres": 4}, ["method.clustres", "did you mean 'clusters'"]),
         ({"name": MINE, "clusters": "four"}, ["method.clusters", "integer"]),
@@ -98,7 +110,9 @@ def test_names_of_the_library_are_as_before() -> None:
         ),
     ],
 )
-def test_what_cannot_be_found_or_made_is_told_with_its_place(beside: Path, method: Any, words: list[str]) -> None:
+def test_what_cannot_be_found_or_made_is_told_with_its_place(
+    beside: Path, method: Any, words: list[str]
+) -> None:
     with pytest.raises(ConfigError) as error:
         from_dict({"data": {"name": "digits"}, "method": method})
     for word in ("method", *words):
@@ -108,7 +122,9 @@ def test_what_cannot_be_found_or_made_is_told_with_its_place(beside: Path, metho
 
 def test_a_module_that_fails_is_told(beside: Path) -> None:
     (beside / "broken_method_module.py").write_text("1 / 0")
-    with pytest.raises(ConfigError, match=r"importing it failed: ZeroDivisionError: division by zero"):
+    with pytest.raises(
+        ConfigError, match=r"importing it failed: ZeroDivisionError: division by zero"
+    ):
         from_dict({"data": {"name": "digits"}, "method": {"name": "broken_method_module:Mine"}})
 
 
@@ -122,16 +138,22 @@ class OfThisTest(FedAvg):
 
 
 def test_instances_and_tables_and_labels_are_listed_as_in_a_file(beside: Path) -> None:
-    grid = load(None, methods=[fk.IFCA(clusters=4), "fedavg", {"name": "fedprox", "mu": 0.5, "label": "P"}])
+    grid = load(
+        None, methods=[fk.IFCA(clusters=4), "fedavg", {"name": "fedprox", "mu": 0.5, "label": "P"}]
+    )
     assert [variant.label for variant in grid.methods] == ["IFCA", "FedAvg", "P"]
     assert grid.methods[0].entry["clusters"] == 4 and grid.methods[2].entry["mu"] == 0.5
-    labelled = load(None, methods={"four": fk.IFCA(clusters=4), "five": fk.IFCA(clusters=5), "plain": "fedavg"})
+    labelled = load(
+        None, methods={"four": fk.IFCA(clusters=4), "five": fk.IFCA(clusters=5), "plain": "fedavg"}
+    )
     assert [(one.label, one.entry.get("clusters")) for one in labelled.methods] == [
         ("four", 4),
         ("five", 5),
         ("plain", None),
     ]
-    with pytest.raises(ConfigError, match=r"two methods are called 'IFCA'.*methods=\{\"label\": method\} in Python"):
+    with pytest.raises(
+        ConfigError, match=r"two methods are called 'IFCA'.*methods=\{\"label\": method\} in Python"
+    ):
         load(None, methods=[fk.IFCA(clusters=4), fk.IFCA(clusters=5)])
 
 
@@ -167,7 +189,10 @@ def test_a_class_that_no_other_process_finds_works_in_this_one_and_its_folder_sa
     ("method", "words"),
     [
         (OfThisTest, r"such as OfThisTest\(\), got the class itself"),
-        (OfThisTest(weights=np.zeros(3)), r"OfThisTest\.weights holds a ndarray; .* numbers, texts"),
+        (
+            OfThisTest(weights=np.zeros(3)),
+            r"OfThisTest\.weights holds a ndarray; .* numbers, texts",
+        ),
         (3, r"'builtins:int' is no method: it lacks the step 'init'"),
     ],
 )
@@ -196,7 +221,9 @@ print(*first.methods, fk.Comparison.load("out").missing)
 @pytest.mark.process
 def test_a_script_compares_its_own_class_and_the_command_says_how_to_go_on(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["Mine", "FedAvg", "[]"]
     resume = [sys.executable, "-m", "fedkin.cli", "compare", "--resume", "out"]

@@ -1,4 +1,5 @@
-"""An option of the user's own: a section of a configuration that names its class, and what is said where it cannot."""
+"""An option of the user's own: a section of a configuration that names its class, and what is said
+where it cannot."""
 
 from __future__ import annotations
 
@@ -63,11 +64,18 @@ def test_a_section_with_a_class_is_the_option_in_python() -> None:
 def test_its_run_is_resumed_with_it(tmp_path: Path) -> None:
     whole = execute(from_dict(section()), out=tmp_path / "whole")
     config = from_dict({**section(), "run": {**RUN["run"], "checkpoint_every": 1}})
-    execute(config, out=tmp_path / "part", on_round=lambda record: fk.STOP if record["round"] == 1 else None)
+    execute(
+        config,
+        out=tmp_path / "part",
+        on_round=lambda record: fk.STOP if record["round"] == 1 else None,
+    )
     longer = from_dict({**section(), "run": {**RUN["run"], "rounds": 4}})
     resumed = execute(longer, out=tmp_path / "part", resume=True)
     np.testing.assert_array_equal(resumed.models, execute(longer, out=None).models)
-    assert fk.Run.load(tmp_path / "whole").config.section("server_decay") == {"name": "decay:ServerDecay", "rate": 0.9}
+    assert fk.Run.load(tmp_path / "whole").config.section("server_decay") == {
+        "name": "decay:ServerDecay",
+        "rate": 0.9,
+    }
     assert whole.summary()["method"] == "fedavg"
 
 
@@ -78,15 +86,24 @@ def test_its_run_is_resumed_with_it(tmp_path: Path) -> None:
             {"server_decay": {"name": "decay:ServerDecay", "rat": 1}},
             r"server_decay\.rat: unknown key 'rat'; did you mean",
         ),
-        ({"decay": {"name": "decay:ServerDecay"}}, r"decay\.name: .* is an option of the section \[server_decay\]"),
+        (
+            {"decay": {"name": "decay:ServerDecay"}},
+            r"decay\.name: .* is an option of the section \[server_decay\]",
+        ),
         ({"server_decay": {"name": "decay:Nothing"}}, r"server_decay\.name: .* has no 'Nothing'"),
-        ({"server_decay": {"name": "nowhere:Mine"}}, r"server_decay\.name: .* there is no module 'nowhere'"),
+        (
+            {"server_decay": {"name": "nowhere:Mine"}},
+            r"server_decay\.name: .* there is no module 'nowhere'",
+        ),
         (
             {"server_decay": {"name": "decay:fk"}},
             r"is no option: expected a frozen dataclass that derives",
         ),
         ({"server_decay": {"rate": 0.5}}, "unknown section 'server_decay'"),
-        ({"robust": {"name": "decay:ServerDecay"}}, r"is an option of the section \[server_decay\], not of \[robust\]"),
+        (
+            {"robust": {"name": "decay:ServerDecay"}},
+            r"is an option of the section \[server_decay\], not of \[robust\]",
+        ),
     ],
 )
 def test_bad_sections_are_refused_with_their_place(values: dict[str, Any], message: str) -> None:
@@ -96,9 +113,13 @@ def test_bad_sections_are_refused_with_their_place(values: dict[str, Any], messa
 
 def test_options_in_python_are_options_that_were_made_and_one_of_a_kind() -> None:
     for wrong in ("fedadam", fk.FedAdam, fk.FedAvg()):
-        with pytest.raises(ConfigError, match=r"options: expected options such as fk\.FedAdam\(\), got"):
+        with pytest.raises(
+            ConfigError, match=r"options: expected options such as fk\.FedAdam\(\), got"
+        ):
             by_section([wrong])
-    with pytest.raises(ConfigError, match="options: server_optimizer is given twice; a run has one at most"):
+    with pytest.raises(
+        ConfigError, match="options: server_optimizer is given twice; a run has one at most"
+    ):
         by_section([fk.FedAdam(), fk.FedAvgM()])
     with pytest.raises(ConfigError, match="options: Nameless names no section"):
         by_section([Nameless()])
@@ -106,7 +127,9 @@ def test_options_in_python_are_options_that_were_made_and_one_of_a_kind() -> Non
 
 def test_an_option_cannot_have_a_section_that_says_something_else() -> None:
     data = fk.data.digits(clients=4)
-    with pytest.raises(ConfigError, match="options: OfData cannot have the section 'data', which a run has"):
+    with pytest.raises(
+        ConfigError, match="options: OfData cannot have the section 'data', which a run has"
+    ):
         fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, options=[OfData()])
 
 

@@ -16,13 +16,22 @@ from fedkin.core.errors import ConfigError
     [
         ({"rounds": 0}, "run.rounds: expected a value greater than or equal to 1, got 0"),
         ({"cohort": 0}, "run.cohort: expected a value greater than or equal to 1, got 0"),
-        ({"evaluate_every": -1}, "run.evaluate_every: expected a value greater than or equal to 0, got -1"),
-        ({"checkpoint_every": 0}, "run.checkpoint_every: expected a value greater than or equal to 1, got 0"),
+        (
+            {"evaluate_every": -1},
+            "run.evaluate_every: expected a value greater than or equal to 0, got -1",
+        ),
+        (
+            {"checkpoint_every": 0},
+            "run.checkpoint_every: expected a value greater than or equal to 1, got 0",
+        ),
         ({"seed": -1}, "run.seed: expected a value greater than or equal to 0, got -1"),
         ({"rounds": 2.5}, "run.rounds: expected a valid integer, got 2.5"),
         ({"cohort": True}, "run.cohort: expected a valid integer, got True"),
         ({"seed": None}, "run.seed: expected a valid integer, got None"),
-        ({"selection": "robin"}, "run.selection: expected 'uniform', 'round_robin' or 'poisson', got 'robin'"),
+        (
+            {"selection": "robin"},
+            "run.selection: expected 'uniform', 'round_robin' or 'poisson', got 'robin'",
+        ),
     ],
 )
 def test_plans_are_checked(values: dict[str, Any], message: str) -> None:

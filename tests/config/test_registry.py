@@ -35,7 +35,10 @@ def test_all_options_are_spelled_out_and_made() -> None:
     [
         ({"name": "fedavh"}, r"^method\.name: unknown method 'fedavh'; did you mean 'fedavg'\?"),
         ({"name": 3}, r"^method\.name: expected the name of a method, got 3"),
-        ({"name": "fedavg", "cluster": 3}, r"^method\.cluster: unknown key 'cluster'; did you mean 'clusters'\?"),
+        (
+            {"name": "fedavg", "cluster": 3},
+            r"^method\.cluster: unknown key 'cluster'; did you mean 'clusters'\?",
+        ),
         ({"name": "fedavg", "nme": 3}, r"^method\.nme: unknown key 'nme'; did you mean 'name'\?"),
     ],
 )
@@ -51,10 +54,18 @@ def site_data(values: dict[str, Any]) -> Any:
 def test_text_labels_of_a_site_are_named_in_its_configuration(tmp_path: Path) -> None:
     rows = "\n".join(f"{i},{'ill' if i % 2 else 'well'},{i > 3},me" for i in range(20))
     (tmp_path / "mine.csv").write_text(f"age,outcome,old,client_id\n{rows}\n")
-    values = {"name": "file", "path": str(tmp_path / "mine.csv"), "features": ["age"], "label": "outcome"}
+    values = {
+        "name": "file",
+        "path": str(tmp_path / "mine.csv"),
+        "features": ["age"],
+        "label": "outcome",
+    }
     with pytest.raises(ConfigError, match=r"every site, such as label_names = \['ill', 'well'\]"):
         site_data(values)
     data = site_data({**values, "label_names": ["well", "ill", "dead"]})
     assert (data.classes, data.y[:2].tolist()) == (3, [0, 1])
-    assert site_data({**values, "label": "old"}).label_names == ("False", "True")  # everywhere alike
+    assert site_data({**values, "label": "old"}).label_names == (
+        "False",
+        "True",
+    )  # everywhere alike
     assert site_data({"name": "digits"}).label_names is None

@@ -92,7 +92,10 @@ def test_anything_else_is_refused(values: dict[str, Any], message: str) -> None:
 def test_a_part_of_a_table_is_refused_with_the_table() -> None:
     with pytest.raises(ConfigError) as error:
         load(None, ["local.schedule.name=cosine"])
-    assert str(error.value) == """local.schedule is a table; write it whole: 'local.schedule={name = "cosine", ...}'"""
+    assert (
+        str(error.value)
+        == """local.schedule is a table; write it whole: 'local.schedule={name = "cosine", ...}'"""
+    )
 
 
 def test_what_has_no_default_is_required() -> None:

@@ -17,21 +17,67 @@ from fedkin.core.errors import ConfigError
 @pytest.mark.parametrize(
     ("settings", "values", "message"),
     [
-        (ServerSettings, {"name": "a b"}, "federation.name: expected 1 to 64 letters, digits, '_', '.' or '-'"),
-        (ServerSettings, {"capacity": 0}, "federation.capacity: expected a value greater than or equal to 1, got 0"),
-        (ServerSettings, {"wait_for": 17}, "federation.wait_for: expected at most capacity (16), got 17"),
-        (ServerSettings, {"retries": -1}, "federation.retries: expected a value greater than or equal to 0, got -1"),
-        (ServerSettings, {"deadline": 0}, "federation.deadline: expected a value greater than 0, got 0"),
-        (ServerSettings, {"deadline": math.inf}, "federation.deadline: expected a finite number, got inf"),
-        (ServerSettings, {"quorum": 1.5}, "federation.quorum: expected a value less than or equal to 1, got 1.5"),
-        (ServerSettings, {"norm_limit": 1}, "federation.norm_limit: expected a value greater than 1, got 1"),
-        (ServerSettings, {"norm_limit": math.nan}, "federation.norm_limit: expected a value greater than 1, got nan"),
+        (
+            ServerSettings,
+            {"name": "a b"},
+            "federation.name: expected 1 to 64 letters, digits, '_', '.' or '-'",
+        ),
+        (
+            ServerSettings,
+            {"capacity": 0},
+            "federation.capacity: expected a value greater than or equal to 1, got 0",
+        ),
+        (
+            ServerSettings,
+            {"wait_for": 17},
+            "federation.wait_for: expected at most capacity (16), got 17",
+        ),
+        (
+            ServerSettings,
+            {"retries": -1},
+            "federation.retries: expected a value greater than or equal to 0, got -1",
+        ),
+        (
+            ServerSettings,
+            {"deadline": 0},
+            "federation.deadline: expected a value greater than 0, got 0",
+        ),
+        (
+            ServerSettings,
+            {"deadline": math.inf},
+            "federation.deadline: expected a finite number, got inf",
+        ),
+        (
+            ServerSettings,
+            {"quorum": 1.5},
+            "federation.quorum: expected a value less than or equal to 1, got 1.5",
+        ),
+        (
+            ServerSettings,
+            {"norm_limit": 1},
+            "federation.norm_limit: expected a value greater than 1, got 1",
+        ),
+        (
+            ServerSettings,
+            {"norm_limit": math.nan},
+            "federation.norm_limit: expected a value greater than 1, got nan",
+        ),
         (SiteSettings, {"name": ""}, "client.name: expected 1 to 64 letters"),
-        (SiteSettings, {"name": "a", "federation": "*"}, "client.federation: expected 1 to 64 letters"),
-        (SiteSettings, {"name": "a", "clients": 3}, "client.clients: expected a valid tuple, got 3"),
+        (
+            SiteSettings,
+            {"name": "a", "federation": "*"},
+            "client.federation: expected 1 to 64 letters",
+        ),
+        (
+            SiteSettings,
+            {"name": "a", "clients": 3},
+            "client.clients: expected a valid tuple, got 3",
+        ),
     ],
 )
-def test_what_is_refused(settings: Callable[..., Any], values: dict[str, Any], message: str) -> None:
+def test_what_is_refused(
+    settings: Callable[..., Any], values: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError) as error:
         settings(**values)
     assert str(error.value).startswith(message)
@@ -47,7 +93,8 @@ def test_settings_are_frozen_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("clients", "numbers"), [(None, [0, 1, 2, 3]), ((2, 0), [0, 2]), ([1], [1]), ("1:3", [1, 2]), (" 0 : 1 ", [0])]
+    ("clients", "numbers"),
+    [(None, [0, 1, 2, 3]), ((2, 0), [0, 2]), ([1], [1]), ("1:3", [1, 2]), (" 0 : 1 ", [0])],
 )
 def test_the_clients_of_a_site(clients: Any, numbers: list[int]) -> None:
     assert SiteSettings("a", "", clients=clients).client_numbers(4).tolist() == numbers

@@ -1,4 +1,5 @@
-"""Options of [method] go for the methods beside it where they mean the same, once said, and never against their own."""
+"""Options of [method] go for the methods beside it where they mean the same, once said, and never
+against their own."""
 
 from __future__ import annotations
 
@@ -28,13 +29,30 @@ def clusters_of(config: RunConfig) -> dict[str, int | None]:
 
 
 def beside(method: dict[str, object], *against: object) -> RunConfig:
-    return from_dict({"data": {"name": "digits"}, "method": method, "run": {"against": list(against)}})
+    return from_dict(
+        {"data": {"name": "digits"}, "method": method, "run": {"against": list(against)}}
+    )
 
 
 def test_four_clusters_are_four_in_all_methods_of_a_run(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "fedkin"):
-        config = beside({"name": "flexcfl", "clusters": 4}, "fedavg", "ifca", "fesem", "flhc", "sattler", "fedsim")
-    assert clusters_of(config) == {"fedavg": None, "ifca": 4, "fesem": 4, "flhc": 4, "sattler": None, "fedsim": 5}
+        config = beside(
+            {"name": "flexcfl", "clusters": 4},
+            "fedavg",
+            "ifca",
+            "fesem",
+            "flhc",
+            "sattler",
+            "fedsim",
+        )
+    assert clusters_of(config) == {
+        "fedavg": None,
+        "ifca": 4,
+        "fesem": 4,
+        "flhc": 4,
+        "sattler": None,
+        "fedsim": 5,
+    }
     kept, line = [record.getMessage() for record in caplog.records]
     assert "ifca, fesem, flhc: clusters = 4" in line and "fedsim" not in line
     assert kept.endswith("means another thing by that name: fedsim: clusters = 4")
@@ -60,13 +78,23 @@ def test_a_default_is_not_carried() -> None:
 
 def test_mechanisms_stay_where_they_were_written() -> None:
     """With migration, IFCA would be IFCA-MIG; with mu, FedGroup would be FedGrouProx."""
-    flexcfl = {"name": "flexcfl", "migration": "label_aware", "eta_g": 0.1, "threshold": 0.4, "alpha": 7}
-    ifca, fedgroup, panm = (entry.values for entry in beside(flexcfl, "ifca", "fedgroup", "panm").against)
+    flexcfl = {
+        "name": "flexcfl",
+        "migration": "label_aware",
+        "eta_g": 0.1,
+        "threshold": 0.4,
+        "alpha": 7,
+    }
+    ifca, fedgroup, panm = (
+        entry.values for entry in beside(flexcfl, "ifca", "fedgroup", "panm").against
+    )
     assert (ifca["migration"], ifca["eta_g"], ifca["threshold"]) == ("none", 0.0, 0.4)
     assert (fedgroup["eta_g"], fedgroup["alpha"]) == (0.1, 7)
     assert panm["alpha"] == 0.5  # the weight of a similarity
     fedgrouprox = {"name": "fedgrouprox", "mu": 0.5}
-    fedgroup, fedprox = (entry.values for entry in beside(fedgrouprox, "fedgroup", "fedprox").against)
+    fedgroup, fedprox = (
+        entry.values for entry in beside(fedgrouprox, "fedgroup", "fedprox").against
+    )
     assert (fedgroup["mu"], fedprox["mu"]) == (0.0, 0.5)
 
 
@@ -75,14 +103,20 @@ def test_an_option_that_does_not_go_with_the_methods_own_ones_is_left_out() -> N
     main, distance = {"name": "ifca", "clusters": 4}, {"name": "flhc", "distance": 2.0}
     config = beside(main, "hierarchical", {"name": "athena", "algorithm": "kmeans"}, distance)
     assert clusters_of(config) == {"hierarchical": None, "athena": 4, "flhc": None}
-    assert clusters_of(beside({"name": "hierarchical", "algorithm": "kmeans", "clusters": 6}, "ifca")) == {"ifca": 6}
+    assert clusters_of(
+        beside({"name": "hierarchical", "algorithm": "kmeans", "clusters": 6}, "ifca")
+    ) == {"ifca": 6}
 
 
 def test_options_that_go_together_are_carried_together(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither k-means nor a number of clusters is possible without the other; layers have nothing to do with it."""
+    """Neither k-means nor a number of clusters is possible without the other; layers have nothing
+    to do with it."""
     main = {"name": "hierarchical", "algorithm": "kmeans", "clusters": 5}
     (athena,) = beside(main, "athena").against
-    assert (athena.values["algorithm"], athena.values["clusters"]) == ("kmeans", 5) and "left out" not in caplog.text
+    assert (athena.values["algorithm"], athena.values["clusters"]) == (
+        "kmeans",
+        5,
+    ) and "left out" not in caplog.text
 
 
 def test_what_is_left_out_is_told_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
@@ -93,7 +127,9 @@ def test_what_is_left_out_is_told_with_the_reason(caplog: pytest.LogCaptureFixtu
     assert "flhc: clusters = 4 (" in line and "distance" in line
 
 
-def test_a_spelled_out_configuration_is_read_back_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_spelled_out_configuration_is_read_back_as_it_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """A stored run of former versions, in which the methods had other numbers, goes on with these."""
     config = beside({"name": "flexcfl", "clusters": 5}, {"name": "ifca", "clusters": 3}, "fesem")
     caplog.clear()
@@ -101,7 +137,9 @@ def test_a_spelled_out_configuration_is_read_back_as_it_is(caplog: pytest.LogCap
     assert not caplog.records
 
 
-def test_a_comparison_carries_options_and_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_comparison_carries_options_and_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "study.toml"
     file.write_text(
         '[data]\nname = "digits"\n[method]\nclusters = 5\n[compare]\nmethods = ["fedavg", "ifca", "flexcfl"]'
@@ -145,13 +183,19 @@ def test_every_method_with_clusters_was_decided_upon() -> None:
     for name, kind in METHODS.items():
         if "clusters" in {field.name for field in dataclasses.fields(kind)}:
             assert meanings(name).get("clusters") in (NUMBER_OF_MODELS, UNLIKE_OTHERS), name
-    assert [name for name in METHODS if meanings(name).get("clusters") == UNLIKE_OTHERS] == ["fedsim"]
+    assert [name for name in METHODS if meanings(name).get("clusters") == UNLIKE_OTHERS] == [
+        "fedsim"
+    ]
 
 
 def test_only_methods_that_share_an_option_take_it_over() -> None:
     """IFCA and FeSEM both have ``weighting`` and ``newcomers``, of different steps."""
     assert shared_options.shared_options("ifca", "fesem") == {"clusters", "threshold"}
-    assert shared_options.shared_options("ifca", "ifca_mig") >= {"averaging", "weighting", "newcomers"}
+    assert shared_options.shared_options("ifca", "ifca_mig") >= {
+        "averaging",
+        "weighting",
+        "newcomers",
+    }
     assert shared_options.shared_options("fedgroup", "flexcfl") == {"clusters", "alpha", "eta_g"}
     assert shared_options.shared_options("fedprox", "fedgrouprox") == {"mu"}
     assert shared_options.shared_options("pens", "panm") == set()

@@ -49,7 +49,9 @@ def test_nothing_is_kept_at_first() -> None:
 
 def test_what_some_clients_keep() -> None:
     kept = filled()
-    np.testing.assert_array_equal(kept.has("vector", np.arange(5)), [False, True, False, True, False])
+    np.testing.assert_array_equal(
+        kept.has("vector", np.arange(5)), [False, True, False, True, False]
+    )
     read = kept.read("vector", np.array([1, 2, 3]), np.full((3, 3), -1, np.float32))
     np.testing.assert_array_equal(read, [[4, 5, 6], [-1, -1, -1], [1, 2, 3]])
     assert read.dtype == np.float32
@@ -90,7 +92,9 @@ def test_a_client_forgets(lifetime: str | None, remaining: set[str]) -> None:
     assert {name for name in DECLARED if kept.has(name, np.array([3]))[0]} == remaining
     assert all(kept.has(name, np.array([1]))[0] for name in DECLARED)
     for name in DECLARED.keys() - remaining:
-        assert not kept.arrays()["clients/" + name][3].any(), "nothing of it is left in a checkpoint"
+        assert not kept.arrays()["clients/" + name][3].any(), (
+            "nothing of it is left in a checkpoint"
+        )
     changes = kept.changes
     kept.forget(np.array([3, 0]), lifetime)
     assert kept.changes == changes, "there was nothing more to forget"
@@ -134,7 +138,8 @@ def test_a_client_sees_its_own_arrays() -> None:
 
 def test_an_array_that_is_not_kept() -> None:
     with pytest.raises(
-        TaskError, match="task keep, client 0, memory vector: none is kept; ask `in` first, or use `get`"
+        TaskError,
+        match="task keep, client 0, memory vector: none is kept; ask `in` first, or use `get`",
     ):
         _ = own(filled(), 0)["vector"]
 
@@ -149,9 +154,7 @@ def test_memory_that_the_task_does_not_declare(use: str) -> None:
         "in": lambda: "vectr" in mine,
         "write": lambda: mine.__setitem__("vectr", np.zeros(3)),
     }
-    message = (
-        "task keep, client 3, memory vectr: the task's `memory` does not declare it; it declares vector, count, place"
-    )
+    message = "task keep, client 3, memory vectr: the task's `memory` does not declare it; it declares vector, count, place"
     with pytest.raises(TaskError, match=message):
         uses[use]()
 
@@ -162,11 +165,19 @@ def test_memory_that_the_task_does_not_declare(use: str) -> None:
 BAD = {
     "axes": ("vector", [[1.0], [2.0]], r"expected the axes \[P\], got the shape \[2, 1\]"),
     "no axis": ("vector", 1.0, r"expected the axes \[P\], got the shape \[\]"),
-    "numbered axis": ("place", np.zeros((3, 4), np.int32), r"expected the axes \[2 C\], got the shape \[3, 4\]"),
+    "numbered axis": (
+        "place",
+        np.zeros((3, 4), np.int32),
+        r"expected the axes \[2 C\], got the shape \[3, 4\]",
+    ),
     "floats for integers": ("count", 1.5, r"expected the type int64, got float64"),
     "text": ("vector", np.array(["a"]), r"expected the type float32, got <U1"),
     "objects": ("vector", np.array([None]), r"expected the type float32, got object"),
-    "NaN": ("vector", np.array([0, np.nan]), r"expected finite numbers of type float32, got NaN or infinity"),
+    "NaN": (
+        "vector",
+        np.array([0, np.nan]),
+        r"expected finite numbers of type float32, got NaN or infinity",
+    ),
     "infinity": ("vector", np.array([-np.inf]), r"expected finite numbers of type float32"),
     "more than float32": ("vector", np.array([1e300]), r"expected finite numbers of type float32"),
     "more than int32": ("place", np.full((2, 4), 2**31), r"a number is too large for int32"),
@@ -190,7 +201,9 @@ def test_another_shape_than_others_keep() -> None:
 
 
 def test_of_several_clients_the_one_with_the_bad_number_is_named() -> None:
-    with pytest.raises(TaskError, match="task keep, client 1, memory vector: expected finite numbers"):
+    with pytest.raises(
+        TaskError, match="task keep, client 1, memory vector: expected finite numbers"
+    ):
         write(memory(), "vector", SOME, np.array([[0.0], [np.nan]]))
 
 
@@ -207,7 +220,8 @@ def test_memory_above_its_limit() -> None:
     mine["count"] = 1  # 8 bytes
     mine["vector"] = np.zeros(4, np.float32)  # and 16: just enough
     message = (
-        r"task keep, client 3, memory place: 32 bytes, and 56 with what it keeps already, are above the limit of 24 "
+        r"task keep, client 3, memory place: 32 bytes, and 56 with what it keeps already, are "
+        r"above the limit of 24 "
         r"bytes for a client: keep less"
     )
     with pytest.raises(TaskError, match=message):
@@ -223,14 +237,18 @@ def test_what_others_keep_does_not_count_for_the_limit() -> None:
     own(kept, 2)["count"] = 1  # 8 bytes
     own(kept, 2)["vector"] = np.zeros(4, np.float32)
     own(kept, 3)["vector"] = np.zeros(4, np.float32)
-    with pytest.raises(TaskError, match="task keep, client 3, memory place: 32 bytes, and 48 with what it keeps"):
+    with pytest.raises(
+        TaskError, match="task keep, client 3, memory place: 32 bytes, and 48 with what it keeps"
+    ):
         own(kept, 3)["place"] = np.zeros((2, 4), np.int32)
 
 
 def test_of_several_clients_the_one_above_the_limit_is_named_and_none_stores() -> None:
     kept = memory(limit=24)
     write(kept, "vector", np.array([1]), np.zeros((1, 5), np.float32))
-    with pytest.raises(TaskError, match="task keep, client 1, memory count: 8 bytes, and 28 with what it keeps"):
+    with pytest.raises(
+        TaskError, match="task keep, client 1, memory count: 8 bytes, and 28 with what it keeps"
+    ):
         write(kept, "count", np.array([0, 1, 2]), [1, 2, 3])
     assert not kept.has("count", np.arange(5)).any()
 
@@ -245,7 +263,9 @@ def test_what_is_forgotten_makes_room() -> None:
 
 
 @pytest.mark.parametrize("lifetime", [None, "assignment"])
-def test_a_memory_that_nobody_keeps_any_more_may_come_back_in_another_shape(lifetime: str | None) -> None:
+def test_a_memory_that_nobody_keeps_any_more_may_come_back_in_another_shape(
+    lifetime: str | None,
+) -> None:
     kept = memory()
     write(kept, "place", SOME, np.ones((2, 2, 4), np.int32))
     kept.forget(SOME[:1], lifetime)

@@ -19,7 +19,9 @@ def test_large_whole_numbers_take_few_bytes_and_come_back() -> None:
     arrays = LARGE | {"models": np.ones((3, 200_000), np.float32), "few": np.arange(5)}
     stored, shapes = compact(arrays)
     assert set(shapes) == set(LARGE)
-    assert sum(stored[name].nbytes for name in LARGE) * 10 < sum(array.nbytes for array in LARGE.values())
+    assert sum(stored[name].nbytes for name in LARGE) * 10 < sum(
+        array.nbytes for array in LARGE.values()
+    )
     back = expand(stored, shapes)
     for name, array in arrays.items():
         assert np.array_equal(back[name], array) and back[name].dtype == array.dtype

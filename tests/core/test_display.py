@@ -26,4 +26,7 @@ def test_a_model_in_words() -> None:
         "last layer": "2,010 parameters",
     }
     assert spec_from_shapes({"scale": (3,)}, detects=False).facts()["last layer"] == "not known"
-    assert "detector" in spec_from_shapes({"weight": (1, 2), "bias": (1,)}, detects=True).facts()["last layer"]
+    assert (
+        "detector"
+        in spec_from_shapes({"weight": (1, 2), "bias": (1,)}, detects=True).facts()["last layer"]
+    )

@@ -24,7 +24,12 @@ NUMPY = {bool: np.bool_, int: np.int64, float: np.float64, str: np.str_}
 
 def option_classes() -> dict[str, Any]:
     """Every class of options that a run is made of."""
-    known: dict[str, Any] = {**METHODS, **registry.shifts(), "population": Population, "local": LocalTraining}
+    known: dict[str, Any] = {
+        **METHODS,
+        **registry.shifts(),
+        "population": Population,
+        "local": LocalTraining,
+    }
     for section in SECTIONS:
         known |= known_values(section)
     return known
@@ -69,7 +74,9 @@ def test_numbers_become_pythons(given: Any, expected: Any) -> None:
     made = plain(given)
     assert made == expected
     assert type(made) is type(expected)
-    assert json.loads(json.dumps(plain_lists(given))) == json.loads(json.dumps(plain_lists(expected)))
+    assert json.loads(json.dumps(plain_lists(given))) == json.loads(
+        json.dumps(plain_lists(expected))
+    )
 
 
 def test_numbers_of_jax_become_pythons() -> None:

@@ -31,14 +31,27 @@ def test_drawing_moves_nothing() -> None:
 
 def test_every_part_of_the_name_counts() -> None:
     """Seeds, rounds, purposes, parts of a purpose, clients, and the server beside them."""
-    streams = [Stream(s, r, p) for s in (0, 1, 2**40) for r in (0, 1, 2) for p in ("", "train", "select", "train/")]
+    streams = [
+        Stream(s, r, p)
+        for s in (0, 1, 2**40)
+        for r in (0, 1, 2)
+        for p in ("", "train", "select", "train/")
+    ]
     streams += [s.child("batches") for s in streams] + [s.child("a").child("b") for s in streams]
-    drawn = [first(s.rng()) for s in streams] + [first(s.client(c)) for s in streams for c in (0, 1, 2, 10**6)]
+    drawn = [first(s.rng()) for s in streams] + [
+        first(s.client(c)) for s in streams for c in (0, 1, 2, 10**6)
+    ]
     assert len(set(drawn)) == len(drawn)
 
 
 def test_words_of_every_name_differ() -> None:
-    words = [tuple(Stream(s, r, p).words(c)) for s in (0, 1) for r in (0, 1) for p in "ab" for c in (None, 0, 1, 2)]
+    words = [
+        tuple(Stream(s, r, p).words(c))
+        for s in (0, 1)
+        for r in (0, 1)
+        for p in "ab"
+        for c in (None, 0, 1, 2)
+    ]
     assert len(set(words)) == len(words)
     made = BASE.words()
     assert made.shape == (2,) and made.dtype == np.uint32
@@ -55,7 +68,9 @@ def test_the_client_may_be_any_whole_number() -> None:
 
 
 @pytest.mark.parametrize("one, other", [((0, 0), (0, 1)), ((0, 0), (1, 0))])
-def test_neighbouring_streams_are_not_correlated(one: tuple[int, int], other: tuple[int, int]) -> None:
+def test_neighbouring_streams_are_not_correlated(
+    one: tuple[int, int], other: tuple[int, int]
+) -> None:
     """Of 10,000 pairs, the correlation stays within five standard deviations of zero."""
     a, b = (Stream(*name, "noise").rng().normal(size=10_000) for name in (one, other))
     assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(10_000)
@@ -68,7 +83,8 @@ def test_neighbouring_clients_are_not_correlated() -> None:
 
 
 def test_streams_stay_what_they_are() -> None:
-    """Literal values: a new way of naming streams changes every run ever published, so it must not pass unnoticed."""
+    """Literal values: a new way of naming streams changes every run ever published, so it must not
+    pass unnoticed."""
     stream = Stream(seed=1, round=2, purpose="run/train")
     assert stream.rng().integers(1000, size=4).tolist() == [774, 450, 287, 972]
     assert stream.client(3).integers(1000, size=4).tolist() == [252, 684, 729, 461]

@@ -1,4 +1,5 @@
-"""What methods need: each declaration against its paper, refusals that say what to do, and one place that looks."""
+"""What methods need: each declaration against its paper, refusals that say what to do, and one
+place that looks."""
 
 from __future__ import annotations
 
@@ -102,7 +103,9 @@ def test_a_method_without_a_declaration_needs_nothing() -> None:
 
 @pytest.mark.parametrize("declared", [None, {"clients": 3}, 3])
 def test_something_else_is_no_declaration(declared: Any) -> None:
-    with pytest.raises(MethodError, match=r"Own\.requirements must be a function that returns a Requirements, got"):
+    with pytest.raises(
+        MethodError, match=r"Own\.requirements must be a function that returns a Requirements, got"
+    ):
         requirements_of(Own(declared))
 
 
@@ -115,23 +118,27 @@ SPEC = fk.ModelSpec(20)
         (
             fk.FedSim(clusters=5),
             3,
-            "cohort of at least 5 clients (clusters = 5), and run.cohort is 3: set run.cohort=5 or method.clusters=3",
+            "cohort of at least 5 clients (clusters = 5), and run.cohort is 3: set run.cohort=5 "
+            "or method.clusters=3",
         ),
         (
             fk.FedSim(clusters=9),
             3,
-            "at least 9 clients (clusters = 9), and there are 8: add clients or set method.clusters=8",
+            "at least 9 clients (clusters = 9), and there are 8: add clients or set "
+            "method.clusters=8",
         ),
         (
             fk.IFCA(clusters=9),
             8,
-            "at least 9 clients (clusters = 9), and there are 8: add clients or set method.clusters=8",
+            "at least 9 clients (clusters = 9), and there are 8: add clients or set "
+            "method.clusters=8",
         ),
         (fk.FLHC(clusters=9), 8, "at least 9 clients (clusters = 9), and there are 8"),
         (
             fk.Gossip(neighbours=8),
             8,
-            "at least 9 clients (neighbours = 8), and there are 8: add clients or set method.neighbours=7",
+            "at least 9 clients (neighbours = 8), and there are 8: add clients or set "
+            "method.neighbours=7",
         ),
         (
             Own(Requirements(clients=AtLeast(12))),
@@ -167,12 +174,26 @@ def test_beside_others_the_place_is_that_of_the_entry() -> None:
 @pytest.mark.parametrize(
     ("method", "need", "have", "option", "words"),
     [
-        (fk.FLHC(), 3, 2, "clusters", ("3 clients (clusters = 3)", "method.clusters=2")),  # its default number
-        (fk.Gossip(neighbours=1), 2, 1, "neighbours", ("2 clients (neighbours = 1)", "")),  # no neighbour is no gossip
+        (
+            fk.FLHC(),
+            3,
+            2,
+            "clusters",
+            ("3 clients (clusters = 3)", "method.clusters=2"),
+        ),  # its default number
+        (
+            fk.Gossip(neighbours=1),
+            2,
+            1,
+            "neighbours",
+            ("2 clients (neighbours = 1)", ""),
+        ),  # no neighbour is no gossip
         (fk.FedAvg(), 1, 0, "", ("1 client", "")),
     ],
 )
-def test_numbers_and_cures(method: Any, need: int, have: int, option: str, words: tuple[str, str]) -> None:
+def test_numbers_and_cures(
+    method: Any, need: int, have: int, option: str, words: tuple[str, str]
+) -> None:
     assert count_and_cure(method, AtLeast(need, because=option), have) == words
 
 
@@ -184,7 +205,10 @@ def test_numbers_and_cures(method: Any, need: int, have: int, option: str, words
             r"IFCA needs the model's last layer for its option shared_base, .* its last two "
             "leaves, or change shared_base",
         ),
-        (fk.FeSEM(part="head"), "FeSEM needs the model's last layer for its option part, .* or change part"),
+        (
+            fk.FeSEM(part="head"),
+            "FeSEM needs the model's last layer for its option part, .* or change part",
+        ),
         (fk.Hierarchical(), "Hierarchical needs the model's last layer, .* or take another method"),
         (fk.Athena(), "Athena trains a detector, and the model is not one; see model.name"),
     ],
@@ -193,7 +217,9 @@ def test_a_model_that_does_not_fit_is_refused(method: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=f"^method: {words}"):
         check_model(method, SPEC)
     detector = requirements_of(method).model.detectors
-    check_model(method, replace(SPEC, head=slice(10, 20), head_bias=slice(18, 20), detects=detector))
+    check_model(
+        method, replace(SPEC, head=slice(10, 20), head_bias=slice(18, 20), detects=detector)
+    )
 
 
 def test_a_detector_is_refused_by_other_methods() -> None:
@@ -206,17 +232,25 @@ def test_a_detector_is_refused_by_other_methods() -> None:
     ("method", "words"),
     [
         (fk.FLHC(cluster_round=6), ["clusters are made from round 6 on, and the run has 5"]),
-        (fk.Gossip(), ["of 8 peers only 4 are awake in a round, and the others do not reply; run.cohort=8 wakes all"]),
+        (
+            fk.Gossip(),
+            [
+                "of 8 peers only 4 are awake in a round, and the others do not reply; "
+                "run.cohort=8 wakes all"
+            ],
+        ),
         (
             fk.PENS(stage_one=2),
             [
-                "of 8 peers only 4 are awake in a round, and the others do not reply; run.cohort=8 wakes all",
+                "of 8 peers only 4 are awake in a round, and the others do not reply; "
+                "run.cohort=8 wakes all",
             ],
         ),
         (
             fk.PENS(stage_one=3),
             [
-                "of 8 peers only 4 are awake in a round, and the others do not reply; run.cohort=8 wakes all",
+                "of 8 peers only 4 are awake in a round, and the others do not reply; "
+                "run.cohort=8 wakes all",
                 "stage one has 3 rounds, and a peer does 2: no peer reaches stage two",
             ],
         ),
@@ -303,8 +337,14 @@ def test_what_nobody_reads_is_found() -> None:
 def probes(path: Path) -> list[str]:
     """Calls of getattr and hasattr on a method."""
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    named = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id in ("getattr", "hasattr") and c.args]
-    return [f"{path.relative_to(ROOT)}:{c.lineno}" for c in named if "method" in ast.unparse(c.args[0])]
+    named = [
+        c
+        for c in calls
+        if isinstance(c.func, ast.Name) and c.func.id in ("getattr", "hasattr") and c.args
+    ]
+    return [
+        f"{path.relative_to(ROOT)}:{c.lineno}" for c in named if "method" in ast.unparse(c.args[0])
+    ]
 
 
 def test_only_requirements_look_into_a_method() -> None:

@@ -21,10 +21,16 @@ def joined(after: Any, start: float = 0.1) -> Any:
 
 OPTAX = {
     "constant": (Schedule(), optax.constant_schedule(1.0)),
-    "step": (Schedule("step", every=7, gamma=0.5), optax.exponential_decay(1.0, 7, 0.5, staircase=True)),
+    "step": (
+        Schedule("step", every=7, gamma=0.5),
+        optax.exponential_decay(1.0, 7, 0.5, staircase=True),
+    ),
     "exponential": (Schedule("exponential", gamma=0.9), optax.exponential_decay(1.0, 1, 0.9)),
     "linear": (Schedule("linear", length=12, end=0.25), optax.linear_schedule(1.0, 0.25, 12)),
-    "cosine": (Schedule("cosine", length=20, end=0.05), optax.cosine_decay_schedule(1.0, 20, alpha=0.05)),
+    "cosine": (
+        Schedule("cosine", length=20, end=0.05),
+        optax.cosine_decay_schedule(1.0, 20, alpha=0.05),
+    ),
     "warm-up": (Schedule(warmup=4), joined(optax.constant_schedule(1.0))),
     "warm-up and cosine": (
         Schedule("cosine", length=20, warmup=4, warmup_start=0.0),
@@ -45,7 +51,9 @@ def test_optax_has_the_same(name: str) -> None:
 
 def test_without_a_length_it_ends_with_the_steps() -> None:
     own = Schedule("cosine", warmup=2, warmup_start=0.5)
-    np.testing.assert_allclose(own.factors(np.arange(10), 10)[2:], Schedule("cosine", length=8).factors(np.arange(8)))
+    np.testing.assert_allclose(
+        own.factors(np.arange(10), 10)[2:], Schedule("cosine", length=8).factors(np.arange(8))
+    )
     np.testing.assert_allclose(own.factors(np.arange(10), 10)[:2], [0.5, 0.75])
     assert own.factors(np.arange(1), 1) == [0.5]  # a client with less than the warm-up
 
@@ -53,7 +61,11 @@ def test_without_a_length_it_ends_with_the_steps() -> None:
 def test_from_a_name_and_from_a_table() -> None:
     assert read_schedule("cosine", "schedule") == Schedule("cosine")
     schedule = Schedule("step", every=3, gamma=0.5, warmup=2)
-    assert read_schedule(schedule.settings(), "schedule") == schedule == read_schedule(schedule, "schedule")
+    assert (
+        read_schedule(schedule.settings(), "schedule")
+        == schedule
+        == read_schedule(schedule, "schedule")
+    )
     assert schedule.settings() == {"name": "step", "every": 3, "gamma": 0.5, "warmup": 2}
     assert read_schedule(None, "schedule") is None
 
@@ -62,8 +74,14 @@ def test_from_a_name_and_from_a_table() -> None:
     ("given", "words"),
     [
         ("cosin", "schedule: unknown schedule 'cosin'; did you mean 'cosine'?"),
-        ({"name": "cosine", "lenght": 3}, "schedule: unknown option 'lenght'; did you mean 'length'?"),
-        ({"name": "cosine", "gamma": 0.5}, "gamma does not apply to the schedule 'cosine', which has length and end"),
+        (
+            {"name": "cosine", "lenght": 3},
+            "schedule: unknown option 'lenght'; did you mean 'length'?",
+        ),
+        (
+            {"name": "cosine", "gamma": 0.5},
+            "gamma does not apply to the schedule 'cosine', which has length and end",
+        ),
         ({"name": "constant", "length": 5}, "which has no such option"),
         ({"name": "step", "gamma": 0.5}, "every: the schedule 'step' needs it"),
         ({"name": "exponential"}, "gamma: the schedule 'exponential' needs it"),

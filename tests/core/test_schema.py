@@ -13,7 +13,8 @@ BY = {"examples": integers(over="row"), "model_index": integers(over="row")}
 
 
 @pytest.mark.parametrize(
-    ("axes", "shape"), [("", ()), ("K", (2,)), ("K P", (2, 5)), ("2 64", (2, 64)), ("3 C", (3, 3)), ("0", (0,))]
+    ("axes", "shape"),
+    [("", ()), ("K", (2,)), ("K P", (2, 5)), ("2 64", (2, 64)), ("3 C", (3, 3)), ("0", (0,))],
 )
 def test_shapes(axes: str, shape: tuple[int, ...]) -> None:
     assert Array(axes).shape(SIZES) == shape
@@ -34,10 +35,24 @@ def test_the_kinds_of_arrays() -> None:
 
 
 def test_rows_and_sums_say_what_their_arrays_are_over() -> None:
-    rows, sums = Rows(own=floats(), total=floats(over="all")), Sums(total=floats(), mean=floats(over="model"), **BY)
-    assert {name: array.over for name, array in rows.arrays.items()} == {"own": "row", "total": "all"}
-    assert list(rows.of("row")) == ["own"] and list(rows.of("all")) == ["total"] and not rows.of("model")
-    assert list(sums.of("all")) == ["total"] and list(sums.of("model")) == ["mean"] and list(sums.of("row")) == list(BY)
+    rows, sums = (
+        Rows(own=floats(), total=floats(over="all")),
+        Sums(total=floats(), mean=floats(over="model"), **BY),
+    )
+    assert {name: array.over for name, array in rows.arrays.items()} == {
+        "own": "row",
+        "total": "all",
+    }
+    assert (
+        list(rows.of("row")) == ["own"]
+        and list(rows.of("all")) == ["total"]
+        and not rows.of("model")
+    )
+    assert (
+        list(sums.of("all")) == ["total"]
+        and list(sums.of("model")) == ["mean"]
+        and list(sums.of("row")) == list(BY)
+    )
 
 
 def test_what_is_not_carried_is_declared_and_not_in_the_reply() -> None:
@@ -57,20 +72,26 @@ def test_what_is_not_carried_is_declared_and_not_in_the_reply() -> None:
         (Sums(a=floats(missing=0.0, over="model"), **BY), True),
     ],
 )
-def test_whether_a_message_must_say_which_rows_hold_numbers(schema: Rows | Sums, flags: bool) -> None:
+def test_whether_a_message_must_say_which_rows_hold_numbers(
+    schema: Rows | Sums, flags: bool
+) -> None:
     assert schema.flags_rows is flags
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.complex64, object, "U3"])
 def test_a_type_that_messages_do_not_have(dtype: object) -> None:
-    with pytest.raises(TaskError, match="mine: dtype must be one of float32, float64, int64, uint32 and bool, got"):
+    with pytest.raises(
+        TaskError, match="mine: dtype must be one of float32, float64, int64, uint32 and bool, got"
+    ):
         Rows(mine=Array("", dtype))
 
 
 @pytest.mark.parametrize("missing", list(BY))
 def test_means_need_examples_and_the_model_of_each_row(missing: str) -> None:
     beside = {name: array for name, array in BY.items() if name != missing}
-    with pytest.raises(TaskError, match=r"means by model \(mean\) need examples and model_index by row beside them"):
+    with pytest.raises(
+        TaskError, match=r"means by model \(mean\) need examples and model_index by row beside them"
+    ):
         Sums(mean=floats(over="model"), **beside)
 
 

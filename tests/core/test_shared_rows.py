@@ -36,7 +36,11 @@ def test_what_would_not_be_rows_is_refused() -> None:
 def test_rows_cannot_be_written_to() -> None:
     """All clients of a shared row, and all earlier versions, would change."""
     table = SharedRows.of(ARRAY)
-    for row in (table[0], table.replaced(np.array([0]), ARRAY[1:2])[0], SharedRows([np.zeros(2)])[0]):
+    for row in (
+        table[0],
+        table.replaced(np.array([0]), ARRAY[1:2])[0],
+        SharedRows([np.zeros(2)])[0],
+    ):
         with pytest.raises(ValueError, match="read-only"):
             row[0] = 1
 

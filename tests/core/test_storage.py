@@ -35,7 +35,10 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     write_atomic(tmp_path / "a", "old")
-    with no_file_longer_than(100), pytest.raises(StorageError, match=r"cannot write .*a: File too large"):
+    with (
+        no_file_longer_than(100),
+        pytest.raises(StorageError, match=r"cannot write .*a: File too large"),
+    ):
         write_atomic(tmp_path / "a", "x" * 1000)
     assert (tmp_path / "a").read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
@@ -50,12 +53,16 @@ def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path) -> None:
     assert path.read_text() == "first\nsecond\n"
 
 
-def test_no_space_left_is_said_in_the_systems_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_space_left_is_said_in_the_systems_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(descriptor: int) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match="No space left on device; free some space or choose another folder"):
+    with pytest.raises(
+        StorageError, match="No space left on device; free some space or choose another folder"
+    ):
         write_atomic(tmp_path / "a", "text")
     assert not list(tmp_path.iterdir())
 
@@ -75,9 +82,15 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_torn_last_line_is_cut_off_before_the_next(tmp_path: Path) -> None:
-    """A line that is added goes on from a whole one, in files that are torn, empty, whole or not there."""
+    """A line that is added goes on from a whole one, in files that are torn, empty, whole or not
+    there."""
     path = tmp_path / "lines"
-    for before, kept in ((b"one\ntwo\nthr", b"one\ntwo\n"), (b"torn", b""), (b"", b""), (b"one\n", b"one\n")):
+    for before, kept in (
+        (b"one\ntwo\nthr", b"one\ntwo\n"),
+        (b"torn", b""),
+        (b"", b""),
+        (b"one\n", b"one\n"),
+    ):
         path.write_bytes(before)
         drop_torn_line(path)
         assert path.read_bytes() == kept
@@ -91,33 +104,47 @@ def test_the_innermost_path_is_named(tmp_path: Path) -> None:
     assert "nowhere" in str(inner.value) and "outer" not in str(inner.value)
 
 
-def test_what_was_added_to_a_file_is_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_added_to_a_file_is_forced_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, synced = tmp_path / "lines", []
     append_line(path, "first")
     with monkeypatch.context() as disk:
         disk.setattr(file_system, "sync", synced.append)
         force_to_disk(path)
     assert synced == [path]
-    with pytest.raises(StorageError, match=r"cannot write .*nothing: No such file or directory; choose another folder"):
+    with pytest.raises(
+        StorageError,
+        match=r"cannot write .*nothing: No such file or directory; choose another folder",
+    ):
         force_to_disk(tmp_path / "nothing")
 
 
 def test_a_file_that_cannot_be_read_is_not_one_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"^cannot read .*: Is a directory$"), storage_errors(tmp_path, "read"):
+    with (
+        pytest.raises(StorageError, match=r"^cannot read .*: Is a directory$"),
+        storage_errors(tmp_path, "read"),
+    ):
         tmp_path.read_bytes()
 
 
-def test_a_path_of_a_user_begins_at_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_of_a_user_begins_at_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert user_path("~/t.csv") == tmp_path / "t.csv" and user_path(Path("~")) == tmp_path
     assert user_path("a/~/t.csv") == Path("a/~/t.csv") and user_path("") == Path()
     assert user_path("C:/t.csv") == Path("C:/t.csv")  # one letter is a drive
 
 
-@pytest.mark.parametrize("address", ["https://example.org/t.csv", "s3://bucket/t.csv", "hdfs://host/t"])
+@pytest.mark.parametrize(
+    "address", ["https://example.org/t.csv", "s3://bucket/t.csv", "hdfs://host/t"]
+)
 def test_an_address_is_no_path(address: str) -> None:
     for given in (address, Path(address)):
-        with pytest.raises(ConfigError, match=f"{address}: expected a path on this machine, got an address"):
+        with pytest.raises(
+            ConfigError, match=f"{address}: expected a path on this machine, got an address"
+        ):
             user_path(given)
 
 

@@ -25,10 +25,13 @@ import fedkin.methods
     ],
 )
 def test_python_suggests_a_misspelt_name_of_a_module(misspelt: str, meant: str) -> None:
-    """Where it prints the error: an exception that is raised here has the name and the module that it needs."""
+    """Where it prints the error: an exception that is raised here has the name and the module that
+    it needs."""
     script = [sys.executable, "-c", f"import fedkin as fk; {misspelt}"]
     last = subprocess.run(script, capture_output=True, text=True).stderr.splitlines()[-1]
-    assert last.endswith(f"has no attribute {misspelt.rpartition('.')[2]!r}. Did you mean: {meant!r}?")
+    assert last.endswith(
+        f"has no attribute {misspelt.rpartition('.')[2]!r}. Did you mean: {meant!r}?"
+    )
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,9 @@ def test_a_name_is_that_of_the_class_unless_it_has_its_own() -> None:
 
 
 def test_two_tasks_of_one_name() -> None:
-    with pytest.raises(TaskError, match=r"two tasks are called 'of_any_model': .*test_task and .*test_task"):
+    with pytest.raises(
+        TaskError, match=r"two tasks are called 'of_any_model': .*test_task and .*test_task"
+    ):
 
         class Other(Task):
             name = "of_any_model"
@@ -112,7 +114,9 @@ def test_a_subclass_has_a_name_of_its_own() -> None:
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
 def test_a_reply_array_with_a_reserved_name(name: str) -> None:
-    with pytest.raises(TaskError, match=f"task reserved_name: a reply has {name} already; choose another name"):
+    with pytest.raises(
+        TaskError, match=f"task reserved_name: a reply has {name} already; choose another name"
+    ):
         type("ReservedName", (Task,), {"up": Rows(**{name: floats()})})
     assert find_task("reserved_name") is None
 
@@ -121,7 +125,10 @@ def test_two_tasks_that_declare_a_memory_of_one_name_differently() -> None:
     for same in ("Keeper", "Same"):
         type(same, (Task,), {"memory": {"test_task_own": Memory("P")}})
     for other in (Memory("C"), Memory("P", np.int64), Memory("P", lifetime="assignment")):
-        with pytest.raises(TaskError, match=r"task different: another task keeps a different test_task_own on clients"):
+        with pytest.raises(
+            TaskError,
+            match=r"task different: another task keeps a different test_task_own on clients",
+        ):
             type("Different", (Task,), {"memory": {"test_task_own": other}})
 
 
@@ -144,7 +151,9 @@ def test_every_field_says_how_it_travels() -> None:
 
 def test_some_rows_of_a_task() -> None:
     work = LocalTraining(epochs=np.array([1, 2, 3, 4]), positive=np.array([0, 1, 2, 0]))
-    task = EveryWayDown(MODELS, VECTORS, np.array([0, 2, 1, 0]), own=np.array([[1], [2], [3], [4]]), work=work)
+    task = EveryWayDown(
+        MODELS, VECTORS, np.array([0, 2, 1, 0]), own=np.array([[1], [2], [3], [4]]), work=work
+    )
     some: Any = task.select(np.array([3, 1]))
     np.testing.assert_array_equal(some.model_index, [0, 2])
     np.testing.assert_array_equal(some.own, [[4], [2]])
@@ -170,28 +179,36 @@ def test_sizes_come_from_arrays_that_travel() -> None:
 
 
 def test_sizes_that_disagree() -> None:
-    with pytest.raises(TaskError, match="task every_way_down: vectors has P = 5, and another field 4"):
+    with pytest.raises(
+        TaskError, match="task every_way_down: vectors has P = 5, and another field 4"
+    ):
         EveryWayDown(MODELS, np.zeros((2, 5), np.float32)).sizes()
     with pytest.raises(TaskError, match="task last_kept: directions has P = 5, expected 4"):
         call_sizes(LastKept(np.zeros((2, 5), np.float32)), 4, KNOWN)
 
 
 def test_an_array_with_other_axes() -> None:
-    with pytest.raises(TaskError, match=r"task every_way_down: models must have the axes \[K P\], got \(4,\)"):
+    with pytest.raises(
+        TaskError, match=r"task every_way_down: models must have the axes \[K P\], got \(4,\)"
+    ):
         EveryWayDown(MODELS[0]).sizes()
 
 
 @pytest.mark.parametrize("field", ["model_index", "own"])
 def test_a_field_by_row_with_another_number_of_rows(field: str) -> None:
     task = EveryWayDown(MODELS, **{field: np.zeros(3, np.int64)})  # type: ignore[arg-type]
-    with pytest.raises(TaskError, match=f"task every_way_down: {field} has 3 entries, and the call 4 rows"):
+    with pytest.raises(
+        TaskError, match=f"task every_way_down: {field} has 3 entries, and the call 4 rows"
+    ):
         call_sizes(task, 4, KNOWN)
 
 
 @pytest.mark.parametrize("index", [3, -1])
 def test_an_index_of_no_model(index: int) -> None:
     task = EveryWayDown(MODELS, model_index=np.array([0, index]))
-    with pytest.raises(TaskError, match=r"task every_way_down: model_index must be from 0 to 2, .* models; got"):
+    with pytest.raises(
+        TaskError, match=r"task every_way_down: model_index must be from 0 to 2, .* models; got"
+    ):
         call_sizes(task, 2, KNOWN)
 
 
@@ -200,12 +217,16 @@ def test_an_index_of_no_model_among_several(index: int) -> None:
     """Of these, -1 is none."""
     call_sizes(EveryWayDown(MODELS, model_index=np.array([[0, -1], [2, 1]])), 2, KNOWN)
     task = EveryWayDown(MODELS, model_index=np.array([[0, -1], [2, index]]))
-    with pytest.raises(TaskError, match=r"model_index must be from 0 to 2, .* models, or -1 for none; got"):
+    with pytest.raises(
+        TaskError, match=r"model_index must be from 0 to 2, .* models, or -1 for none; got"
+    ):
         call_sizes(task, 2, KNOWN)
 
 
 def test_a_field_by_row_that_is_no_array() -> None:
-    with pytest.raises(TaskError, match="task every_way_down: own must be an array with an entry for each row, got"):
+    with pytest.raises(
+        TaskError, match="task every_way_down: own must be an array with an entry for each row, got"
+    ):
         call_sizes(EveryWayDown(MODELS, own=[1, 2, 3, 4]), 4, KNOWN)
 
 
@@ -221,7 +242,10 @@ def test_two_fields_of_chosen_models_have_an_index_each() -> None:
     sizes = call_sizes(two, 2, KNOWN)
     assert (sizes["K"], sizes["L"]) == (3, 2)
     assert traffic(two, CLIENTS[:2], EVERY[:2], sizes) == (2 * 2 * 4 * 4, 0)
-    with pytest.raises(TaskError, match="task two_chosen: other_index must be from 0 to 1, as there are so many othe"):
+    with pytest.raises(
+        TaskError,
+        match="task two_chosen: other_index must be from 0 to 1, as there are so many othe",
+    ):
         call_sizes(TwoChosen(MODELS, VECTORS, np.array([0, 2]), np.array([1, 2])), 2, KNOWN)
 
 
@@ -229,7 +253,8 @@ def test_two_fields_of_chosen_models_have_an_index_each() -> None:
 
 
 def test_bytes_of_every_field() -> None:
-    """Shared arrays go to each client once, chosen models where a row names them, and a number is four bytes."""
+    """Shared arrays go to each client once, chosen models where a row names them, and a number is
+    four bytes."""
     index = np.array([0, 1, 0, 2])  # client 7 has two rows of model 0
     three, two = 3, 2
     for task, down in (
@@ -238,11 +263,16 @@ def test_bytes_of_every_field() -> None:
         (EveryWayDown(MODELS, model_index=np.array([0, 1, 1, 2])), 4 * 4),
         (EveryWayDown(MODELS, model_index=np.array([[0, -1], [1, 1], [0, 2], [-1, -1]])), 3 * 4),
         (EveryWayDown(MODELS, VECTORS, index), three * 4 + three * two * 4),
-        (EveryWayDown(MODELS, None, index, directions=VECTORS, start=MODELS[0]), three * 4),  # kept, and made there
+        (
+            EveryWayDown(MODELS, None, index, directions=VECTORS, start=MODELS[0]),
+            three * 4,
+        ),  # kept, and made there
     ):
         sizes = call_sizes(task, 4, KNOWN)
         assert traffic(task, CLIENTS, EVERY, sizes) == (4 * down, 4 * 4 * 4)
-    assert traffic(EveryWayDown(MODELS, model_index=index), CLIENTS, EVERY & False, {**KNOWN, "K": 3}) == (4 * 3 * 4, 0)
+    assert traffic(
+        EveryWayDown(MODELS, model_index=index), CLIENTS, EVERY & False, {**KNOWN, "K": 3}
+    ) == (4 * 3 * 4, 0)
 
 
 def test_an_announcement_counts_what_clients_keep() -> None:
@@ -279,15 +309,24 @@ def test_sums_count_as_rows() -> None:
 def test_a_model_that_a_task_is_not_for(detects: bool) -> None:
     spec = ModelSpec(4, detects=detects)
     OfAny().check("mine", spec, 3)
-    fits, other = (OfDetectors(), LastKept(VECTORS)) if detects else (LastKept(VECTORS), OfDetectors())
+    fits, other = (
+        (OfDetectors(), LastKept(VECTORS)) if detects else (LastKept(VECTORS), OfDetectors())
+    )
     fits.check("mine", spec, 3)
     needed = "a model with a score for every class" if detects else "a detector"
-    with pytest.raises(ModelError, match=f"model 'mine' does not support the task {other.name}, which needs {needed}"):
+    with pytest.raises(
+        ModelError,
+        match=f"model 'mine' does not support the task {other.name}, which needs {needed}",
+    ):
         other.check("mine", spec, 3)
 
 
 def test_what_a_task_is_unless_it_says_otherwise() -> None:
     task = OfAny()
     assert task.single() is None and task.for_messages(ModelSpec(4)) is task
-    assert task.norm_group() == "of_any_model" and task.stored_models(None) == {} and task.training(None) is None
+    assert (
+        task.norm_group() == "of_any_model"
+        and task.stored_models(None) == {}
+        and task.training(None) is None
+    )
     assert task.can_be_lost and not task.local and task.work is None and task.delivery == "asked"

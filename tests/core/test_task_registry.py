@@ -27,7 +27,9 @@ NUMBER = Rows(test_number=integers())
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test defines is known in this test only."""
-    monkeypatch.setattr(task_registry, "_kinds", {kind.name: kind for kind in fedkin.tasks.all_tasks()})
+    monkeypatch.setattr(
+        task_registry, "_kinds", {kind.name: kind for kind in fedkin.tasks.all_tasks()}
+    )
     monkeypatch.setattr(task_registry, "_standing", dict(task_registry._standing))
     yield
 
@@ -43,10 +45,16 @@ def unchecked_types() -> Iterator[None]:
         jaxtyping.config.update("jaxtyping_disable", before)
 
 
-def define(fields: dict[str, Any] | None = None, name: str = "Defined", base: type = Task, **entries: Any) -> Any:
+def define(
+    fields: dict[str, Any] | None = None, name: str = "Defined", base: type = Task, **entries: Any
+) -> Any:
     """A class of task as its text would define it; fields by name, None without a default."""
     defaults = {field: default for field, default in (fields or {}).items() if default is not None}
-    return type(name, (base,), {"__annotations__": dict.fromkeys(fields or {}, "Any"), **defaults, **entries})
+    return type(
+        name,
+        (base,),
+        {"__annotations__": dict.fromkeys(fields or {}, "Any"), **defaults, **entries},
+    )
 
 
 @dataclass(frozen=True)
@@ -65,17 +73,36 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         )
         # entries of requests, of tasks that travel with others, and attributes of every task
         for name in (
-            *("operation", "run", "first", "count", "handshake", "stream", "call", "clients", "moved"),
+            *(
+                "operation",
+                "run",
+                "first",
+                "count",
+                "handshake",
+                "stream",
+                "call",
+                "clients",
+                "moved",
+            ),
             *("shift", "note"),
             *("name", "up", "memory", "sizes", "select", "compute"),
         )
     },
     **{
-        f"a task called {name}": (lambda name=name: define(name=name), f"a task cannot be called '{called}'; choose")
+        f"a task called {name}": (
+            lambda name=name: define(name=name),
+            f"a task cannot be called '{called}'; choose",
+        )
         for name, called in (("Hello", "hello"), ("Stream", "stream"), ("a.b", "a.b"), ("9", "9"))
     },
-    "up is a dictionary": (lambda: define(up={"a": floats()}), r"task defined: up must be Rows\(...\) or Sums\(...\)"),
-    "an array without a type": (lambda: define(up=Rows(**NO_ARRAYS)), r"a must be floats\(...\), integers\(...\) or"),
+    "up is a dictionary": (
+        lambda: define(up={"a": floats()}),
+        r"task defined: up must be Rows\(...\) or Sums\(...\)",
+    ),
+    "an array without a type": (
+        lambda: define(up=Rows(**NO_ARRAYS)),
+        r"a must be floats\(...\), integers\(...\) or",
+    ),
     "an array of a standing task": (
         lambda: define(up=Rows(shifted=integers())),
         "task defined: a reply has shifted already; choose another name",
@@ -90,8 +117,14 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: Rows(mine=Array("", np.int64)),
         "mine: missing = nan is no int64; give a value of this type",
     ),
-    "half for integers": (lambda: Rows(mine=integers(missing=0.5)), "mine: missing = 0.5 is no int64"),
-    "NaN for truth values": (lambda: Rows(mine=Array("", np.bool_)), "mine: missing = nan is no bool"),
+    "half for integers": (
+        lambda: Rows(mine=integers(missing=0.5)),
+        "mine: missing = 0.5 is no int64",
+    ),
+    "NaN for truth values": (
+        lambda: Rows(mine=Array("", np.bool_)),
+        "mine: missing = nan is no bool",
+    ),
     "norms of integers": (
         lambda: Rows(mine=integers("P", norm_checked=True)),
         "mine: norm_checked is for vectors of floats",
@@ -100,24 +133,42 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: Rows(mine=floats("P", over="all", norm_checked=True)),
         "mine: norm_checked is for vectors of floats",
     ),
-    "norms in Sums": (lambda: Sums(mine=floats("P", norm_checked=True)), "mine: norm_checked is for vectors of floats"),
+    "norms in Sums": (
+        lambda: Sums(mine=floats("P", norm_checked=True)),
+        "mine: norm_checked is for vectors of floats",
+    ),
     "means without weights": (
         lambda: Sums(a=floats("P", over="model")),
         r"means by model \(a\) need examples and model_index by row",
     ),
-    "memory that is none": (lambda: define(memory={"mine": 3}), r"task defined: memory mine must be Memory\(...\), g"),
+    "memory that is none": (
+        lambda: define(memory={"mine": 3}),
+        r"task defined: memory mine must be Memory\(...\), g",
+    ),
     "memory with a dot": (
         lambda: define(memory={"mine.kept": Memory()}),
         "task defined: a memory cannot be called 'mine.kept'; choose another name",
     ),
-    "a lifetime with a slip": (lambda: Memory(lifetime="rounds"), "the lifetime of a memory is 'run' or 'assignment'"),  # type: ignore[arg-type]
-    "memory of objects": (lambda: Memory("", object), "a memory is of floats, signed integers or bool, got"),
-    "memory of unsigned integers": (lambda: Memory("", np.uint8), "a memory is of floats, signed integers or bool"),
+    "a lifetime with a slip": (
+        lambda: Memory(lifetime="rounds"),
+        "the lifetime of a memory is 'run' or 'assignment'",
+    ),  # type: ignore[arg-type]
+    "memory of objects": (
+        lambda: Memory("", object),
+        "a memory is of floats, signed integers or bool, got",
+    ),
+    "memory of unsigned integers": (
+        lambda: Memory("", np.uint8),
+        "a memory is of floats, signed integers or bool",
+    ),
     "waits, with a field": (
         lambda: define({"scale": 1.0}, delivery="next"),
         "task defined waits for the next message: no fields, no reply, no memory but of the run",
     ),
-    "waits, with a reply": (lambda: define(delivery="next", up=NUMBER), "task defined waits for the next message"),
+    "waits, with a reply": (
+        lambda: define(delivery="next", up=NUMBER),
+        "task defined waits for the next message",
+    ),
     "waits, with a reply that depends": (
         lambda: define(delivery="next", up=property(lambda task: NUMBER)),
         "task defined waits for the next message",
@@ -126,16 +177,23 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: define(delivery="next", memory={"mine": Memory(lifetime="assignment")}),
         "task defined waits for the next message",
     ),
-    "waits, with fields of its base": (lambda: define(base=OfModels, delivery="next"), "task defined waits for the ne"),
+    "waits, with fields of its base": (
+        lambda: define(base=OfModels, delivery="next"),
+        "task defined waits for the ne",
+    ),
     "waits, as a field of another task is called": (
         lambda: define(name="Vector", delivery="next"),
-        "task vector: a request cannot have the entry vector, which has a meaning already; rename it",
+        "task vector: a request cannot have the entry vector, which has a meaning already; rename "
+        "it",
     ),
     "announced, with a setting": (
         lambda: define({"vectors": kept("K P"), "scale": 1.0}, delivery="announced"),
         "task defined is announced: it has kept fields only, and no reply",
     ),
-    "announced, with a reply": (lambda: define(delivery="announced", up=NUMBER), "task defined is announced"),
+    "announced, with a reply": (
+        lambda: define(delivery="announced", up=NUMBER),
+        "task defined is announced",
+    ),
     "standing, with an array": (
         lambda: define({"vector": shared("P")}, standing="mine", up=NUMBER),
         "task defined stands in every reply: settings only, and one number for each client",
@@ -144,7 +202,10 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: define(base=OfModels, standing="mine", up=NUMBER),
         "task defined stands in every reply",
     ),
-    "standing, by row": (lambda: define({"own": each()}, standing="mine", up=NUMBER), "task defined stands in every r"),
+    "standing, by row": (
+        lambda: define({"own": each()}, standing="mine", up=NUMBER),
+        "task defined stands in every r",
+    ),
     "standing, with two numbers": (
         lambda: define(standing="mine", up=Rows(test_number=floats("2"))),
         "task defined stands in every reply",
@@ -178,11 +239,17 @@ def test_a_bad_definition_is_one_error(bad: Callable[[], Any], message: str) -> 
 GOOD: dict[str, Callable[[], type[Task]]] = {
     "waits": lambda: define(delivery="next", memory={"mine": Memory()}),
     "announced": lambda: define({"vectors": kept("K P")}, delivery="announced"),
-    "standing": lambda: define({"scale": setting(default=1.0)}, standing="mine", up=Rows(test_flag=booleans())),
-    "fields that some tasks have": lambda: define({"work": setting(), "local": False, "can_be_lost": True}),
+    "standing": lambda: define(
+        {"scale": setting(default=1.0)}, standing="mine", up=Rows(test_flag=booleans())
+    ),
+    "fields that some tasks have": lambda: define(
+        {"work": setting(), "local": False, "can_be_lost": True}
+    ),
     "a schema that depends": lambda: define(up=property(lambda task: NUMBER)),
     "constants of the class": lambda: type(
-        "Defined", (Task,), {"__annotations__": {"count": ClassVar[int], "run": "ClassVar[int]"}, "count": 3, "run": 4}
+        "Defined",
+        (Task,),
+        {"__annotations__": {"count": ClassVar[int], "run": "ClassVar[int]"}, "count": 3, "run": 4},
     ),
 }
 
@@ -195,13 +262,21 @@ def test_what_may_be_defined(good: Callable[[], type[Task]]) -> None:
 
 def test_a_class_with_fields_that_is_no_dataclass() -> None:
     world = FakeWorld(np.zeros((2, 3), np.float32), np.ones(2, np.int64))
-    with pytest.raises(TaskError, match=r"task defined: put @dataclass\(frozen=True\) above the class"):
-        world.run(define({"scale": 1.0}, up=NUMBER, compute=lambda task, client: {"test_number": 1})(), np.arange(2))
+    with pytest.raises(
+        TaskError, match=r"task defined: put @dataclass\(frozen=True\) above the class"
+    ):
+        world.run(
+            define({"scale": 1.0}, up=NUMBER, compute=lambda task, client: {"test_number": 1})(),
+            np.arange(2),
+        )
 
 
 def test_arrays_by_field_of_a_base_that_is_a_dataclass() -> None:
     """Whose class has no defaults any more that say how its fields travel."""
-    assert task_registry.declared_fields(define(base=OfModels)) == {"vector": "shared", "scale": "setting"}
+    assert task_registry.declared_fields(define(base=OfModels)) == {
+        "vector": "shared",
+        "scale": "setting",
+    }
 
 
 # --- notebooks: a cell is run again
@@ -229,7 +304,10 @@ def test_a_class_may_be_defined_again_with_another_memory() -> None:
         kind = keeper(axes, size)
         assert find_task("notebook_task") is kind
         world = FakeWorld(np.zeros((2, 3), np.float32), np.ones(2, np.int64))
-        assert [world.run(kind(), clients).test_sum.tolist() for _ in range(2)] == [[size] * 2, [2 * size] * 2]
+        assert [world.run(kind(), clients).test_sum.tolist() for _ in range(2)] == [
+            [size] * 2,
+            [2 * size] * 2,
+        ]
 
 
 def test_a_subclass_of_the_former_class_is_no_obstacle() -> None:
@@ -242,6 +320,11 @@ def test_a_class_defined_again_must_not_change_what_another_keeps() -> None:
     keeper("2", 2)
     define(name="Reader", memory={"notebook_numbers": Memory("2")})
     keeper("2", 2)
-    for wrong in (lambda: keeper("3", 3), lambda: define(name="Reader", memory={"notebook_numbers": Memory("3")})):
-        with pytest.raises(TaskError, match="another task keeps a different notebook_numbers on clients; rename it"):
+    for wrong in (
+        lambda: keeper("3", 3),
+        lambda: define(name="Reader", memory={"notebook_numbers": Memory("3")}),
+    ):
+        with pytest.raises(
+            TaskError, match="another task keeps a different notebook_numbers on clients; rename it"
+        ):
             wrong()

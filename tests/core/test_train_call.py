@@ -1,4 +1,5 @@
-"""A training call, the part of it that some rows are, and the terms that all libraries add to a gradient."""
+"""A training call, the part of it that some rows are, and the terms that all libraries add to a
+gradient."""
 
 from __future__ import annotations
 
@@ -67,7 +68,9 @@ def test_terms_of_all_rows_and_of_one_by_entry() -> None:
     for row in range(3):
         by_entry = TERMS.select(row).by_entry(lambda v: [v[part] for part in entries], len(entries))
         for part, terms in zip(entries, by_entry, strict=True):
-            np.testing.assert_array_equal(terms.added_to(gradient[row, part], w[row, part]), expected[row, part])
+            np.testing.assert_array_equal(
+                terms.added_to(gradient[row, part], w[row, part]), expected[row, part]
+            )
 
 
 def test_no_terms_change_nothing() -> None:

@@ -21,7 +21,11 @@ def test_the_rate_of_a_round() -> None:
 
 
 def test_the_rates_of_steps_begin_anew_with_every_call() -> None:
-    work = SGD(lr=0.2, schedule=Schedule("exponential", gamma=0.5), step_schedule=Schedule("linear", length=4, end=0.5))
+    work = SGD(
+        lr=0.2,
+        schedule=Schedule("exponential", gamma=0.5),
+        step_schedule=Schedule("linear", length=4, end=0.5),
+    )
     rates = work.step_rates(3, 6)
     assert rates is not None
     np.testing.assert_allclose(rates, 0.05 * np.array([1, 0.875, 0.75, 0.625, 0.5, 0.5]))
@@ -40,7 +44,9 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
 
 def test_given_weights_are_the_same_for_all() -> None:
     for listed in ([1, 2.5, 3], np.array([1, 2.5, 3])):
-        assert LocalTraining.from_settings({"class_weights": listed}) == SGD(class_weights=(1.0, 2.5, 3.0))
+        assert LocalTraining.from_settings({"class_weights": listed}) == SGD(
+            class_weights=(1.0, 2.5, 3.0)
+        )
     work = SGD(class_weights=[1, 2.5, 3])
     assert work.class_weights == (1.0, 2.5, 3.0)
     weights = work.loss_weights(np.ones((2, 3), int))
@@ -48,7 +54,8 @@ def test_given_weights_are_the_same_for_all() -> None:
     assert LocalTraining().loss_weights(np.ones((2, 3), int)) is None
     work.check_classes(3, False)
     with pytest.raises(
-        ConfigError, match=r"local\.class_weights must have one number for each of the 4 classes, got 3"
+        ConfigError,
+        match=r"local\.class_weights must have one number for each of the 4 classes, got 3",
     ):
         work.check_classes(4, False)
     with pytest.raises(ConfigError, match=r"local\.label_smoothing does not apply to detectors"):
@@ -57,17 +64,32 @@ def test_given_weights_are_the_same_for_all() -> None:
 
 def test_options_that_are_off_are_not_told() -> None:
     """So that runs from before there were any are described, and sent, as they were."""
-    before = ["epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "steps", "partial", "positive"]
+    before = [
+        "epochs",
+        "batch_size",
+        "lr",
+        "optimizer",
+        "momentum",
+        "mu",
+        "steps",
+        "partial",
+        "positive",
+    ]
     assert list(LocalTraining().settings()) == before
     used = AdamW(schedule={"name": "exponential", "gamma": 0.9}, clip_norm=1.0)
     assert list(used.settings()) == [*before, "weight_decay", "clip_norm", "schedule"]
     assert LocalTraining.from_settings(used.settings()) == used
-    assert without_unused({"lr": 0.0, "nesterov": False, "label_smoothing": 0.1}) == {"lr": 0.0, "label_smoothing": 0.1}
+    assert without_unused({"lr": 0.0, "nesterov": False, "label_smoothing": 0.1}) == {
+        "lr": 0.0,
+        "label_smoothing": 0.1,
+    }
 
 
 def test_the_makers() -> None:
     assert AdamW().weight_decay == 0.01 and AdamW().optimizer == "adamw"
-    assert Adam(weight_decay=0.1) == LocalTraining(batch_size=32, lr=1e-3, optimizer="adam", weight_decay=0.1)
+    assert Adam(weight_decay=0.1) == LocalTraining(
+        batch_size=32, lr=1e-3, optimizer="adam", weight_decay=0.1
+    )
     assert SGD(momentum=0.9, nesterov=True).nesterov
 
 
@@ -81,10 +103,22 @@ def test_the_makers() -> None:
         ({"nesterov": True}, "nesterov needs optimizer 'sgd' with a momentum above 0"),
         ({"optimizer": "adamw", "momentum": 0.9}, "does not apply to adamw"),
         ({"optimizer": "lamb"}, "optimizer must be 'sgd', 'adam' or 'adamw', got 'lamb'"),
-        ({"class_weights": "balancd"}, "class_weights: unknown rule 'balancd'; did you mean 'balanced'?"),
-        ({"class_weights": [1.0, 0.0]}, "class_weights must be 'balanced' or a number above 0 for each class"),
-        ({"class_weights": 3}, "class_weights must be 'balanced' or a number above 0 for each class, got 3"),
-        ({"schedule": "cosine"}, "schedule: cosine needs length, the number of rounds until its end"),
+        (
+            {"class_weights": "balancd"},
+            "class_weights: unknown rule 'balancd'; did you mean 'balanced'?",
+        ),
+        (
+            {"class_weights": [1.0, 0.0]},
+            "class_weights must be 'balanced' or a number above 0 for each class",
+        ),
+        (
+            {"class_weights": 3},
+            "class_weights must be 'balanced' or a number above 0 for each class, got 3",
+        ),
+        (
+            {"schedule": "cosine"},
+            "schedule: cosine needs length, the number of rounds until its end",
+        ),
         ({"step_schedule": {"name": "step"}}, "step_schedule: every: the schedule 'step' needs it"),
     ],
 )
@@ -96,5 +130,7 @@ def test_what_is_refused(given: dict[str, Any], words: str) -> None:
 
 @pytest.mark.parametrize("make", [SGD, Adam, AdamW])
 def test_an_option_that_there_is_not_is_named_with_the_nearest_one(make: Any) -> None:
-    with pytest.raises(ConfigError, match="unknown option 'wieght_decay'; did you mean 'weight_decay'"):
+    with pytest.raises(
+        ConfigError, match="unknown option 'wieght_decay'; did you mean 'weight_decay'"
+    ):
         make(wieght_decay=0.1)

@@ -19,7 +19,8 @@ import pytest
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Neither the user's data nor the user's cache: FEDKIN_DATA is an empty folder (returned), so is the cache."""
+    """Neither the user's data nor the user's cache: FEDKIN_DATA is an empty folder (returned), so
+    is the cache."""
     for variable, name in (("FEDKIN_DATA", "data"), ("FEDKIN_CACHE", "cache")):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(variable, str(tmp_path / name))
@@ -49,7 +50,8 @@ def to_idx() -> Callable[[np.ndarray], bytes]:
 
 @pytest.fixture
 def little_mnist(places: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A miniature MNIST, 600 + 100 images, in $FEDKIN_DATA/MNIST and /FashionMNIST, with its own checksums."""
+    """A miniature MNIST, 600 + 100 images, in $FEDKIN_DATA/MNIST and /FashionMNIST, with its own
+    checksums."""
     from fedkin.data import images
 
     rng = np.random.default_rng(0)
@@ -57,9 +59,15 @@ def little_mnist(places: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     content = {}
     for name in images.IDX_NAMES:
         count = parts[name.split("-")[0]]
-        array = rng.integers(0, 256, (count, 28, 28)) if "images" in name else rng.permutation(np.arange(count) % 10)
+        array = (
+            rng.integers(0, 256, (count, 28, 28))
+            if "images" in name
+            else rng.permutation(np.arange(count) % 10)
+        )
         content[name] = gzip.compress(idx(array.astype(np.uint8)))
-    sums: dict[str, str | None] = {name: hashlib.md5(raw).hexdigest() for name, raw in content.items()}
+    sums: dict[str, str | None] = {
+        name: hashlib.md5(raw).hexdigest() for name, raw in content.items()
+    }
     for source, folder in (("MNIST", "MNIST"), ("FASHION_MNIST", "FashionMNIST")):
         (places / folder).mkdir()
         for name, raw in content.items():
@@ -85,12 +93,16 @@ print(json.dumps(came))
 
 @pytest.fixture(scope="session")
 def plainly() -> Callable[[Sequence[str]], list[str]]:
-    """What comes of expressions where nobody checks annotations, as with a user: in a Python without these tests'
-    jaxtyping, which would refuse wrong types before fedkin sees them."""
+    """What comes of expressions where nobody checks annotations, as with a user: in a Python
+    without these tests' jaxtyping, which would refuse wrong types before fedkin sees them."""
 
     def run(expressions: Sequence[str]) -> list[str]:
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
         command = [sys.executable, "-c", _PLAIN, json.dumps(list(expressions))]
-        return json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+        return json.loads(
+            subprocess.run(
+                command, env=environment, check=True, capture_output=True, text=True
+            ).stdout
+        )
 
     return run

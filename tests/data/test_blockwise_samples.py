@@ -1,4 +1,5 @@
-"""Samples of one's own that are read a block at a time, into memory or straight into the files of packed data."""
+"""Samples of one's own that are read a block at a time, into memory or straight into the files of
+packed data."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_is_packed_a_block_at_a_time(
     write: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is packed is what is loaded, though a file as large is refused where it is read as a whole."""
+    """What is packed is what is loaded, though a file as large is refused where it is read as a
+    whole."""
     path = write(tmp_path)
     inside = fk.data.load(path)
     np.testing.assert_array_equal(inside.x, X.astype(np.float32))
@@ -75,7 +77,9 @@ def refuse_large(parts: dict[str, int], cure: str) -> None:
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_bad_number_is_named_by_its_row_in_the_whole_file(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_bad_number_is_named_by_its_row_in_the_whole_file(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
     bad = X.copy()
     bad[33, 1] = np.nan
     with pytest.raises(DataError, match=r"row 33 holds NaN.*1 such rows"):
@@ -85,20 +89,28 @@ def test_a_bad_number_is_named_by_its_row_in_the_whole_file(write: Callable[...,
 def test_rows_that_are_not_finite_are_counted_over_all_blocks() -> None:
     bad = X.copy()
     bad[[4, 31, 32], 0] = 1e200
-    with pytest.raises(DataError, match=r"row 4 holds a number too large for float32.*\(3 such rows\)"):
+    with pytest.raises(
+        DataError, match=r"row 4 holds a number too large for float32.*\(3 such rows\)"
+    ):
         clean_features(bad, "mine")
     bad[40, 2] = np.inf
-    with pytest.raises(DataError, match=r"row 4 holds NaN or infinity|row 40 holds NaN or infinity \(1 such rows\)"):
+    with pytest.raises(
+        DataError, match=r"row 4 holds NaN or infinity|row 40 holds NaN or infinity \(1 such rows\)"
+    ):
         clean_features(bad, "mine")
 
 
-def test_groups_of_a_parquet_file_are_read_once_and_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_of_a_parquet_file_are_read_once_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import pyarrow.parquet as pq
 
     features, read = ParquetFeatures(write_parquet(tmp_path), ["f0", "f1", "f2"]), []
     whole = pq.ParquetFile.read_row_group
     monkeypatch.setattr(
-        pq.ParquetFile, "read_row_group", lambda self, group, **more: read.append(group) or whole(self, group, **more)
+        pq.ParquetFile,
+        "read_row_group",
+        lambda self, group, **more: read.append(group) or whole(self, group, **more),
     )
     np.testing.assert_array_equal(clean_features(features, "mine"), X.astype(np.float32))
     assert read == list(range(8)) and features.shape == (M, 3)
@@ -108,9 +120,13 @@ def test_a_data_set_of_hugging_face_is_packed_a_block_at_a_time(tmp_path: Path) 
     hf = pytest.importorskip("datasets", reason="pip install 'fedkin[hf]'")
     images = np.arange(M * 4, dtype=np.uint8).reshape(M, 2, 2)
     column = hf.Array2D((2, 2), "uint8")
-    rows = hf.Dataset.from_dict({"image": images.tolist(), "label": Y, "who": OWNERS}).cast_column("image", column)
+    rows = hf.Dataset.from_dict({"image": images.tolist(), "label": Y, "who": OWNERS}).cast_column(
+        "image", column
+    )
     packed = fk.data.pack(lambda: fk.data.from_hf(rows, by="who"), tmp_path / "packed")
-    np.testing.assert_array_equal(packed.x, images)  # numbers of a column of arrays stay as they are
+    np.testing.assert_array_equal(
+        packed.x, images
+    )  # numbers of a column of arrays stay as they are
     assert data_digest(packed) == data_digest(fk.data.from_hf(rows, by="who"))
 
 
@@ -135,7 +151,9 @@ def test_compressed_members_are_read_and_damaged_ones_refused(tmp_path: Path) ->
 
 
 def test_an_array_in_column_order_and_one_without_samples(tmp_path: Path) -> None:
-    np.testing.assert_array_equal(fk.data.load(write_npz(tmp_path, x=np.asfortranarray(X))).x, X.astype(np.float32))
+    np.testing.assert_array_equal(
+        fk.data.load(write_npz(tmp_path, x=np.asfortranarray(X))).x, X.astype(np.float32)
+    )
     with pytest.raises(DataError, match="x must be numbers"):
         fk.data.load(write_npz(tmp_path, x=np.zeros((0, 3)), y=Y[:0], client_id=OWNERS[:0]))
     with pytest.raises(DataError, match="object"):
@@ -164,7 +182,9 @@ def test_nothing_is_left_where_packing_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["change", "remove"])
-def test_arrays_that_the_user_mapped_and_whose_file_changes_under_a_run(harm: str, tmp_path: Path) -> None:
+def test_arrays_that_the_user_mapped_and_whose_file_changes_under_a_run(
+    harm: str, tmp_path: Path
+) -> None:
     path = tmp_path / "x.npy"
     np.save(path, X.astype(np.float32))
     own = Ragged.of(np.array_split(np.arange(M), 5))

@@ -27,7 +27,9 @@ def written(path: Path, separator: str, encoding: str = "utf-8", end: str = "\n"
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_separators_and_encodings_are_detected(separator: str, encoding: str, end: str, tmp_path: Path) -> None:
+def test_separators_and_encodings_are_detected(
+    separator: str, encoding: str, end: str, tmp_path: Path
+) -> None:
     table = read_csv(written(tmp_path / "t.csv", separator, encoding, end), "client_id")
     assert list(table) == HEADER
     assert table["a"].tolist() == [1.5, 2.25]
@@ -46,7 +48,9 @@ def test_a_gzipped_file_need_not_be_called_so(tmp_path: Path) -> None:
     assert read_csv(path).to_dict("list") == {"a": [1], "y": [0]}
 
 
-def test_decimal_commas_are_read_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_decimal_commas_are_read_and_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a;b;client\n1,5;0,125;1,5\n-2;0,25;2\n")
     with caplog.at_level(logging.WARNING, "fedkin"):
@@ -59,14 +63,18 @@ def test_decimal_commas_are_read_and_reported(tmp_path: Path, caplog: pytest.Log
 def test_commas_that_may_separate_thousands_are_not_guessed(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a;y;client_id\n1,234;0;n\n5,678;1;s\n")
-    with pytest.raises(DataError, match=r"t\.csv: column a, row 0 .*'1,234', which is no number.*thousands"):
+    with pytest.raises(
+        DataError, match=r"t\.csv: column a, row 0 .*'1,234', which is no number.*thousands"
+    ):
         load(path)
 
 
 def test_points_that_may_separate_thousands_are_refused_with_decimal_commas(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a;b;y;client_id\n0,5;800;0;n\n1,5;1.200;1;n\n")
-    with pytest.raises(DataError, match=r"t\.csv: column b, row 1 .*'1\.200', .*decimal commas.*thousands"):
+    with pytest.raises(
+        DataError, match=r"t\.csv: column b, row 1 .*'1\.200', .*decimal commas.*thousands"
+    ):
         load(path)
     path.write_text("a;b;y;client_id\n0,5;1.25;0;n\n1,5;1.200;1;n\n")
     assert load(path).x[:, 1].tolist() == pytest.approx([1.25, 1.2])
@@ -78,7 +86,10 @@ def test_points_that_may_separate_thousands_are_refused_with_decimal_commas(tmp_
 def test_the_first_cell_that_is_no_number_is_named(cell: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"a;y;client_id\n1;0;n\n{cell};1;n\n")
-    with pytest.raises(DataError, match=rf"column a, row 1 .*'{re.escape(cell)}', which is no number.*missing value"):
+    with pytest.raises(
+        DataError,
+        match=rf"column a, row 1 .*'{re.escape(cell)}', which is no number.*missing value",
+    ):
         load(path)
 
 
@@ -86,7 +97,8 @@ def test_the_first_cell_that_is_no_number_is_named(cell: str, tmp_path: Path) ->
 def test_words_are_values_of_labels_and_clients(word: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(
-        "a,y,client_id\n" + "".join(f"{i},{('low', word)[i % 2]},{(word, 'EU')[i // 2 % 2]}\n" for i in range(8))
+        "a,y,client_id\n"
+        + "".join(f"{i},{('low', word)[i % 2]},{(word, 'EU')[i // 2 % 2]}\n" for i in range(8))
     )
     data = load(path)
     assert sorted(data.label_names or ()) == sorted(["low", word])
@@ -111,7 +123,9 @@ def test_a_word_among_numbers_is_refused_with_its_row(tmp_path: Path) -> None:
         load(path)
 
 
-@pytest.mark.parametrize("header", ["a,y,y,client_id", "a,a,y,client_id", "y,a,client_id,client_id"])
+@pytest.mark.parametrize(
+    "header", ["a,y,y,client_id", "a,a,y,client_id", "y,a,client_id,client_id"]
+)
 def test_a_column_twice_is_refused_by_name(header: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"{header}\n1,0,1,0\n2,1,0,1\n")
@@ -136,7 +150,10 @@ def test_numbers_are_names_of_columns(ending: str, tmp_path: Path) -> None:
 def test_another_encoding_is_refused_with_a_cure(tmp_path: Path) -> None:
     path = tmp_path / "my table.csv"
     path.write_bytes("a,y,client_id\n1,0,Köln\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"UTF-8, found the byte f6.*iconv -f LATIN1 -t UTF-8 '.*my table\.csv' > utf8"):
+    with pytest.raises(
+        DataError,
+        match=r"UTF-8, found the byte f6.*iconv -f LATIN1 -t UTF-8 '.*my table\.csv' > utf8",
+    ):
         load(path)
     path.write_bytes("a,y,client_id\n1,0,c\n".encode("utf-16-le"))
     with pytest.raises(DataError, match=r"zero bytes.*byte-order mark"):
@@ -170,6 +187,10 @@ def test_separators_at_the_end_of_lines_make_no_column(tmp_path: Path) -> None:
 def test_other_formats_are_refused_by_name(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text('{"a": 1}\n')
-    with pytest.raises(DataError, match=r"expected a file that ends in \.npz, \.csv, .*\.parquet.*got \.") as refusal:
+    with pytest.raises(
+        DataError, match=r"expected a file that ends in \.npz, \.csv, .*\.parquet.*got \."
+    ) as refusal:
         load(path)
-    assert ("to_csv('table.csv', index=False)" in str(refusal.value)) == (path.suffix in (".json", ".jsonl", ".xlsx"))
+    assert ("to_csv('table.csv', index=False)" in str(refusal.value)) == (
+        path.suffix in (".json", ".jsonl", ".xlsx")
+    )

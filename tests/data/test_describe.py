@@ -15,7 +15,8 @@ from fedkin.data.label_figure import _grouped
 
 
 def toy(true_clusters: bool = False) -> FederatedData:
-    """Three clients: one of two classes, one of a single sample, one with a shared sample; class 3 is empty."""
+    """Three clients: one of two classes, one of a single sample, one with a shared sample; class 3
+    is empty."""
     return FederatedData(
         "toy",
         np.zeros((6, 2, 3), np.float32),
@@ -44,9 +45,13 @@ def test_table_by_hand() -> None:
 
 
 def text(vocabulary: tuple[str, ...], vectors: np.ndarray | None = None) -> FederatedData:
-    """Two clients with a sample or two of four words each; word 0 is padding where the vocabulary says so."""
+    """Two clients with a sample or two of four words each; word 0 is padding where the vocabulary
+    says so."""
     x = np.array([[1, 2, 0, 0], [2, 2, 2, 1], [1, 0, 0, 0], [0, 0, 0, 0]], np.int32)
-    train, test = Ragged.of([np.array([0, 1]), np.array([2])]), Ragged.of([np.array([3]), np.array([3])])
+    train, test = (
+        Ragged.of([np.array([0, 1]), np.array([2])]),
+        Ragged.of([np.array([3]), np.array([3])]),
+    )
     y = np.array([0, 1, 0, 1])
     return FederatedData("words", x, y, 2, train, test, vocabulary=vocabulary, vectors=vectors)
 
@@ -101,7 +106,10 @@ def test_unwritable_folder_leaves_nothing(tmp_path: Path) -> None:
 def test_available_names_every_set_without_downloading(little_mnist: Path) -> None:
     shelf = available().set_index("name")
     assert list(shelf.index) == list(DATASETS)
-    assert shelf.loc["digits", "where"] == "embedded" and shelf.loc["synthetic", "where"] == "generated"
+    assert (
+        shelf.loc["digits", "where"] == "embedded"
+        and shelf.loc["synthetic", "where"] == "generated"
+    )
     assert shelf.loc["mnist", "where"] == str(little_mnist / "MNIST")
     assert shelf.loc["cifar10", "where"] == "download, 170 MB"
     assert shelf.loc["femnist", "where"] == "not found; set FEDKIN_DATA"
@@ -154,7 +162,9 @@ def test_a_name_with_dollars_is_no_formula(tmp_path: Path) -> None:
     assert len(paths) == 2 and all(path.stat().st_size for path in paths)
 
 
-def test_failure_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_leaves_nothing_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "who.png").mkdir()
     with pytest.raises(StorageError, match=r"who\.png is a folder"):
         picture(toy(), tmp_path / "who")

@@ -45,7 +45,9 @@ def web(places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
                 self.send_error(404)
                 return
             self.send_response(200)
-            self.send_header("Content-Length", str(len(site.files[name]) + site.missing_bytes.get(name, 0)))
+            self.send_header(
+                "Content-Length", str(len(site.files[name]) + site.missing_bytes.get(name, 0))
+            )
             self.end_headers()
             self.wfile.write(site.files[name])
 
@@ -63,7 +65,9 @@ def web(places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
 
 
 A, B = b"first file" * 1000, b"second file" * 500
-TOY = Source("toy", {"a.bin": md5(A), "b.bin": md5(B)}, folders=("TOY", "toy"), url="http://127.0.0.1:9/")
+TOY = Source(
+    "toy", {"a.bin": md5(A), "b.bin": md5(B)}, folders=("TOY", "toy"), url="http://127.0.0.1:9/"
+)
 
 
 def everything_below(folder: Path) -> list[str]:
@@ -73,7 +77,10 @@ def everything_below(folder: Path) -> list[str]:
 def test_downloads_into_the_cache_once(web: Web) -> None:
     web.files |= {"a.bin": A, "b.bin": B}
     folder = fetch(TOY, base_url=web.url)
-    assert folder == cache_folder() / "TOY" and everything_below(cache_folder()) == ["TOY/a.bin", "TOY/b.bin"]
+    assert folder == cache_folder() / "TOY" and everything_below(cache_folder()) == [
+        "TOY/a.bin",
+        "TOY/b.bin",
+    ]
     assert (folder / "a.bin").read_bytes() == A
     assert fetch(TOY, base_url=web.url) == folder and web.asked == ["a.bin", "b.bin"]
 
@@ -154,7 +161,9 @@ def test_own_folder_must_exist(places: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_set_without_address_says_where_to_look(places: Path) -> None:
-    with pytest.raises(DataError, match=r"thing\.npz not found in .*data/X, .*cache/data/X\. Ask Ann"):
+    with pytest.raises(
+        DataError, match=r"thing\.npz not found in .*data/X, .*cache/data/X\. Ask Ann"
+    ):
         fetch(Source("thing", {"thing.npz": None}, folders=("X",), help="Ask Ann."))
 
 
@@ -177,7 +186,9 @@ def tar(files: dict[str, bytes]) -> bytes:
 
 
 def packed(content: bytes) -> Source:
-    return Source("packed", {"a.bin": None, "b.bin": None}, folders=("P",), archive=("p.tar.gz", md5(content)))
+    return Source(
+        "packed", {"a.bin": None, "b.bin": None}, folders=("P",), archive=("p.tar.gz", md5(content))
+    )
 
 
 def test_archive_is_unpacked_and_removed(web: Web) -> None:
@@ -188,7 +199,9 @@ def test_archive_is_unpacked_and_removed(web: Web) -> None:
     assert fetch(source, base_url=web.url) == cache_folder() / "P" and web.asked == ["p.tar.gz"]
 
 
-@pytest.mark.parametrize("content", [tar({"a.bin": A}), b"no tar at all", tar({"a.bin": A, "b.bin": B})[:-40]])
+@pytest.mark.parametrize(
+    "content", [tar({"a.bin": A}), b"no tar at all", tar({"a.bin": A, "b.bin": B})[:-40]]
+)
 def test_bad_archive_leaves_no_folder(web: Web, content: bytes) -> None:
     web.files["p.tar.gz"] = content
     with pytest.raises(DataError, match=r"p\.tar\.gz"):

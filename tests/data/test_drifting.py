@@ -27,7 +27,9 @@ def concept_of_samples(data: StreamData) -> np.ndarray:
 
 
 def test_labels() -> None:
-    sine, circle, sea = (made(name) if name != "sea" else made(name, noise=0) for name in ("sine", "circle", "sea"))
+    sine, circle, sea = (
+        made(name) if name != "sea" else made(name, noise=0) for name in ("sine", "circle", "sea")
+    )
     below, concept = sine.x[:, 1] <= np.sin(sine.x[:, 0]), concept_of_samples(sine)
     assert np.array_equal(sine.y, np.where(concept == 0, below, ~below)) and set(concept) == {0, 1}
     rounds = [(0.2, 0.5, 0.15), (0.6, 0.5, 0.25)]
@@ -61,12 +63,16 @@ def test_matrix_a() -> None:
 def test_train_and_test_are_the_first_two_steps() -> None:
     data = made("circle", clients=3, samples=7, changes=("001", "010"))
     assert data.train.sizes.tolist() == data.test.sizes.tolist() == [7, 7, 7]
-    assert np.array_equal(data.train.rows, data.steps[0].rows) and np.array_equal(data.test.rows, data.steps[1].rows)
+    assert np.array_equal(data.train.rows, data.steps[0].rows) and np.array_equal(
+        data.test.rows, data.steps[1].rows
+    )
     assert data.true_clusters is not None and data.true_clusters.tolist() == [0, 0, 1]
     everything = np.concatenate([own.rows for own in data.steps])
     assert sorted(everything) == list(range(len(data.y)))
     assert np.array_equal(data.x, made("circle", clients=3, samples=7, changes=("001", "010")).x)
-    assert not np.array_equal(data.x, made("circle", clients=3, samples=7, changes=("001", "010"), seed=1).x)
+    assert not np.array_equal(
+        data.x, made("circle", clients=3, samples=7, changes=("001", "010"), seed=1).x
+    )
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ def test_ragged_gives_back_its_lists(lists: list[list[int]]) -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 99), max_size=5), min_size=1, max_size=6), st.data())
-def test_taken_gives_the_lists_of_these_clients_in_this_order(lists: list[list[int]], draw: st.DataObject) -> None:
+def test_taken_gives_the_lists_of_these_clients_in_this_order(
+    lists: list[list[int]], draw: st.DataObject
+) -> None:
     ragged = Ragged.of([np.array(rows, np.int64) for rows in lists])
     clients = draw.draw(st.lists(st.integers(0, len(lists) - 1), max_size=8))
     taken = ragged.select(np.array(clients, np.int64))
@@ -42,10 +44,18 @@ def test_with_rows_keeps_what_is_not_given() -> None:
     data = FederatedData(**GOOD, true_clusters=np.array([1, 0]), client_names=("a", "b"))
     train = Ragged.of([np.array([3]), np.array([1, 0])])
     other = data.with_rows(train, data.test)
-    assert other.train is train and other.test is data.test and other.x is data.x and other.y is data.y
-    assert other.true_clusters is data.true_clusters and other.client_names == ("a", "b") and other.name == "toy"
+    assert (
+        other.train is train and other.test is data.test and other.x is data.x and other.y is data.y
+    )
+    assert (
+        other.true_clusters is data.true_clusters
+        and other.client_names == ("a", "b")
+        and other.name == "toy"
+    )
     assert data.train.rows.tolist() == [0, 1, 3]  # the first federation is what it was
-    swapped = data.with_rows(train, data.test, true_clusters=np.array([0, 1]), x=data.x + 1, y=data.y[::-1])
+    swapped = data.with_rows(
+        train, data.test, true_clusters=np.array([0, 1]), x=data.x + 1, y=data.y[::-1]
+    )
     assert swapped.true_clusters is not None and swapped.true_clusters.tolist() == [0, 1]
     assert swapped.x.min() == 1 and swapped.y.tolist() == [0, 2, 1, 0]
     assert swapped.label_counts().tolist() == [[1, 0, 0, 0], [1, 0, 1, 0]]
@@ -54,7 +64,10 @@ def test_with_rows_keeps_what_is_not_given() -> None:
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        (Ragged.of([np.array([0, 1, 3]), np.array([], np.int64)]), "client 1 has no training sample"),
+        (
+            Ragged.of([np.array([0, 1, 3]), np.array([], np.int64)]),
+            "client 1 has no training sample",
+        ),
         (Ragged.of([np.array([0]), np.array([4])]), r"outside 0..3"),
         (Ragged.of([np.array([0])]), "train names 1 clients, test names 2"),
     ],
@@ -66,7 +79,8 @@ def test_with_rows_checks_the_owners(train: Ragged, message: str) -> None:
 
 
 def test_with_rows_does_not_read_the_samples() -> None:
-    """A federation whose samples were spoilt after its making stands for one too large to read in every round."""
+    """A federation whose samples were spoilt after its making stands for one too large to read in
+    every round."""
     good: dict[str, Any] = GOOD | {"x": np.zeros((4, 2), np.float32)}
     data = FederatedData(**good)
     data.x[2] = np.nan
@@ -76,7 +90,10 @@ def test_with_rows_does_not_read_the_samples() -> None:
 def test_label_counts_by_hand() -> None:
     data = FederatedData(**GOOD)
     assert data.clients == 2
-    assert data.label_counts().tolist() == [[1, 1, 0, 0], [1, 0, 0, 0]]  # class 3 is empty, client 1 has one sample
+    assert data.label_counts().tolist() == [
+        [1, 1, 0, 0],
+        [1, 0, 0, 0],
+    ]  # class 3 is empty, client 1 has one sample
     assert data.label_counts("test").tolist() == [[0, 0, 1, 0], [0, 0, 0, 0]]
     with pytest.raises(DataError, match="split must be"):
         data.label_counts("valid")
@@ -85,7 +102,11 @@ def test_label_counts_by_hand() -> None:
 def test_label_counts_of_some_clients() -> None:
     """In the order of the question; a client may be asked for twice."""
     data = FederatedData(**GOOD)
-    assert data.label_counts(clients=np.array([1, 0, 1])).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0]]
+    assert data.label_counts(clients=np.array([1, 0, 1])).tolist() == [
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [1, 0, 0, 0],
+    ]
     assert data.label_counts("test", np.array([0])).tolist() == [[0, 0, 1, 0]]
     assert data.label_counts(clients=np.zeros(0, np.int64)).shape == (0, 4)
 
@@ -97,15 +118,39 @@ def test_label_counts_of_some_clients() -> None:
         ({"y": np.array([0, -1, 2, 0])}, "got -1..2"),
         ({"test": Ragged.of([np.array([2])])}, "train names 2 clients, test names 1"),
         ({"test": Ragged.of([np.array([4]), np.array([0])])}, "outside 0..3"),
-        ({"train": Ragged.of([np.array([0, 1]), np.array([], np.int64)])}, "client 1 has no training sample"),
+        (
+            {"train": Ragged.of([np.array([0, 1]), np.array([], np.int64)])},
+            "client 1 has no training sample",
+        ),
         ({"x": np.array([[0, 0], [0, 0], [np.nan, 0], [0, 0]], np.float32)}, "sample 2 holds NaN"),
-        ({"x": np.array([[0, 0], [0, np.inf], [0, 0], [0, 0]], np.float32)}, "sample 1 holds NaN or an infinite"),
-        ({"train": Ragged(np.array([0, 1]), np.array([0, 2, 4]))}, r"train.offsets must rise from 0 to 2"),
-        ({"train": Ragged(np.array([0, 1]), np.array([0, 1, 1]))}, r"train.offsets must rise from 0 to 2"),
-        ({"test": Ragged(np.array([0, 1, 3]), np.array([1, 2, 3]))}, r"test.offsets must rise from 0 to 3"),
-        ({"test": Ragged(np.array([0, 1]), np.array([0, 3, 2]))}, r"test.offsets must rise from 0 to 2"),
-        ({"test": Ragged(np.array([], np.int64), np.array([], np.int64))}, r"test.offsets must rise from 0 to 0"),
-        ({"true_clusters": np.array([0, 1, 0])}, "true_clusters must have one entry for each of 2 clients, got 3"),
+        (
+            {"x": np.array([[0, 0], [0, np.inf], [0, 0], [0, 0]], np.float32)},
+            "sample 1 holds NaN or an infinite",
+        ),
+        (
+            {"train": Ragged(np.array([0, 1]), np.array([0, 2, 4]))},
+            r"train.offsets must rise from 0 to 2",
+        ),
+        (
+            {"train": Ragged(np.array([0, 1]), np.array([0, 1, 1]))},
+            r"train.offsets must rise from 0 to 2",
+        ),
+        (
+            {"test": Ragged(np.array([0, 1, 3]), np.array([1, 2, 3]))},
+            r"test.offsets must rise from 0 to 3",
+        ),
+        (
+            {"test": Ragged(np.array([0, 1]), np.array([0, 3, 2]))},
+            r"test.offsets must rise from 0 to 2",
+        ),
+        (
+            {"test": Ragged(np.array([], np.int64), np.array([], np.int64))},
+            r"test.offsets must rise from 0 to 0",
+        ),
+        (
+            {"true_clusters": np.array([0, 1, 0])},
+            "true_clusters must have one entry for each of 2 clients, got 3",
+        ),
         ({"true_clusters": np.array([0, -1])}, "true_clusters must be integers from 0.*from -1"),
         ({"client_names": ("a",)}, "client_names must have one entry for each of 2 clients, got 1"),
         ({"classes": 0}, "classes must be an integer of at least 1, got 0"),
@@ -145,10 +190,17 @@ TYPES = {  # one wrong type each, and what is said of it
 }
 
 
-def test_types_are_checked_without_jaxtyping_too(plainly: Callable[[Sequence[str]], list[str]]) -> None:
+def test_types_are_checked_without_jaxtyping_too(
+    plainly: Callable[[Sequence[str]], list[str]],
+) -> None:
     good = {"x": "np.zeros((2, 1))", "y": "np.arange(2)", "classes": "2", "true_clusters": "None"}
     good["train"] = "Ragged.of([np.array([0]), np.array([1])])"
-    came = plainly([WHOLE.format(**(good | dict([change.split("=", 1)] if change else []))) for change in TYPES])
+    came = plainly(
+        [
+            WHOLE.format(**(good | dict([change.split("=", 1)] if change else [])))
+            for change in TYPES
+        ]
+    )
     for (change, expected), got in zip(TYPES.items(), came, strict=True):
         assert got.startswith(expected), change
 
@@ -162,12 +214,18 @@ def test_types_are_checked_without_jaxtyping_too(plainly: Callable[[Sequence[str
         ({"feature_names": ("age", "age")}, "feature_names must be 2 different names"),
     ],
 )
-def test_names_must_fit(tiny: FederatedData, names: dict[str, tuple[str, ...]], message: str) -> None:
+def test_names_must_fit(
+    tiny: FederatedData, names: dict[str, tuple[str, ...]], message: str
+) -> None:
     with pytest.raises(DataError, match=f"tiny: {message}"):
         replace(tiny, **names)  # type: ignore[arg-type]
 
 
 def test_names_are_kept_by_everything_that_keeps_classes_and_features(tiny: FederatedData) -> None:
     named = replace(tiny, label_names=("ill", "well"), feature_names=("age", "weight"))
-    for data in (named.with_rows(named.train, named.test), named.with_validation(0.2), named.select(np.array([1]))):
+    for data in (
+        named.with_rows(named.train, named.test),
+        named.with_validation(0.2),
+        named.select(np.array([1])),
+    ):
         assert data.label_names == ("ill", "well") and data.feature_names == ("age", "weight")

@@ -13,25 +13,35 @@ from fedkin.data.partition_options import POOLED, PartitionOptions
 
 @pytest.fixture
 def little_femnist(places: Path) -> Path:
-    """A pool of 10 x 1,000 letters, and two files of three writers each; the last writer has one training sample."""
+    """A pool of 10 x 1,000 letters, and two files of three writers each; the last writer has one
+    training sample."""
     rng = np.random.default_rng(0)
     folder = places / "FEMNIST"
     folder.mkdir()
     pixels = rng.integers(0, 256, (10_000, 784)).astype(np.uint8)
-    np.savez(folder / "femnist_aj_pool.npz", x=pixels, y=np.repeat(np.arange(10), 1000).astype(np.uint8))
+    np.savez(
+        folder / "femnist_aj_pool.npz", x=pixels, y=np.repeat(np.arange(10), 1000).astype(np.uint8)
+    )
     for number in (0, 1):
         owner = np.array([0] * 10 + [1] * 10 + [2]).astype(np.int16)
         split = (np.arange(21) % 10 == 9).astype(np.uint8)
         names = np.array([f"w{number}{i}" for i in range(3)])
         y = rng.integers(0, 62, 21).astype(np.uint8)
         file = folder / f"femnist_{number}.npz"
-        np.savez(file, x=pixels[:21] // (number + 1), y=y, client_id=owner, split=split, writers=names)
+        np.savez(
+            file, x=pixels[:21] // (number + 1), y=y, client_id=owner, split=split, writers=names
+        )
     return folder
 
 
 def test_letters(little_femnist: Path) -> None:
     data = femnist(clients=20)
-    assert data.clients == 20 and data.classes == 10 and data.x.dtype == np.float32 and data.x.max() == 1
+    assert (
+        data.clients == 20
+        and data.classes == 10
+        and data.x.dtype == np.float32
+        and data.x.max() == 1
+    )
     rows = np.concatenate([data.train.rows, data.test.rows])
     assert len(np.unique(rows)) == len(rows)
     for u in range(20):
@@ -52,7 +62,9 @@ def test_letters_by_any_partition(partition: str, little_femnist: Path) -> None:
 def test_options_of_a_partition_of_letters(little_femnist: Path) -> None:
     one = femnist(partition="shards", classes_per_client=1, clients=10, train_fraction=1)
     assert (one.label_counts() > 0).sum(axis=1).tolist() == [1] * 10
-    with pytest.raises(ConfigError, match=r"alpha = 0.1 belongs to a partition; set partition = 'dirichlet'"):
+    with pytest.raises(
+        ConfigError, match=r"alpha = 0.1 belongs to a partition; set partition = 'dirichlet'"
+    ):
         femnist(alpha=0.1)
     with pytest.raises(ConfigError, match=r"alpha = 0.1 does not apply to partition 'iid'"):
         femnist(partition="iid", alpha=0.1)
@@ -65,8 +77,11 @@ def test_options_of_a_partition_of_letters(little_femnist: Path) -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_images_of_a_class_are_shuffled_before_clients_take_them(little_femnist: Path, shared: bool) -> None:
-    """In the pool's order, clients take the first images of a class; shuffled, as many, but from the whole class."""
+def test_the_images_of_a_class_are_shuffled_before_clients_take_them(
+    little_femnist: Path, shared: bool
+) -> None:
+    """In the pool's order, clients take the first images of a class; shuffled, as many, but from
+    the whole class."""
     places = {}
     for shuffled in (False, True):
         data = femnist(clients=20, shared_images=shared, shuffled=shuffled)
@@ -147,7 +162,9 @@ def test_options_that_mean_nothing_by_writer(extra: dict[str, Any]) -> None:
         ({"x": np.zeros((21, 784))}, "expected x uint8"),
     ],
 )
-def test_damaged_files_are_refused(little_femnist: Path, change: dict[str, np.ndarray], message: str) -> None:
+def test_damaged_files_are_refused(
+    little_femnist: Path, change: dict[str, np.ndarray], message: str
+) -> None:
     path = little_femnist / "femnist_0.npz"
     with np.load(path) as file:
         arrays = dict(file) | change

@@ -10,14 +10,25 @@ import pandas as pd
 import pytest
 
 from fedkin.core.errors import DataError
-from fedkin.data.files import check_labels, read_cifar, read_idx, read_idx_pair, read_npz, read_table
+from fedkin.data.files import (
+    check_labels,
+    read_cifar,
+    read_idx,
+    read_idx_pair,
+    read_npz,
+    read_table,
+)
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("kind", ["u1", "i1", "i2", "i4", "f4", "f8"])
 @pytest.mark.parametrize("shape", [(7,), (3, 2), (2, 3, 4), (0,), (2, 0)])
 def test_idx_gives_back_what_was_written(
-    shape: tuple[int, ...], kind: str, packed: bool, to_idx: Callable[[np.ndarray], bytes], tmp_path: Path
+    shape: tuple[int, ...],
+    kind: str,
+    packed: bool,
+    to_idx: Callable[[np.ndarray], bytes],
+    tmp_path: Path,
 ) -> None:
     array = np.random.default_rng(0).normal(0, 50, shape).astype(np.int8).astype(kind)
     path = tmp_path / "file"
@@ -78,7 +89,11 @@ def test_images_and_labels_must_fit(tmp_path: Path, to_idx: Callable[[np.ndarray
 def test_cifar_record_is_label_then_three_planes(tmp_path: Path) -> None:
     pixels = np.arange(2 * 3072, dtype=np.uint32).astype(np.uint8).reshape(2, 3, 32, 32)
     path = tmp_path / "data_batch_1.bin"
-    path.write_bytes(b"".join(bytes([label]) + image.tobytes() for label, image in zip((7, 2), pixels, strict=True)))
+    path.write_bytes(
+        b"".join(
+            bytes([label]) + image.tobytes() for label, image in zip((7, 2), pixels, strict=True)
+        )
+    )
     x, y = read_cifar(path)
     assert y.tolist() == [7, 2] and x.shape == (2, 32, 32, 3)
     for image in range(2):
@@ -134,16 +149,24 @@ def test_tables_read_alike_and_damaged_ones_are_refused(tmp_path: Path) -> None:
         read_table(tmp_path / "empty.csv")
 
 
-@pytest.mark.parametrize("written", [["01", "1"], ["1", "1e3"], ["1", "01.0"], ["9" * 30, "1"], ["+1", "2"]])
-def test_names_that_look_like_numbers_stay_as_they_are_written(written: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "written", [["01", "1"], ["1", "1e3"], ["1", "01.0"], ["9" * 30, "1"], ["+1", "2"]]
+)
+def test_names_that_look_like_numbers_stay_as_they_are_written(
+    written: list[str], tmp_path: Path
+) -> None:
     path = tmp_path / "t.csv"
     path.write_text("id,x0\n" + "".join(f"{name},01\n" for name in written))
     table = read_table(path, "id")
     assert table["id"].tolist() == written and table["x0"].tolist() == [1, 1]
 
 
-@pytest.mark.parametrize(("written", "kind"), [(["10", "2"], "i"), (["-1", "2"], "i"), (["1.5", "2.0"], "f")])
-def test_names_that_are_numbers_are_read_as_such(written: list[str], kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("written", "kind"), [(["10", "2"], "i"), (["-1", "2"], "i"), (["1.5", "2.0"], "f")]
+)
+def test_names_that_are_numbers_are_read_as_such(
+    written: list[str], kind: str, tmp_path: Path
+) -> None:
     """So clients are numbered in the order of their numbers, whatever the file's format."""
     path = tmp_path / "t.csv"
     path.write_text("id,x0\n" + "".join(f"{name},1\n" for name in written))

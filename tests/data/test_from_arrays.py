@@ -14,38 +14,63 @@ from fedkin.data.partition_options import POOLED
 X = np.arange(40.0).reshape(20, 2)
 Y = np.arange(20) % 4
 WHO = np.repeat(["south", "north"], 10)
-TABLE = pd.DataFrame(X, columns=["age", "weight"]).assign(outcome=np.where(Y < 2, "well", "ill"), hospital=WHO)
+TABLE = pd.DataFrame(X, columns=["age", "weight"]).assign(
+    outcome=np.where(Y < 2, "well", "ill"), hospital=WHO
+)
 
 
 def test_clients_by_their_ids() -> None:
     data = from_arrays(X, Y, clients=WHO, name="hospitals")
-    assert (data.name, data.clients, data.classes, data.client_names) == ("hospitals", 2, 4, ("north", "south"))
+    assert (data.name, data.clients, data.classes, data.client_names) == (
+        "hospitals",
+        2,
+        4,
+        ("north", "south"),
+    )
     assert data.x.dtype == np.float32 and data.x.tolist() == X.tolist() and data.label_names is None
     assert sorted(np.concatenate([data.train[0], data.test[0]])) == list(range(10, 20))
-    assert data.train.sizes.tolist() == [8, 8] and data.test.sizes.tolist() == [2, 2]  # a fifth tests
+    assert data.train.sizes.tolist() == [8, 8] and data.test.sizes.tolist() == [
+        2,
+        2,
+    ]  # a fifth tests
     again, other = from_arrays(X, Y, clients=WHO), from_arrays(X, Y, clients=WHO, seed=1)
-    assert np.array_equal(data.test.rows, again.test.rows) and not np.array_equal(data.test.rows, other.test.rows)
+    assert np.array_equal(data.test.rows, again.test.rows) and not np.array_equal(
+        data.test.rows, other.test.rows
+    )
 
 
-@pytest.mark.parametrize("ids", [WHO.tolist(), pd.Series(WHO), pd.Series(WHO, dtype="category"), np.repeat([7, 3], 10)])
+@pytest.mark.parametrize(
+    "ids", [WHO.tolist(), pd.Series(WHO), pd.Series(WHO, dtype="category"), np.repeat([7, 3], 10)]
+)
 def test_ids_of_any_kind(ids: Any) -> None:
     data = from_arrays(X.tolist(), Y.tolist(), clients=ids)
     assert sorted(data.train[0]) == sorted(from_arrays(X, Y, clients=WHO).train[0])
 
 
-@pytest.mark.parametrize(("test", "sizes"), [(0, [0, 0]), (0.1, [1, 1]), (0.3, [3, 3]), (0.9, [9, 9])])
+@pytest.mark.parametrize(
+    ("test", "sizes"), [(0, [0, 0]), (0.1, [1, 1]), (0.3, [3, 3]), (0.9, [9, 9])]
+)
 def test_a_share_tests(test: float, sizes: list[int]) -> None:
     assert from_arrays(X, Y, clients=WHO, test=test).test.sizes.tolist() == sizes
 
 
 def test_samples_that_test_can_be_named() -> None:
     data = from_arrays(X, Y, clients=WHO, test=Y == 3)
-    assert data.test[0].tolist() == [11, 15, 19] and data.test[1].tolist() == [3, 7] and data.validation is None
+    assert (
+        data.test[0].tolist() == [11, 15, 19]
+        and data.test[1].tolist() == [3, 7]
+        and data.validation is None
+    )
     data = from_arrays(X, Y, clients=WHO, test=np.array([0, 1, 2, 0] * 5))
     assert data.validation is not None
     for kind in (str, object):
-        named = from_arrays(X, Y, clients=WHO, test=np.array(["train", "test", "validation", "train"] * 5, kind))
-        assert named.validation is not None and named.validation.rows.tolist() == data.validation.rows.tolist()
+        named = from_arrays(
+            X, Y, clients=WHO, test=np.array(["train", "test", "validation", "train"] * 5, kind)
+        )
+        assert (
+            named.validation is not None
+            and named.validation.rows.tolist() == data.validation.rows.tolist()
+        )
     assert data.validation[1].tolist() == [2, 6] and data.test[1].tolist() == [1, 5, 9]
 
 
@@ -67,14 +92,20 @@ def test_options_of_a_partition() -> None:
     assert (shards.label_counts() > 0).sum(axis=1).tolist() == [1, 1, 1, 1]
     even = from_arrays(x, y, partition="dirichlet", num_clients=4, alpha=1e6, test=0).label_counts()
     assert abs(even - 25).max() <= 2
-    skewed = from_arrays(x, y, partition="dirichlet", num_clients=4, alpha=0.1, test=0).label_counts()
+    skewed = from_arrays(
+        x, y, partition="dirichlet", num_clients=4, alpha=0.1, test=0
+    ).label_counts()
     assert skewed.max() > 60
 
 
 def test_the_same_partition_as_a_named_set_has(little_mnist: object) -> None:
     named = mnist(partition="dirichlet", alpha=0.5, clients=3, seed=4, train_fraction=0.8)
-    own = from_arrays(named.x, named.y, partition="dirichlet", alpha=0.5, num_clients=3, seed=4, test=0.2)
-    assert np.array_equal(own.train.rows, named.train.rows) and np.array_equal(own.test.offsets, named.test.offsets)
+    own = from_arrays(
+        named.x, named.y, partition="dirichlet", alpha=0.5, num_clients=3, seed=4, test=0.2
+    )
+    assert np.array_equal(own.train.rows, named.train.rows) and np.array_equal(
+        own.test.offsets, named.test.offsets
+    )
 
 
 def test_text_booleans_and_given_names() -> None:
@@ -113,8 +144,14 @@ def test_a_client_with_one_sample_trains_on_it(caplog: pytest.LogCaptureFixture)
         ({"partition": "iid"}, "partition='iid' needs the number of clients: num_clients="),
         ({"partition": "iid", "num_clients": 0}, "num_clients must be at least 1, got 0"),
         ({"partition": "iid", "num_clients": 21}, "from 1 to the number of samples, 20; got 21"),
-        ({"partition": "dirichlett", "num_clients": 2}, "unknown partition 'dirichlett'; did you mean 'dirichlet'"),
-        ({"partition": "iid", "num_clients": 2, "alpha": 0.1}, "alpha = 0.1 does not apply to partition 'iid'"),
+        (
+            {"partition": "dirichlett", "num_clients": 2},
+            "unknown partition 'dirichlett'; did you mean 'dirichlet'",
+        ),
+        (
+            {"partition": "iid", "num_clients": 2, "alpha": 0.1},
+            "alpha = 0.1 does not apply to partition 'iid'",
+        ),
         ({"clients": WHO, "alpha": 0.1}, "alpha = 0.1 belongs to a partition"),
         ({"clients": WHO, "num_clients": 2}, "num_clients = 2 belongs to a partition"),
         ({"clients": WHO, "test": 1}, "test must be each client's share .* got 1"),
@@ -136,14 +173,20 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
         ({"x": X[:19]}, r"x has 19 samples, y has shape \(20,\)"),
         ({"clients": WHO[:3]}, r"x has 20 samples, clients has shape \(3,\)"),
         ({"test": np.zeros(3, bool)}, r"x has 20 samples, split has shape \(3,\)"),
-        ({"test": np.full(20, 5)}, "split must be train, test or validation, or 0, 1 or 2; row 0 has 5"),
+        (
+            {"test": np.full(20, 5)},
+            "split must be train, test or validation, or 0, 1 or 2; row 0 has 5",
+        ),
         ({"x": X[:, 0]}, r"x must be numbers of shape \[M, ...\].*one feature is x\[:, None\]"),
         ({"x": np.zeros((0, 2)), "y": [], "clients": []}, r"x must be numbers.* of shape \(0, 2\)"),
         ({"x": np.where(X == 6, np.nan, X)}, "row 3 holds NaN"),
         ({"x": X.astype(str)}, "x must be numbers"),
         ({"x": [[1, 2]] * 19 + [[1]]}, "samples of different shapes"),
         ({"clients": ["a"] * 19 + [None]}, r"clients is empty in row 19"),
-        ({"clients": ["a"] * 19 + [1]}, "clients must be of one type, got 'a' in row 0 and 1 in row 19"),
+        (
+            {"clients": ["a"] * 19 + [1]},
+            "clients must be of one type, got 'a' in row 0 and 1 in row 19",
+        ),
         ({"y": ["a"] * 19 + [1]}, "labels must be of one type"),
         ({"test": WHO == "north"}, "client north has no training sample"),
         ({"x": X, "integers": True}, "x must be integers"),
@@ -165,7 +208,9 @@ def test_columns_of_a_frame() -> None:
     assert data.y[:4].tolist() == [1, 1, 0, 0]
     turned = from_pandas(TABLE, label="outcome", client="hospital", features=["weight", "age"])
     assert turned.x.tolist() == X[:, ::-1].tolist() and turned.feature_names == ("weight", "age")
-    single = from_pandas(TABLE, label="outcome", partition="iid", num_clients=4, features="age", seed=3)
+    single = from_pandas(
+        TABLE, label="outcome", partition="iid", num_clients=4, features="age", seed=3
+    )
     assert single.x.shape == (20, 1) and single.clients == 4
 
 
@@ -176,7 +221,9 @@ def test_a_column_may_say_what_tests() -> None:
 
 
 def test_pandas_own_types() -> None:
-    table = TABLE.astype({"age": "Int64", "weight": "Float64", "outcome": "category", "hospital": "category"})
+    table = TABLE.astype(
+        {"age": "Int64", "weight": "Float64", "outcome": "category", "hospital": "category"}
+    )
     data = from_pandas(table.assign(smokes=Y > 1), label="outcome", client="hospital")
     assert data.x[:, :2].tolist() == X.tolist() and data.x[:, 2].tolist() == (Y > 1).tolist()
     assert data.label_names == ("ill", "well") and data.client_names == ("north", "south")
@@ -192,20 +239,42 @@ def test_pandas_own_types() -> None:
         ({}, {"label": "outcom"}, "unknown column 'outcom'; did you mean 'outcome'"),
         ({}, {"client": "hospitl"}, "unknown column 'hospitl'; did you mean 'hospital'"),
         ({}, {"features": ["age", "wieght"]}, "unknown column 'wieght'; did you mean 'weight'"),
-        ({"age": np.where(Y == 3, np.nan, 1)}, {}, r"column age, row 3 holds NaN, a missing value \(5 such rows\)"),
+        (
+            {"age": np.where(Y == 3, np.nan, 1)},
+            {},
+            r"column age, row 3 holds NaN, a missing value \(5 such rows\)",
+        ),
         ({"outcome": [None, *TABLE.outcome[1:]]}, {}, "label is missing in row 0"),
         ({"hospital": [*WHO[:-1], None]}, {}, "hospital is empty in row 19"),
-        ({"sex": list("mf") * 10}, {}, r"got sex of text, such as 'm'; encode it \(pandas.get_dummies.*'sex'"),
+        (
+            {"sex": list("mf") * 10},
+            {},
+            r"got sex of text, such as 'm'; encode it \(pandas.get_dummies.*'sex'",
+        ),
         ({"sex": pd.Categorical(list("mf") * 10)}, {}, "got sex of text"),
         ({"day": pd.date_range("2026", periods=20)}, {}, "got day of datetime64"),
         ({"age": np.where(Y == 1, np.inf, 1)}, {}, "column age, row 1 holds infinity"),
-        ({"age": np.where(Y == 1, -1e39, 1)}, {}, "column age, row 1 holds a number too large for float32"),
-        ({"age": [*range(18), "<0.5", "?"]}, {}, r"age, row 18 \(rows count from 0\) holds '<0.5', .*\(2 such rows\)"),
-        ({"age": pd.Series(["1"] * 19 + ["<0.5"], dtype="string")}, {}, "column age, row 19 .* holds '<0.5'"),
+        (
+            {"age": np.where(Y == 1, -1e39, 1)},
+            {},
+            "column age, row 1 holds a number too large for float32",
+        ),
+        (
+            {"age": [*range(18), "<0.5", "?"]},
+            {},
+            r"age, row 18 \(rows count from 0\) holds '<0.5', .*\(2 such rows\)",
+        ),
+        (
+            {"age": pd.Series(["1"] * 19 + ["<0.5"], dtype="string")},
+            {},
+            "column age, row 19 .* holds '<0.5'",
+        ),
         ({}, {"features": []}, "got none"),
     ],
 )
-def test_frames_that_cannot_be(change: dict[str, Any], options: dict[str, Any], message: str) -> None:
+def test_frames_that_cannot_be(
+    change: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DataError, match=f"^frame: .*{message}"):
         from_pandas(TABLE.assign(**change), **{"label": "outcome", "client": "hospital", **options})
 
@@ -231,7 +300,8 @@ def test_classes_that_are_hardly_meant_are_said(caplog: pytest.LogCaptureFixture
 
 def test_what_a_frame_is_and_whose() -> None:
     with pytest.raises(
-        DataError, match=r"expected a pandas DataFrame, got ndarray; arrays go to fk\.data\.from_arrays"
+        DataError,
+        match=r"expected a pandas DataFrame, got ndarray; arrays go to fk\.data\.from_arrays",
     ):
         from_pandas(X, label="a", client="b")
     with pytest.raises(DataError, match="got 'age' twice"):

@@ -11,7 +11,12 @@ from fedkin.data import from_hf
 hf = pytest.importorskip("datasets", reason="pip install 'fedkin[hf]'")
 
 WHO = ["south"] * 10 + ["north"] * 10
-COLUMNS = {"age": [float(i) for i in range(20)], "weight": list(range(20)), "label": ["ill", "well"] * 10, "who": WHO}
+COLUMNS = {
+    "age": [float(i) for i in range(20)],
+    "weight": list(range(20)),
+    "label": ["ill", "well"] * 10,
+    "who": WHO,
+}
 
 
 def rows(**change: Any) -> Any:
@@ -21,34 +26,58 @@ def rows(**change: Any) -> Any:
 def test_clients_by_a_column() -> None:
     data = from_hf(rows(), by="who", test=0.2)
     assert data.client_names == ("north", "south") and data.label_names == ("ill", "well")
-    assert data.feature_names == ("age", "weight") and data.x[3].tolist() == [3, 3] and data.y[:2].tolist() == [0, 1]
-    assert sorted([*data.train[1], *data.test[1]]) == list(range(10)) and data.test.sizes.tolist() == [2, 2]
+    assert (
+        data.feature_names == ("age", "weight")
+        and data.x[3].tolist() == [3, 3]
+        and data.y[:2].tolist() == [0, 1]
+    )
+    assert sorted([*data.train[1], *data.test[1]]) == list(
+        range(10)
+    ) and data.test.sizes.tolist() == [2, 2]
     single = from_hf(rows(), by="who", features="weight")
-    assert single.x.shape == (20, 1) and from_hf(rows(), by="who", features=["weight"]).x.shape == (20, 1)
+    assert single.x.shape == (20, 1) and from_hf(rows(), by="who", features=["weight"]).x.shape == (
+        20,
+        1,
+    )
 
 
 def test_client_is_the_same_as_by() -> None:
     data, same = from_hf(rows(), by="who"), from_hf(rows(), client="who")
     assert same.client_names == data.client_names and same.columns == data.columns
-    assert same.train.rows.tolist() == data.train.rows.tolist() and same.feature_names == ("age", "weight")
+    assert same.train.rows.tolist() == data.train.rows.tolist() and same.feature_names == (
+        "age",
+        "weight",
+    )
     with pytest.raises(ConfigError, match="client is the same as by"):
         from_hf(rows(), by="who", client="who")
 
 
 def test_lists_of_uint8_stay_as_they_are() -> None:
     column = hf.Sequence(hf.Value("uint8"))
-    lists = hf.Dataset.from_dict({"x": [[0, 254]] * 20, "label": [0, 1] * 10, "who": WHO}).cast_column("x", column)
+    lists = hf.Dataset.from_dict(
+        {"x": [[0, 254]] * 20, "label": [0, 1] * 10, "who": WHO}
+    ).cast_column("x", column)
     assert from_hf(lists, client="who").x[0].tolist() == [0, 254]
 
 
 def test_columns_keep_their_names() -> None:
     """So exports know them."""
     data = from_hf(rows(), by="who", features=["weight"])
-    assert data.columns == {"label": "label", "client": "who", "labels": "names"} and data.feature_names == ("weight",)
+    assert data.columns == {
+        "label": "label",
+        "client": "who",
+        "labels": "names",
+    } and data.feature_names == ("weight",)
     renamed = from_hf(
-        rows().rename_column("label", "state"), label="state", partition="iid", num_clients=2, features="age"
+        rows().rename_column("label", "state"),
+        label="state",
+        partition="iid",
+        num_clients=2,
+        features="age",
     )
-    assert renamed.columns == {"label": "state", "labels": "names"} and renamed.feature_names == ("age",)
+    assert renamed.columns == {"label": "state", "labels": "names"} and renamed.feature_names == (
+        "age",
+    )
     arrays = hf.Dataset.from_dict({"x": [[1.0], [2.0]] * 10, "label": [0, 1] * 10, "who": WHO})
     assert from_hf(arrays, by="who").feature_names is None
 
@@ -56,7 +85,11 @@ def test_columns_keep_their_names() -> None:
 def test_names_of_a_class_label() -> None:
     labels = hf.ClassLabel(names=["well", "ill", "dead"])
     data = from_hf(rows(label=[0, 1] * 10).cast_column("label", labels), by="who")
-    assert (data.classes, data.label_names, data.y[:2].tolist()) == (3, ("well", "ill", "dead"), [0, 1])
+    assert (data.classes, data.label_names, data.y[:2].tolist()) == (
+        3,
+        ("well", "ill", "dead"),
+        [0, 1],
+    )
     missing = rows(label=[0, -1] * 10).cast_column("label", labels)
     with pytest.raises(DataError, match="0 to 2, row 1 has -1"):
         from_hf(missing, by="who")
@@ -66,11 +99,17 @@ def test_images_and_arrays() -> None:
     pixels = np.full((20, 4, 4, 3), 51, np.uint8)
     from PIL import Image
 
-    images = hf.Dataset.from_dict({"image": [Image.fromarray(p) for p in pixels], "label": [0, 1] * 10, "who": WHO})
+    images = hf.Dataset.from_dict(
+        {"image": [Image.fromarray(p) for p in pixels], "label": [0, 1] * 10, "who": WHO}
+    )
     data = from_hf(images.cast_column("image", hf.Image()), by="who")
     assert data.x.shape == (20, 4, 4, 3) and (data.x == np.float32(0.2)).all()
-    lists = hf.Dataset.from_dict({"x": np.ones((20, 2, 2)).tolist(), "label": [True, False] * 10, "who": WHO})
-    assert from_hf(lists, by="who").x.shape == (20, 2, 2) and from_hf(lists, by="who").label_names == ("False", "True")
+    lists = hf.Dataset.from_dict(
+        {"x": np.ones((20, 2, 2)).tolist(), "label": [True, False] * 10, "who": WHO}
+    )
+    assert from_hf(lists, by="who").x.shape == (20, 2, 2) and from_hf(
+        lists, by="who"
+    ).label_names == ("False", "True")
     tokens = hf.Dataset.from_dict({"x": [[1, 2]] * 20, "label": [0] * 20, "who": WHO})
     assert from_hf(tokens, by="who", integers=True).x.dtype == np.int64
 
@@ -82,7 +121,9 @@ def test_partitioners_of_flwr_datasets() -> None:
     for client in range(4):
         expected = sorted(iid.load_partition(client)["age"])
         assert sorted(data.x[data.train[client], 0].tolist()) == expected
-    pathological = partitioners.PathologicalPartitioner(2, partition_by="label", num_classes_per_partition=1)
+    pathological = partitioners.PathologicalPartitioner(
+        2, partition_by="label", num_classes_per_partition=1
+    )
     one_each = from_hf(rows(), by=pathological, features=["age"], test=0)
     assert (one_each.label_counts() > 0).sum(axis=1).tolist() == [1, 1]
     with pytest.raises(ConfigError, match="divides another data set already"):
@@ -90,19 +131,30 @@ def test_partitioners_of_flwr_datasets() -> None:
     many = partitioners.IidPartitioner(num_partitions=22)
     with pytest.raises(DataError, match="by: the IidPartitioner does not divide these data"):
         from_hf(rows(), by=many, features=["age"])
-    skewed = partitioners.DirichletPartitioner(15, "label", 0.001, min_partition_size=0, self_balancing=False)
-    with pytest.raises(DataError, match=r"the DirichletPartitioner gives client \d+ no samples \(\d+ such clients\)"):
+    skewed = partitioners.DirichletPartitioner(
+        15, "label", 0.001, min_partition_size=0, self_balancing=False
+    )
+    with pytest.raises(
+        DataError,
+        match=r"the DirichletPartitioner gives client \d+ no samples \(\d+ such clients\)",
+    ):
         from_hf(rows(), by=skewed, features=["age"])
     same = rows()
     natural = partitioners.NaturalIdPartitioner(partition_by="who")
     natural.dataset = same
     assert from_hf(same, by=natural, features=["age"]).clients == 2
-    with pytest.raises(DataError, match=r"by: the NaturalIdPartitioner does not divide these data: .*nobody"):
-        from_hf(rows(), by=partitioners.NaturalIdPartitioner(partition_by="nobody"), features=["age"])
+    with pytest.raises(
+        DataError, match=r"by: the NaturalIdPartitioner does not divide these data: .*nobody"
+    ):
+        from_hf(
+            rows(), by=partitioners.NaturalIdPartitioner(partition_by="nobody"), features=["age"]
+        )
 
 
 def test_own_partitions_and_test_sets() -> None:
-    data = from_hf(rows(), partition="shards", num_clients=2, classes_per_client=1, features=["age"], test=0)
+    data = from_hf(
+        rows(), partition="shards", num_clients=2, classes_per_client=1, features=["age"], test=0
+    )
     assert (data.label_counts() > 0).sum(axis=1).tolist() == [1, 1]
     later = rows(age=[100.0] * 20, who=["north"] * 20).select(range(3))
     data = from_hf(rows(), by="who", test=later)
@@ -128,17 +180,26 @@ def test_own_partitions_and_test_sets() -> None:
             {"features": "age"},
             r"row 1 has shape \(2,\), row 0 \(1,\); resize or pad",
         ),
-        ({"age": [[1.0, 2.0]] * 20}, {}, r"age has shape \(2,\) beside 1 others; name it alone with features="),
+        (
+            {"age": [[1.0, 2.0]] * 20},
+            {},
+            r"age has shape \(2,\) beside 1 others; name it alone with features=",
+        ),
         ({}, {"features": []}, "got none"),
     ],
 )
-def test_columns_that_cannot_be(change: dict[str, Any], options: dict[str, Any], message: str) -> None:
+def test_columns_that_cannot_be(
+    change: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DataError, match=f"^hf: .*{message}"):
         from_hf(rows(**change), **{"by": "who", **options})
 
 
 def test_what_is_no_data_set() -> None:
-    with pytest.raises(DataError, match=r"expected one split, got a DatasetDict with train; choose one.*\['train'\]"):
+    with pytest.raises(
+        DataError,
+        match=r"expected one split, got a DatasetDict with train; choose one.*\['train'\]",
+    ):
         from_hf(hf.DatasetDict(train=rows()), by="who")
     with pytest.raises(DataError, match=r"expected a datasets\.Dataset of Hugging Face, got list"):
         from_hf([], by="who")
@@ -157,13 +218,19 @@ def test_clients_that_are_classes_keep_their_names() -> None:
     data = from_hf(table, by="who")
     assert data.client_names == ["10", "7"]  # and not the numbers of their classes
     assert data.x[data.train[0], 0].min() >= 10
-    table = hf.Dataset.from_dict({**COLUMNS, "who": [-1] + [0] * 19}).cast_column("who", hf.ClassLabel(names=hospitals))
-    with pytest.raises(DataError, match=r"column who, row 0 has no client: -1 is no class of its ClassLabel"):
+    table = hf.Dataset.from_dict({**COLUMNS, "who": [-1] + [0] * 19}).cast_column(
+        "who", hf.ClassLabel(names=hospitals)
+    )
+    with pytest.raises(
+        DataError, match=r"column who, row 0 has no client: -1 is no class of its ClassLabel"
+    ):
         from_hf(table, by="who")
 
 
 def test_natural_partitions_keep_their_names() -> None:
-    partitioners = pytest.importorskip("flwr_datasets.partitioner", reason="pip install 'fedkin[hf]'")
+    partitioners = pytest.importorskip(
+        "flwr_datasets.partitioner", reason="pip install 'fedkin[hf]'"
+    )
     data = from_hf(rows(), by=partitioners.NaturalIdPartitioner("who"), features=["age"])
     assert sorted(data.client_names or ()) == ["north", "south"]
     south = data.client_names.index("south")  # type: ignore[union-attr]
@@ -171,7 +238,9 @@ def test_natural_partitions_keep_their_names() -> None:
 
 
 def test_natural_partitions_by_classes_keep_their_names() -> None:
-    partitioners = pytest.importorskip("flwr_datasets.partitioner", reason="pip install 'fedkin[hf]'")
+    partitioners = pytest.importorskip(
+        "flwr_datasets.partitioner", reason="pip install 'fedkin[hf]'"
+    )
     table = hf.Dataset.from_dict({**COLUMNS, "who": [1] * 10 + [0] * 10})
     table = table.cast_column("who", hf.ClassLabel(names=["10", "7"]))
     data = from_hf(table, by=partitioners.NaturalIdPartitioner("who"), features=["age"])

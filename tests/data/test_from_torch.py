@@ -66,15 +66,24 @@ def test_a_loader_that_shuffles_is_read_in_the_order_of_its_dataset() -> None:
 
 def test_test_sets_of_the_same_clients() -> None:
     tests = [numbered(1000, 2), numbered(1100, 0), numbered(1200, 1)]
-    data = from_torch(THREE, test=[DataLoader(one) for one in tests if len(one)][:1] + [tests[1], tests[2]])
+    data = from_torch(
+        THREE, test=[DataLoader(one) for one in tests if len(one)][:1] + [tests[1], tests[2]]
+    )
     assert data.train.sizes.tolist() == [10, 5, 5] and data.test.sizes.tolist() == [2, 0, 1]
-    assert data.x[data.test[0], 0].tolist() == [1000, 1001] and data.x[data.test[2], 0].tolist() == [1200]
-    with pytest.raises(ConfigError, match="test has 2 datasets, expected one for each of the 3 clients"):
+    assert data.x[data.test[0], 0].tolist() == [1000, 1001] and data.x[
+        data.test[2], 0
+    ].tolist() == [1200]
+    with pytest.raises(
+        ConfigError, match="test has 2 datasets, expected one for each of the 3 clients"
+    ):
         from_torch(THREE, test=tests[:2])
 
 
 def test_clients_with_names() -> None:
-    data = from_torch({"south": THREE[0], "north": THREE[1]}, test={"north": numbered(7, 1), "south": numbered(8, 1)})
+    data = from_torch(
+        {"south": THREE[0], "north": THREE[1]},
+        test={"north": numbered(7, 1), "south": numbered(8, 1)},
+    )
     assert data.client_names == ("north", "south")
     assert data.x[data.train[0], 0].min() == 100 and data.x[data.test[0], 0].tolist() == [7]
 
@@ -91,9 +100,15 @@ def test_one_dataset_divided() -> None:
 
 def test_samples_of_a_users_own_dataset() -> None:
     pixels = np.full((4, 4), 51, np.uint8)
-    pairs = Pairs([(pixels, torch.tensor(1)), (pixels, 0), (torch.from_numpy(pixels), torch.tensor([1]))])
+    pairs = Pairs(
+        [(pixels, torch.tensor(1)), (pixels, 0), (torch.from_numpy(pixels), torch.tensor([1]))]
+    )
     data = from_torch([pairs], test=0)
-    assert data.x.shape == (3, 4, 4) and (data.x == np.float32(0.2)).all() and data.y.tolist() == [1, 0, 1]
+    assert (
+        data.x.shape == (3, 4, 4)
+        and (data.x == np.float32(0.2)).all()
+        and data.y.tolist() == [1, 0, 1]
+    )
     texts = from_torch([Pairs([([1.0], "b"), ([2.0], "a")])], test=0)
     assert texts.label_names == ("a", "b") and texts.y.tolist() == [1, 0]
     words = from_torch([Pairs([(torch.tensor([3, 1]), 0)])], integers=True)
@@ -111,7 +126,10 @@ class Endless(IterableDataset[Any]):
     ("source", "message"),
     [
         ([], "expected a dataset for each client, got none"),
-        ([THREE[0], numbered(0, 0), THREE[1]], r"client 1 has no samples \(1 such clients\); leave its dataset out"),
+        (
+            [THREE[0], numbered(0, 0), THREE[1]],
+            r"client 1 has no samples \(1 such clients\); leave its dataset out",
+        ),
         ([THREE[0], numbered(0, 3).tensors[0]], "client 1: expected samples"),
         ([Pairs([(1, 2, 3)])], r"client 0: expected samples \(x, y\), got a tuple for sample 0"),
         (
@@ -122,13 +140,28 @@ class Endless(IterableDataset[Any]):
             [THREE[0], Pairs([(np.zeros(3, np.float32), 0)])],
             r"client 1 has samples of shape \(3,\) .*client 0 of \(2,\)",
         ),
-        ([THREE[0], Pairs([(np.zeros(2, np.uint8), 0)])], "client 1 has samples .* type uint8, .* float32"),
+        (
+            [THREE[0], Pairs([(np.zeros(2, np.uint8), 0)])],
+            "client 1 has samples .* type uint8, .* float32",
+        ),
         ([Endless()], "client 0: a Endless has no length; collect its samples"),
         ([3], "client 0: expected a dataset or DataLoader of PyTorch, got int"),
-        ([DataLoader(THREE[0], sampler=SubsetRandomSampler([1, 2]))], "draws with a SubsetRandomSampler.*Subset"),
-        ([DataLoader(THREE[0], sampler=WeightedRandomSampler([1.0] * 10, 10))], "draws with a WeightedRandomSampler"),
-        ([DataLoader(THREE[0], sampler=RandomSampler(THREE[0], replacement=True))], "draws with a RandomSampler"),
-        ([DataLoader(THREE[0], sampler=RandomSampler(THREE[0], num_samples=3))], "draws with a RandomSampler"),
+        (
+            [DataLoader(THREE[0], sampler=SubsetRandomSampler([1, 2]))],
+            "draws with a SubsetRandomSampler.*Subset",
+        ),
+        (
+            [DataLoader(THREE[0], sampler=WeightedRandomSampler([1.0] * 10, 10))],
+            "draws with a WeightedRandomSampler",
+        ),
+        (
+            [DataLoader(THREE[0], sampler=RandomSampler(THREE[0], replacement=True))],
+            "draws with a RandomSampler",
+        ),
+        (
+            [DataLoader(THREE[0], sampler=RandomSampler(THREE[0], num_samples=3))],
+            "draws with a RandomSampler",
+        ),
         ([DataLoader(THREE[0], batch_sampler=[[0, 1]])], "draws with a list"),  # type: ignore[arg-type]
         ([DataLoader(THREE[0], collate_fn=list)], "collate_fn of its own"),
         ([Subset(THREE[0], [])], "client 0 has no samples"),
@@ -143,7 +176,11 @@ def test_what_is_refused(source: list[Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        (THREE, {"partition": "iid", "num_clients": 2}, "partition does not apply to a list with a dataset per client"),
+        (
+            THREE,
+            {"partition": "iid", "num_clients": 2},
+            "partition does not apply to a list with a dataset per client",
+        ),
         (THREE, {"clients": [0] * 20}, "clients does not apply"),
         (THREE[0], {}, "whose is each sample"),
         (

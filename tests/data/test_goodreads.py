@@ -22,7 +22,11 @@ Users = dict[str, tuple[list[Any], list[int]]]
 
 def leaf_file(path: Path, users: Users) -> None:
     data = {user: {"x": x, "y": y} for user, (x, y) in users.items()}
-    content = {"users": list(users), "user_data": data, "num_samples": [len(y) for _, y in users.values()]}
+    content = {
+        "users": list(users),
+        "user_data": data,
+        "num_samples": [len(y) for _, y in users.values()],
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
 
@@ -52,7 +56,12 @@ def counts(places: Path) -> Path:
 def test_counts_are_not_scaled(counts: Path) -> None:
     data = goodreads()
     assert data.name == "goodreads" and data.classes == 2 and data.client_names == ("u", "v")
-    assert data.x.dtype == np.float32 and data.x.tolist() == [[0, 7, 1], [1, 0, 0], [2, 0, 3], [0, 0, 255]]
+    assert data.x.dtype == np.float32 and data.x.tolist() == [
+        [0, 7, 1],
+        [1, 0, 0],
+        [2, 0, 3],
+        [0, 0, 255],
+    ]
     assert [data.train[u].tolist() for u in range(2)] == [[0, 2], [1]]
     assert [data.test[u].tolist() for u in range(2)] == [[3], []]
     assert data.vocabulary is None and data.vectors is None
@@ -66,7 +75,9 @@ def test_counts_in_leafs_layout(places: Path) -> None:
     with pytest.raises(DataError, match="expected x of sentences, got numbers; leave out text"):
         goodreads(text=True)
     leaf_file(places / "goodreads" / "train" / "a.json", {"u": ([[0, 2], [1, 0]], [0, 2])})
-    with pytest.raises(DataError, match="goodreads: labels must be whole numbers from 0 to 1, row 1 has 2"):
+    with pytest.raises(
+        DataError, match="goodreads: labels must be whole numbers from 0 to 1, row 1 has 2"
+    ):
         goodreads()
 
 
@@ -78,7 +89,11 @@ def read(data: FederatedData, row: int) -> list[str]:
 
 def test_text(sentences: Path) -> None:
     data = goodreads(text=True)
-    assert data.x.shape == (4, 40) and data.y.tolist() == [1, 0, 1, 0] and data.client_names == ("b", "a")
+    assert (
+        data.x.shape == (4, 40)
+        and data.y.tolist() == [1, 0, 1, 0]
+        and data.client_names == ("b", "a")
+    )
     assert [data.train[u].tolist() for u in range(2)] == [[0, 1], [2]]
     assert [data.test[u].tolist() for u in range(2)] == [[3], []]
     assert read(data, 0) == ["the", "end", "is", "sad"] + [""] * 36 and data.vectors is None
@@ -89,23 +104,36 @@ def test_the_vocabulary_is_that_of_the_training_sentences(sentences: Path) -> No
     leaf_file(sentences / "fed_goodreads_text_test.json", {"b": (["a sad surprise"], [0])})
     data = goodreads(text=True, length=3)
     words = {word for texts, _ in TRAIN.values() for text in texts for word in text.split()[:3]}
-    assert data.vocabulary is not None and set(data.vocabulary) == words | {""} and "sad" not in words
+    assert (
+        data.vocabulary is not None and set(data.vocabulary) == words | {""} and "sad" not in words
+    )
     assert read(data, 3) == ["a", "", ""]
-    assert read(goodreads(text=True, length=6, pad="front"), 2) == ["", "", "the", "butler", "did", "it"]
+    assert read(goodreads(text=True, length=6, pad="front"), 2) == [
+        "",
+        "",
+        "the",
+        "butler",
+        "did",
+        "it",
+    ]
 
 
 def test_word_vectors(sentences: Path, tmp_path: Path) -> None:
     glove = tmp_path / "glove.txt"
     glove.write_text("butler 1 2\nunused 3 4\nsad 5 6\n")
     data = goodreads(text=True, length=4, glove=glove)
-    assert data.vocabulary is not None and data.vectors is not None and "unused" not in data.vocabulary
+    assert (
+        data.vocabulary is not None and data.vectors is not None and "unused" not in data.vocabulary
+    )
     vectors = {word: data.vectors[i].tolist() for i, word in enumerate(data.vocabulary)}
     assert vectors == {"": [0, 0], "butler": [1, 2], "sad": [5, 6]}
     assert read(data, 3) == ["", "sad", "butler", ""]
 
 
 def test_text_and_counts_are_not_mistaken_for_each_other(sentences: Path) -> None:
-    with pytest.raises(DataError, match=r"FedGoodreads: expected x of word counts .* got sentences; use text=True"):
+    with pytest.raises(
+        DataError, match=r"FedGoodreads: expected x of word counts .* got sentences; use text=True"
+    ):
         goodreads()
 
 
@@ -132,19 +160,29 @@ def test_options_that_mean_nothing_or_cannot_be(options: dict[str, Any], message
 
 
 def test_missing_files_say_where_to_look(places: Path) -> None:
-    with pytest.raises(DataError, match=r"fed_goodreads_counts\.npz not found in .*FedGoodreads.*path="):
+    with pytest.raises(
+        DataError, match=r"fed_goodreads_counts\.npz not found in .*FedGoodreads.*path="
+    ):
         goodreads()
-    with pytest.raises(DataError, match=r"fed_goodreads_text_train\.json, .* not found in .*FedGoodreads.*path="):
+    with pytest.raises(
+        DataError, match=r"fed_goodreads_text_train\.json, .* not found in .*FedGoodreads.*path="
+    ):
         goodreads(text=True)
 
 
 def review(user: str, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
-    return {"user_id": user, "review_id": "r", "book_id": "b", "rating": 5, "review_sentences": pairs}
+    return {
+        "user_id": user,
+        "review_id": "r",
+        "book_id": "b",
+        "rating": 5,
+        "review_sentences": pairs,
+    }
 
 
 def about(user: int) -> list[tuple[int, str]]:
-    """A user's sentences, each a text of its own: users 0 .. 5 have five of each class, 6 has two spoilers only, 7 has
-    no other sentences. Spoilers end with "dies"."""
+    """A user's sentences, each a text of its own: users 0 .. 5 have five of each class, 6 has two
+    spoilers only, 7 has no other sentences. Spoilers end with "dies"."""
     spoilers, others = {6: (2, 9), 7: (9, 0)}.get(user, (5, 5))
     pairs = [(1, f"reader{user} says hero number{i} dies") for i in range(spoilers)]
     return pairs + [(0, f"reader{user} says book number{i} is fine") for i in range(others)]
@@ -172,14 +210,22 @@ VOCABULARY = CountVectorizer(min_df=1).fit(ALL).get_feature_names_out().tolist()
 @pytest.mark.parametrize("name", ["r.json.gz", "r.json"])
 def test_the_recipe(name: str, tmp_path: Path) -> None:
     data = goodreads(path=reviews_file(tmp_path / name), clients=6, min_df=1)
-    assert data.name == "goodreads" and data.x.shape[1] == len(VOCABULARY) and data.x.dtype == np.float32
-    assert data.client_names is not None and set(data.client_names) == {f"user{u}" for u in range(6)}
+    assert (
+        data.name == "goodreads"
+        and data.x.shape[1] == len(VOCABULARY)
+        and data.x.dtype == np.float32
+    )
+    assert data.client_names is not None and set(data.client_names) == {
+        f"user{u}" for u in range(6)
+    }
     rows = np.concatenate([data.train.rows, data.test.rows])
     assert len(np.unique(rows)) == len(rows) == len(data.y)
     for u, user in enumerate(data.client_names):
         expected = {" ".join(sorted(text.split())) for _, text in about(int(user[-1]))}
         texts = texts_of(data, u)
-        assert set(texts) <= expected and len(set(texts)) == len(texts)  # this user's own, none twice
+        assert set(texts) <= expected and len(set(texts)) == len(
+            texts
+        )  # this user's own, none twice
         labels = data.y[np.concatenate([data.train[u], data.test[u]])]
         assert labels.tolist() == ["dies" in text for text in texts]
         n = len(labels)
@@ -193,19 +239,29 @@ def test_features_are_the_words_of_enough_sentences(tmp_path: Path) -> None:
     data = goodreads(path=path, clients=3, min_df=8)
     assert data.x.shape[1] == len(words.vocabulary_) < len(VOCABULARY)
     dies = sorted(words.vocabulary_).index("dies")
-    assert np.array_equal(data.x[:, dies], data.y)  # columns are in alphabetical order, and the right way round
-    with pytest.raises(DataError, match=r"r\.json\.gz: no word occurs in 1000 sentences, the commonest in 80; take a"):
+    assert np.array_equal(
+        data.x[:, dies], data.y
+    )  # columns are in alphabetical order, and the right way round
+    with pytest.raises(
+        DataError,
+        match=r"r\.json\.gz: no word occurs in 1000 sentences, the commonest in 80; take a",
+    ):
         goodreads(path=path, clients=3)
 
 
 def test_counts_and_text_are_of_the_same_sentences(tmp_path: Path) -> None:
     path = reviews_file(tmp_path / "r.json.gz")
-    counted, texts = goodreads(path=path, clients=4, min_df=1), goodreads(path=path, clients=4, text=True, length=6)
+    counted, texts = (
+        goodreads(path=path, clients=4, min_df=1),
+        goodreads(path=path, clients=4, text=True, length=6),
+    )
     assert counted.client_names == texts.client_names and np.array_equal(counted.y, texts.y)
     assert np.array_equal(counted.train.rows, texts.train.rows)
     assert texts.vocabulary is not None
     for row in texts.train.rows:
-        assert set(read(texts, row)) - {""} == {VOCABULARY[i] for i in np.flatnonzero(counted.x[row])}
+        assert set(read(texts, row)) - {""} == {
+            VOCABULARY[i] for i in np.flatnonzero(counted.x[row])
+        }
 
 
 def test_seeds_and_sizes(tmp_path: Path) -> None:
@@ -221,9 +277,13 @@ def test_seeds_and_sizes(tmp_path: Path) -> None:
 
 def test_too_few_users(tmp_path: Path) -> None:
     path = reviews_file(tmp_path / "r.json.gz")
-    with pytest.raises(DataError, match=r"r\.json\.gz: 6 of 8 users have 3 spoilers .* 7 clients requested"):
+    with pytest.raises(
+        DataError, match=r"r\.json\.gz: 6 of 8 users have 3 spoilers .* 7 clients requested"
+    ):
         goodreads(path=path, clients=7, min_df=1)
-    with pytest.raises(DataError, match=r"0 of 8 users .* in the first 8 reviews"):  # nobody has three of each in one
+    with pytest.raises(
+        DataError, match=r"0 of 8 users .* in the first 8 reviews"
+    ):  # nobody has three of each in one
         goodreads(path=path, reviews=8, clients=1, min_df=1)
 
 
@@ -237,8 +297,14 @@ def test_too_few_users(tmp_path: Path) -> None:
         (b"", "line 3: expected a review"),
         (b'{"user_id": "u", "review_sentences": [[1]]}', "line 3: expected a review"),
         (b'{"user_id": "u", "review_sentences": 5}', "line 3: expected a review"),
-        (b'{"user_id": "u", "review_sentences": [[2, "a"]]}', r"line 3: expected .* \[0 or 1, text\], got \[2, 'a'\]"),
-        (b'{"user_id": "u", "review_sentences": [[0, 4]]}', r"line 3: expected .* \[0 or 1, text\], got \[0, 4\]"),
+        (
+            b'{"user_id": "u", "review_sentences": [[2, "a"]]}',
+            r"line 3: expected .* \[0 or 1, text\], got \[2, 'a'\]",
+        ),
+        (
+            b'{"user_id": "u", "review_sentences": [[0, 4]]}',
+            r"line 3: expected .* \[0 or 1, text\], got \[0, 4\]",
+        ),
     ],
 )
 def test_broken_lines_are_refused(line: bytes, message: str, tmp_path: Path) -> None:
@@ -248,7 +314,9 @@ def test_broken_lines_are_refused(line: bytes, message: str, tmp_path: Path) -> 
     path.write_bytes(b"\n".join(lines))
     with pytest.raises(DataError, match=rf"r\.json: {message}"):
         goodreads(path=path, clients=1, min_df=1)
-    with pytest.raises(DataError, match="0 of 2 users"):  # lines beyond those asked for are not read
+    with pytest.raises(
+        DataError, match="0 of 2 users"
+    ):  # lines beyond those asked for are not read
         goodreads(path=path, reviews=2, clients=1, min_df=1)
 
 
@@ -260,7 +328,9 @@ def test_broken_lines_are_refused(line: bytes, message: str, tmp_path: Path) -> 
         (lambda raw: b"", "expected one review in each line, found none"),
     ],
 )
-def test_damaged_files_are_refused(change: Callable[[bytes], bytes], message: str, tmp_path: Path) -> None:
+def test_damaged_files_are_refused(
+    change: Callable[[bytes], bytes], message: str, tmp_path: Path
+) -> None:
     path = reviews_file(tmp_path / "r.json.gz")
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(DataError, match=rf"r\.json\.gz: .*{message}"):
@@ -276,15 +346,28 @@ def test_no_such_file(tmp_path: Path) -> None:
 def test_the_real_counts(real: Path) -> None:
     data = goodreads()
     assert data.x.shape == (485, 2517) and data.clients == 100 and data.classes == 2
-    assert len(data.train.rows) == 355 and len(data.test.rows) == 130 and data.y[data.train.rows].sum() == 189
-    assert (data.train.sizes.min(), data.train.sizes.max()) == (1, 6) and set(data.test.sizes) == {1, 2}
+    assert (
+        len(data.train.rows) == 355
+        and len(data.test.rows) == 130
+        and data.y[data.train.rows].sum() == 189
+    )
+    assert (data.train.sizes.min(), data.train.sizes.max()) == (1, 6) and set(data.test.sizes) == {
+        1,
+        2,
+    }
     assert (data.x == np.round(data.x)).all() and data.x.max() > 1
 
 
 def test_the_real_sentences(real: Path) -> None:
     counted, data = goodreads(), goodreads(text=True)
-    assert data.x.shape == (485, 40) and data.client_names == counted.client_names and data.vocabulary is not None
+    assert (
+        data.x.shape == (485, 40)
+        and data.client_names == counted.client_names
+        and data.vocabulary is not None
+    )
     for split in ("train", "test"):
         for u in range(100):
-            assert data.y[data.part(split)[u]].tolist() == counted.y[counted.part(split)[u]].tolist()
+            assert (
+                data.y[data.part(split)[u]].tolist() == counted.y[counted.part(split)[u]].tolist()
+            )
     assert read(data, data.train[0][0])[:3] == ["everybody", "had", "secrets"]

@@ -24,8 +24,20 @@ SIZES = {"train": [199, 172, 30, 85], "test": [104, 89, 16, 45]}  # FLamby's REA
 
 
 def patient(rng: np.random.Generator, ill: int) -> list[str]:
-    row = [40 + rng.integers(30), rng.integers(2), rng.integers(1, 5), 130 + rng.integers(20), 200 + rng.integers(50)]
-    row += [rng.integers(2), rng.integers(3), 120 + rng.integers(40), rng.integers(2), rng.integers(30) / 10]
+    row = [
+        40 + rng.integers(30),
+        rng.integers(2),
+        rng.integers(1, 5),
+        130 + rng.integers(20),
+        200 + rng.integers(50),
+    ]
+    row += [
+        rng.integers(2),
+        rng.integers(3),
+        120 + rng.integers(40),
+        rng.integers(2),
+        rng.integers(30) / 10,
+    ]
     return [str(value) for value in row] + ["?", "?", "?", str(ill * rng.integers(1, 5))]
 
 
@@ -47,7 +59,9 @@ def place(places: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
         folder.mkdir(exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text)
-        sums: dict[str, str | None] = {n: hashlib.md5(t.encode()).hexdigest() for n, t in files.items()}
+        sums: dict[str, str | None] = {
+            n: hashlib.md5(t.encode()).hexdigest() for n, t in files.items()
+        }
         monkeypatch.setattr(MODULE, "HEART", replace(HEART, files=sums))
         return folder
 
@@ -56,11 +70,15 @@ def place(places: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
 
 def test_flambys_split(real: Path) -> None:
     data = make()
-    assert {split: data.part(split).sizes.tolist() for split in SIZES} == SIZES and data.client_names == HOSPITALS
+    assert {
+        split: data.part(split).sizes.tolist() for split in SIZES
+    } == SIZES and data.client_names == HOSPITALS
     positives = data.label_counts("train") + data.label_counts("test")
     assert positives[:, 1].tolist() == [139, 98, 45, 101]
     larger = data.label_counts("test").max(axis=1) / data.test.sizes
-    np.testing.assert_allclose(larger, [0.538, 0.629, 0.938, 0.778], atol=5e-4)  # another draw would have others
+    np.testing.assert_allclose(
+        larger, [0.538, 0.629, 0.938, 0.778], atol=5e-4
+    )  # another draw would have others
 
 
 @pytest.mark.parametrize("scaling", ["hospital", "pooled"])
@@ -84,9 +102,13 @@ def test_ucis_files_and_one_table_are_the_same(place: Callable[..., Path], place
     for name in files:
         (folder / name).unlink()
     joined = [
-        f"{hospital},{line}" for hospital, text in zip(HOSPITALS, files.values(), strict=True) for line in text.split()
+        f"{hospital},{line}"
+        for hospital, text in zip(HOSPITALS, files.values(), strict=True)
+        for line in text.split()
     ]
-    (folder / "heart.csv").write_text("\n".join([",".join(("hospital", *COLUMNS)), *joined]).replace("?", "") + "\n")
+    (folder / "heart.csv").write_text(
+        "\n".join([",".join(("hospital", *COLUMNS)), *joined]).replace("?", "") + "\n"
+    )
     together = make()
     assert np.array_equal(apart.x, together.x) and np.array_equal(apart.y, together.y)
     assert np.array_equal(apart.test.rows, together.test.rows)
@@ -97,7 +119,9 @@ def test_chest_pain_and_ecg_become_columns(place: Callable[..., Path]) -> None:
     place(files)
     data = make(scaling="pooled")
     rows = [line.split(",") for text in files.values() for line in text.split()[1:]]
-    for column, (name, value) in enumerate([("cp", 2), ("cp", 3), ("cp", 4), ("restecg", 1), ("restecg", 2)], start=8):
+    for column, (name, value) in enumerate(
+        [("cp", 2), ("cp", 3), ("cp", 4), ("restecg", 1), ("restecg", 2)], start=8
+    ):
         is_so = np.array([int(row[COLUMNS.index(name)]) == value for row in rows])
         assert FEATURES[column] == f"{name}_{value}"
         assert np.array_equal(data.x[:, column] > 0, is_so)
@@ -127,9 +151,13 @@ def test_downloaded_once_and_checked(
 ) -> None:
     url, folder = site
     place(uci(), folder)
-    monkeypatch.setattr(MODULE, "HEART", replace(MODULE.HEART, url=url))  # with the checksums of these files
+    monkeypatch.setattr(
+        MODULE, "HEART", replace(MODULE.HEART, url=url)
+    )  # with the checksums of these files
     data = make()
-    assert sorted(path.name for path in (cache_folder() / "HeartDisease").iterdir()) == sorted(HEART.files)
+    assert sorted(path.name for path in (cache_folder() / "HeartDisease").iterdir()) == sorted(
+        HEART.files
+    )
     for path in folder.iterdir():
         path.write_text("gone")
     assert np.array_equal(make().x, data.x)
@@ -139,7 +167,11 @@ def test_downloaded_once_and_checked(
 
 
 def test_the_publishers_files() -> None:
-    assert HEART.url and HEART.url.startswith("https://archive.ics.uci.edu/") and all(HEART.files.values())
+    assert (
+        HEART.url
+        and HEART.url.startswith("https://archive.ics.uci.edu/")
+        and all(HEART.files.values())
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,10 +182,15 @@ def test_the_publishers_files() -> None:
             r"processed.va.data: row 1: expected a number or \? as chol, got",
         ),
         (lambda text: text.replace("\n", ",1\n"), "expected the columns age, sex"),
-        (lambda text: "".join(text.splitlines(True)[:4]), "expected 6 patients of va without a missing value or more"),
+        (
+            lambda text: "".join(text.splitlines(True)[:4]),
+            "expected 6 patients of va without a missing value or more",
+        ),
     ],
 )
-def test_damaged_files(place: Callable[..., Path], change: Callable[[str], str], message: str) -> None:
+def test_damaged_files(
+    place: Callable[..., Path], change: Callable[[str], str], message: str
+) -> None:
     files = uci()
     files["processed.va.data"] = change(files["processed.va.data"])
     place(files)

@@ -26,7 +26,9 @@ from fedkin.scenarios.planted_clusters import planted
 
 def same(a: FederatedData, b: FederatedData) -> bool:
     parts = ((a.train, b.train), (a.test, b.test))
-    return all(np.array_equal(p.rows, q.rows) and np.array_equal(p.offsets, q.offsets) for p, q in parts)
+    return all(
+        np.array_equal(p.rows, q.rows) and np.array_equal(p.offsets, q.offsets) for p, q in parts
+    )
 
 
 def owned_once(data: FederatedData) -> bool:
@@ -34,7 +36,8 @@ def owned_once(data: FederatedData) -> bool:
     return len(np.unique(rows)) == len(rows)
 
 
-# -- digits: always there --------------------------------------------------------------------------------------------
+# -- digits: always there
+# --------------------------------------------------------------------------------------------
 
 
 def test_digits_by_default() -> None:
@@ -50,14 +53,20 @@ def test_digits_by_default() -> None:
 @pytest.mark.parametrize("partition", ["power_law", "dirichlet", "shards", "iid", "blocks"])
 def test_digits_by_any_partition_repeats_itself(partition: str) -> None:
     data = digits(partition=partition, clients=20, seed=5)
-    assert data.clients == 20 and owned_once(data) and same(data, digits(partition=partition, clients=20, seed=5))
+    assert (
+        data.clients == 20
+        and owned_once(data)
+        and same(data, digits(partition=partition, clients=20, seed=5))
+    )
     assert not same(data, digits(partition=partition, clients=20, seed=6))
 
 
 def test_options_reach_the_partition() -> None:
     for k in (1, 3, 5):
         assert (digits(classes_per_client=k, clients=30).label_counts() > 0).sum(axis=1).max() == k
-    even, uneven = (digits(partition="dirichlet", clients=10, alpha=alpha) for alpha in (100.0, 0.1))
+    even, uneven = (
+        digits(partition="dirichlet", clients=10, alpha=alpha) for alpha in (100.0, 0.1)
+    )
     assert (even.label_counts() > 0).sum() > (uneven.label_counts() > 0).sum()
     assert digits(train_fraction=1.0).test.sizes.sum() == 0
 
@@ -70,12 +79,18 @@ def test_options_reach_the_partition() -> None:
         ({"partition": "ditto"}, "unknown partition 'ditto'"),
         ({"partition": "iid", "alpha": 0.5}, "alpha = 0.5 does not apply to partition 'iid'"),
         ({"alpha": 0.5}, "does not apply to partition 'power_law'"),
-        ({"partition": "dirichlet", "classes_per_client": 2}, "classes_per_client = 2 does not apply"),
+        (
+            {"partition": "dirichlet", "classes_per_client": 2},
+            "classes_per_client = 2 does not apply",
+        ),
         ({"clients": 0}, "clients must be from 1 to"),
         ({"clients": 1798}, "clients must be from 1 to the number of samples, 1797"),
         ({"classes_per_client": 11}, "classes_per_client must be from 1 to 10"),
         ({"partition": "blocks", "alpha": 0.5}, "alpha = 0.5 does not apply to partition 'blocks'"),
-        ({"partition": "blocks", "classes_per_client": 4}, r"must divide the 10 classes \(1, 2, 5, 10\), got 4"),
+        (
+            {"partition": "blocks", "classes_per_client": 4},
+            r"must divide the 10 classes \(1, 2, 5, 10\), got 4",
+        ),
         ({"partition": "blocks", "clients": 4}, "at least 5 clients; got 4"),
         ({"tested": "idd"}, "unknown value of tested 'idd'; did you mean 'iid'"),
         ({"size": 0}, "size must be from 1 to 256"),
@@ -92,22 +107,46 @@ def test_impossible_options(options: dict[str, Any], message: str) -> None:
 
 def test_truth_is_the_block_and_nothing_else_has_one() -> None:
     data = digits(partition="blocks", clients=11)
-    assert data.true_clusters is not None and data.true_clusters.tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert data.true_clusters is not None and data.true_clusters.tolist() == [
+        0,
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+        4,
+        4,
+    ]
     for client, block in enumerate(data.true_clusters):
         for split in ("train", "test"):
-            assert np.flatnonzero(data.label_counts(split)[client]).tolist() == [2 * block, 2 * block + 1]
+            assert np.flatnonzero(data.label_counts(split)[client]).tolist() == [
+                2 * block,
+                2 * block + 1,
+            ]
     assert owned_once(data) and sum(data.train.sizes) + sum(data.test.sizes) == 1797
     assert all(
-        digits(partition=partition, clients=20).true_clusters is None for partition in POOLED if partition != "blocks"
+        digits(partition=partition, clients=20).true_clusters is None
+        for partition in POOLED
+        if partition != "blocks"
     )
 
 
 @pytest.mark.parametrize("partition", POOLED)
 def test_tested_on_all_classes(partition: str) -> None:
-    own, all_classes = (digits(partition=partition, clients=10, tested=tested) for tested in ("own", "iid"))
+    own, all_classes = (
+        digits(partition=partition, clients=10, tested=tested) for tested in ("own", "iid")
+    )
     assert np.array_equal(own.train.rows, all_classes.train.rows)
-    assert np.array_equal(np.sort(own.test.rows), np.sort(all_classes.test.rows))  # so that none of them trains
-    assert np.ptp(all_classes.test.sizes) <= 1 and (all_classes.label_counts("test") > 0).sum(axis=1).min() >= 8
+    assert np.array_equal(
+        np.sort(own.test.rows), np.sort(all_classes.test.rows)
+    )  # so that none of them trains
+    assert (
+        np.ptp(all_classes.test.sizes) <= 1
+        and (all_classes.label_counts("test") > 0).sum(axis=1).min() >= 8
+    )
     assert not same(all_classes, digits(partition=partition, clients=10, tested="iid", seed=1))
 
 
@@ -117,25 +156,32 @@ def test_digits_of_another_size() -> None:
     np.testing.assert_allclose(digits(size=8).x.reshape(1797, 64), plain.x, atol=1e-7)
 
 
-# -- the idx sets: miniatures for the way, the real ones for the numbers ----------------------------------------------
+# -- the idx sets: miniatures for the way, the real ones for the numbers
+# ----------------------------------------------
 
 
 def test_images_scaled_to_one() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (5, 3, 3), dtype=np.uint8)
     images = Images("toy", pixels, np.zeros(5, np.int64), train=3)
-    np.testing.assert_array_equal(images.unit(np.array([4]))[0], (pixels[4] / 255).astype(np.float32))
+    np.testing.assert_array_equal(
+        images.unit(np.array([4]))[0], (pixels[4] / 255).astype(np.float32)
+    )
 
 
 def test_some_of_the_images() -> None:
     pixels = np.arange(50, dtype=np.uint8).repeat(9).reshape(50, 3, 3)
     images = Images("toy", pixels, np.arange(50), train=30)
     some = images.sample(20, seed=3)
-    assert len(np.unique(some.y)) == 20 and (np.diff(some.y) > 0).all()  # none twice, in their order
+    assert (
+        len(np.unique(some.y)) == 20 and (np.diff(some.y) > 0).all()
+    )  # none twice, in their order
     assert (some.pixels[:, 0, 0] == some.y).all() and some.train == (some.y < 30).sum()
     assert images.sample(None, seed=3) is images
     assert not np.array_equal(images.sample(20, seed=4).y, some.y)
     for wrong in (0, 51):
-        with pytest.raises(ConfigError, match=f"samples must be from 1 to the 50 images of toy, got {wrong}"):
+        with pytest.raises(
+            ConfigError, match=f"samples must be from 1 to the 50 images of toy, got {wrong}"
+        ):
             images.sample(wrong, seed=0)
 
 
@@ -148,7 +194,12 @@ def test_some_samples_of_little_mnist(little_mnist: Path) -> None:
 
 def test_little_mnist_pools_train_and_test(little_mnist: Path) -> None:
     data = mnist(clients=40)
-    assert data.x.shape == (700, 784) and data.x.dtype == np.float32 and data.clients == 40 and owned_once(data)
+    assert (
+        data.x.shape == (700, 784)
+        and data.x.dtype == np.float32
+        and data.clients == 40
+        and owned_once(data)
+    )
     np.testing.assert_allclose(data.x.mean(axis=0), 0, atol=1e-5)
     assert data.train.rows.max() >= 600 > data.train.rows.min()
     assert same(data, mnist(clients=40)) and not same(data, mnist(clients=40, seed=1))
@@ -168,24 +219,34 @@ def test_little_fashion_mnist_keeps_train_and_test_apart(little_mnist: Path) -> 
 def raw(folder: Path, name: str) -> np.ndarray:
     """The 700 images of the miniature, read past the format's header."""
     parts = [
-        gzip.decompress((folder / name / f"{part}-images-idx3-ubyte.gz").read_bytes()) for part in ("train", "t10k")
+        gzip.decompress((folder / name / f"{part}-images-idx3-ubyte.gz").read_bytes())
+        for part in ("train", "t10k")
     ]
-    return np.concatenate([np.frombuffer(part, np.uint8, offset=16).reshape(-1, 28, 28) for part in parts])
+    return np.concatenate(
+        [np.frombuffer(part, np.uint8, offset=16).reshape(-1, 28, 28) for part in parts]
+    )
 
 
 def test_scales_of_little_mnist(little_mnist: Path) -> None:
     pixels = raw(little_mnist, "MNIST")
     np.testing.assert_array_equal(mnist(clients=40, scale="bytes").x, pixels.reshape(700, 784))
-    np.testing.assert_allclose(mnist(clients=40, scale="unit").x, pixels.reshape(700, 784) / 255, rtol=1e-6)
+    np.testing.assert_allclose(
+        mnist(clients=40, scale="unit").x, pixels.reshape(700, 784) / 255, rtol=1e-6
+    )
     large = mnist(clients=40, size=32, scale="bytes").x
     np.testing.assert_array_equal(large, resize(pixels, 32))
     wide = mnist(clients=40, size=32).x  # standardised after it was resized
-    np.testing.assert_allclose(wide, (large - large.mean(axis=0)) / (large.std(axis=0) + 0.001), atol=1e-3)
-    np.testing.assert_array_equal(mnist(clients=40, size=28).x.reshape(700, 784), mnist(clients=40).x)
+    np.testing.assert_allclose(
+        wide, (large - large.mean(axis=0)) / (large.std(axis=0) + 0.001), atol=1e-3
+    )
+    np.testing.assert_array_equal(
+        mnist(clients=40, size=28).x.reshape(700, 784), mnist(clients=40).x
+    )
 
 
 def test_standardised_copies_of_little_fashion_mnist(little_mnist: Path) -> None:
-    """By the moments of the official training images alone, whatever is resized or added; black is standardised too."""
+    """By the moments of the official training images alone, whatever is resized or added; black is
+    standardised too."""
     pixels = raw(little_mnist, "FashionMNIST").astype(np.float64)
     mean, deviation = pixels[:600].mean(axis=0), pixels[:600].std(axis=0) + 0.001
     data = fashion_mnist(clients=20, size=28, augment=("rotation", "flip"))
@@ -204,7 +265,9 @@ def test_standardised_copies_of_little_fashion_mnist(little_mnist: Path) -> None
 def test_little_fashion_mnist_tested_on_all_classes(little_mnist: Path) -> None:
     own, data = fashion_mnist(clients=20), fashion_mnist(clients=20, tested="iid")
     assert np.array_equal(data.train.rows, own.train.rows) and np.ptp(data.test.sizes) <= 1
-    assert np.array_equal(np.sort(data.test.rows), np.unique(own.test.rows))  # an image of two owners occurs once
+    assert np.array_equal(
+        np.sort(data.test.rows), np.unique(own.test.rows)
+    )  # an image of two owners occurs once
 
 
 def test_damaged_mnist_is_noticed(little_mnist: Path) -> None:
@@ -216,7 +279,18 @@ def test_damaged_mnist_is_noticed(little_mnist: Path) -> None:
 
 def test_real_mnist(real: Path) -> None:
     data = mnist()
-    assert np.bincount(data.y).tolist() == [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
+    assert np.bincount(data.y).tolist() == [
+        6903,
+        7877,
+        6990,
+        7141,
+        6824,
+        6313,
+        6876,
+        7293,
+        6825,
+        6958,
+    ]
     assert (data.clients, data.train.sizes.sum(), data.test.sizes.sum()) == (1000, 61_673, 7_373)
     assert owned_once(data) and data.x.shape == (70_000, 784) and np.abs(data.x.mean()) < 1e-4
 
@@ -230,7 +304,10 @@ def test_real_mnist_by_writer(real: Path) -> None:
     data = mnist(partition="writer")
     assert data.clients == 539 + 297 and data.train.sizes.sum() + data.test.sizes.sum() == 70_000
     assert owned_once(data)
-    train_part = [(data.train[u] < 60_000).all() or (data.train[u] >= 60_000).all() for u in range(data.clients)]
+    train_part = [
+        (data.train[u] < 60_000).all() or (data.train[u] >= 60_000).all()
+        for u in range(data.clients)
+    ]
     assert all(train_part)  # no writer is in both official parts
     assert mnist(partition="writer", clients=9).clients == 9
     with pytest.raises(ConfigError, match="from 1 to 836"):
@@ -244,7 +321,8 @@ def test_writers_of_another_set_are_refused(real: Path) -> None:
         mnist_writers(swapped)
 
 
-# -- CIFAR-10: the official binary version ---------------------------------------------------------------------------
+# -- CIFAR-10: the official binary version
+# ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -253,7 +331,10 @@ def little_cifar(places: Path) -> Path:
     rng = np.random.default_rng(0)
     folder = places / "cifar-10-batches-bin"
     folder.mkdir()
-    for name, count in [*((f"data_batch_{n}.bin", 30) for n in range(1, 6)), ("test_batch.bin", 20)]:
+    for name, count in [
+        *((f"data_batch_{n}.bin", 30) for n in range(1, 6)),
+        ("test_batch.bin", 20),
+    ]:
         records = rng.integers(0, 256, (count, 3073)).astype(np.uint8)
         records[:, 0] = np.arange(count) % 10
         (folder / name).write_bytes(records.tobytes())
@@ -273,7 +354,9 @@ def test_looks_of_little_cifar(little_cifar: Path) -> None:
     np.testing.assert_allclose(cifar10(clients=10, scale="unit").x, pixels / 255, rtol=1e-6)
     small = resize(pixels, 8)
     np.testing.assert_array_equal(cifar10(clients=10, size=8, scale="bytes").x, small)
-    data = cifar10(clients=10, partition="blocks", size=8, augment=("noise", "flip"), train_fraction=0.5)
+    data = cifar10(
+        clients=10, partition="blocks", size=8, augment=("noise", "flip"), train_fraction=0.5
+    )
     head = small[:150].astype(np.float64)  # the training images; copies have no part in it
     expected = (small - head.mean(axis=(0, 1, 2))) / (head.std(axis=(0, 1, 2)) + 0.001)
     np.testing.assert_allclose(data.x[:170], expected, atol=1e-4)
@@ -284,7 +367,9 @@ def test_looks_of_little_cifar(little_cifar: Path) -> None:
     assert 0.05 < noise.std() < 0.105 and np.isfinite(data.x).all()
 
 
-def test_cifar_with_fewer_batches_only_when_asked(little_cifar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cifar_with_fewer_batches_only_when_asked(
+    little_cifar: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert len(cifar10(clients=5, batches=2).y) == 80
     for wrong in (0, 6):
         with pytest.raises(ConfigError, match="batches must be from 1 to 5"):
@@ -306,8 +391,12 @@ def test_planted_clusters_of_cifar_with_fewer_batches(little_cifar: Path) -> Non
     data = planted("cifar10", "rotation", **sizes, batches=2)
     assert data.x.shape == (60, 32, 32, 3) and data.train.sizes.tolist() == [10] * 4
     with pytest.raises(DataError, match="need 50"):
-        planted("cifar10", "rotation", **sizes | {"samples": 20}, batches=2)  # 80 images, 40 of a cluster
-    with pytest.raises(ConfigError, match="batches is an option of cifar10: digits has no batch files"):
+        planted(
+            "cifar10", "rotation", **sizes | {"samples": 20}, batches=2
+        )  # 80 images, 40 of a cluster
+    with pytest.raises(
+        ConfigError, match="batches is an option of cifar10: digits has no batch files"
+    ):
         planted("digits", batches=2)
     with pytest.raises(ConfigError, match="batches must be from 1 to 5, got 6"):
         planted("cifar10", batches=6)
@@ -325,9 +414,14 @@ def test_real_cifar(shared_data: Path, places: Path) -> None:
     script = shared_data / "cifar10_to_binary.py"
     if not script.is_file():
         pytest.skip(f"{script} is not there to write CIFAR-10's binary version")
-    subprocess.run([sys.executable, script, places / "cifar-10-batches-bin"], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, script, places / "cifar-10-batches-bin"], check=True, capture_output=True
+    )
     data = cifar10(batches=2)
-    assert data.clients == 100 and data.train.sizes.sum() + data.test.sizes.sum() == len(data.y) == 19_985 + 9_979
+    assert (
+        data.clients == 100
+        and data.train.sizes.sum() + data.test.sizes.sum() == len(data.y) == 19_985 + 9_979
+    )
     # published moments of the training images, in units of 1/255 (here, of two batches)
     pixels = cifar10_images(2).pixels[:19_985].reshape(-1, 3) / 255
     np.testing.assert_allclose(pixels.mean(axis=0), [0.4914, 0.4821, 0.4464], atol=0.003)
@@ -341,10 +435,14 @@ def test_every_set_has_its_name_and_a_docstring() -> None:
     assert all(make.__name__ == name and make.__doc__ for name, make in DATASETS.items())
 
 
-# -- every set, and whatever is made of one ---------------------------------------------------------------------------
+# -- every set, and whatever is made of one
+# ---------------------------------------------------------------------------
 
 
-MAKERS: dict[str, Callable[..., FederatedData]] = DATASETS | {"load": partial(load, "no.npz"), "planted": planted}
+MAKERS: dict[str, Callable[..., FederatedData]] = DATASETS | {
+    "load": partial(load, "no.npz"),
+    "planted": planted,
+}
 WRONG: dict[str, list[Any]] = {
     "int": [2.5, "ten", True],
     "float": ["half", False],
@@ -359,14 +457,17 @@ WRONG: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_options_of_the_wrong_type_are_refused_by_name(maker: str, places: Path) -> None:
-    """Before any file is looked for, and by us: Python would fail inside, or take 2.5 clients for 2."""
+    """Before any file is looked for, and by us: Python would fail inside, or take 2.5 clients for
+    2."""
     make = MAKERS[maker]
     options = [p for p in inspect.signature(make).parameters.values() if p.name != "path"]
     assert options
     for option in options:
         annotation = str(option.annotation).removesuffix(" | None")
         for value in WRONG.get(annotation) or WRONG[annotation.split(" ")[0]]:
-            with pytest.raises(ConfigError, match=rf"^{option.name} must be .*, got {re.escape(repr(value))}$"):
+            with pytest.raises(
+                ConfigError, match=rf"^{option.name} must be .*, got {re.escape(repr(value))}$"
+            ):
                 make(**{option.name: value})
 
 
@@ -395,7 +496,9 @@ def test_arguments_by_position_are_checked_and_unknown_ones_are_pythons() -> Non
 
 def test_numpys_numbers_serve_for_pythons(plainly: Callable[[Sequence[str]], list[str]]) -> None:
     options = "clients=np.int64(20), train_fraction=np.float32(0.5), seed=np.uint8(3)"
-    assert plainly([f"digits({options})", "digits(clients=np.float64(2.5))", "synthetic(iid=np.bool_(True))"]) == [
+    assert plainly(
+        [f"digits({options})", "digits(clients=np.float64(2.5))", "synthetic(iid=np.bool_(True))"]
+    ) == [
         "made digits",
         "ConfigError: clients must be an integer, got 2.5",
         "made synthetic(iid)",

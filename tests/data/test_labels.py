@@ -26,7 +26,9 @@ from fedkin.data.labels import encode_labels
         (np.array([1, 0.0], object), [1, 0], 2, None),
     ],
 )
-def test_labels_of_any_one_type(values: Any, y: list[int], classes: int, names: tuple[str, ...] | None) -> None:
+def test_labels_of_any_one_type(
+    values: Any, y: list[int], classes: int, names: tuple[str, ...] | None
+) -> None:
     encoded = encode_labels(values, "here")
     assert encoded.y.dtype == np.int64
     assert (encoded.y.tolist(), encoded.classes, encoded.names) == (y, classes, names)
@@ -36,7 +38,11 @@ def test_given_names_decide_the_order_of_text_and_number_of_classes() -> None:
     encoded = encode_labels(["b", "a"], "here", names=("b", "c", "a"))
     assert (encoded.y.tolist(), encoded.classes) == ([0, 2], 3)
     encoded = encode_labels([0, 1], "here", names=("cat", "dog", "cow"))
-    assert (encoded.y.tolist(), encoded.classes, encoded.names) == ([0, 1], 3, ("cat", "dog", "cow"))
+    assert (encoded.y.tolist(), encoded.classes, encoded.names) == (
+        [0, 1],
+        3,
+        ("cat", "dog", "cow"),
+    )
     assert encode_labels([True, False], "here", names=("True", "False")).y.tolist() == [0, 1]
     assert encode_labels(["b", "a"], "here", classes=2).classes == 2
 
@@ -44,13 +50,29 @@ def test_given_names_decide_the_order_of_text_and_number_of_classes() -> None:
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
-        ([1, "1", 1], {}, r"one type, got 1 in row 0 \(a number\) and '1' in row 1 \(text\); make all of them"),
-        (np.array(["a", "a", 2.5], object), {}, r"'a' in row 0 \(text\) and 2.5 in row 2 \(a number\)"),
-        (np.array([True, 1], object), {}, r"True in row 0 \(a boolean\) and 1 in row 1 \(a number\)"),
+        (
+            [1, "1", 1],
+            {},
+            r"one type, got 1 in row 0 \(a number\) and '1' in row 1 \(text\); make all of them",
+        ),
+        (
+            np.array(["a", "a", 2.5], object),
+            {},
+            r"'a' in row 0 \(text\) and 2.5 in row 2 \(a number\)",
+        ),
+        (
+            np.array([True, 1], object),
+            {},
+            r"True in row 0 \(a boolean\) and 1 in row 1 \(a number\)",
+        ),
         (["a", None, None], {}, r"missing in row 1 \(2 such rows\)"),
         (["a", ""], {}, r"missing in row 1 \(1 such rows\)"),
         (pd.Series(["a", np.nan]), {}, "missing in row 1"),
-        (pd.Series([1, pd.NA], dtype="Int64"), {}, r"missing in row 1 \(1 such rows\); drop these rows"),
+        (
+            pd.Series([1, pd.NA], dtype="Int64"),
+            {},
+            r"missing in row 1 \(1 such rows\); drop these rows",
+        ),
         (pd.Series([True, None], dtype="boolean"), {}, "missing in row 1"),
         (pd.Series(["a", None, ""], dtype="string"), {}, r"missing in row 1 \(2 such rows\)"),
         (pd.Series(["a", None]).convert_dtypes(), {}, "missing in row 1"),
@@ -58,7 +80,11 @@ def test_given_names_decide_the_order_of_text_and_number_of_classes() -> None:
         ([0.5, 1.0], {}, "whole numbers from 0, row 0 has 0.5"),
         (np.array([0.0, np.nan]), {}, "missing in row 1"),
         ([0, -1], {}, "row 1 has -1"),
-        ([0, 5], {}, "label 5 in row 1 is more than the 2 samples allow; correct it, or set classes=6"),
+        (
+            [0, 5],
+            {},
+            "label 5 in row 1 is more than the 2 samples allow; correct it, or set classes=6",
+        ),
         (np.zeros((2, 1)), {}, r"an array \[M\], one for each sample, got shape \(2, 1\)"),
         ([{"a": 1}], {}, "must be text, booleans or whole numbers, got a dict in row 0"),
         (
@@ -74,7 +100,11 @@ def test_given_names_decide_the_order_of_text_and_number_of_classes() -> None:
             {"names": ("ill", "well")},
             "booleans, such as True in row 0, .* named ill, well: .* write these",
         ),
-        (["well", "ILL"], {"names": ("ill", "well")}, "row 1 has the label 'ILL', .*did you mean 'ill'"),
+        (
+            ["well", "ILL"],
+            {"names": ("ill", "well")},
+            "row 1 has the label 'ILL', .*did you mean 'ill'",
+        ),
     ],
 )
 def test_what_is_refused(values: Any, options: dict[str, Any], message: str) -> None:

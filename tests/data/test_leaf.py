@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import DataError
-from fedkin.data.leaf import LeafFiles, find_leaf_folder, leaf, read_leaf, read_leaf_arrays, split_files
+from fedkin.data.leaf import (
+    LeafFiles,
+    find_leaf_folder,
+    leaf,
+    read_leaf,
+    read_leaf_arrays,
+    split_files,
+)
 from fedkin.data.mex import PUBLISHED
 
 TRAIN = {"b": ([[1, 2.5], [3, 4]], [0, 1]), "a": ([[5, 6]], [2])}
@@ -34,8 +41,17 @@ def write(folder: Path, train: Users = TRAIN, test: Users = TEST) -> Path:
 
 def check(files: LeafFiles) -> None:
     """TRAIN and TEST, all training samples first."""
-    assert files.users == ("b", "a") and isinstance(files.x, np.ndarray) and files.x.dtype == np.float32
-    assert files.x.tolist() == [[1, 2.5], [3, 4], [5, 6], [7, 8]] and files.y.tolist() == [0, 1, 2, 1]
+    assert (
+        files.users == ("b", "a")
+        and isinstance(files.x, np.ndarray)
+        and files.x.dtype == np.float32
+    )
+    assert files.x.tolist() == [[1, 2.5], [3, 4], [5, 6], [7, 8]] and files.y.tolist() == [
+        0,
+        1,
+        2,
+        1,
+    ]
     assert [files.train[u].tolist() for u in range(2)] == [[0, 1], [2]]
     assert [files.test[u].tolist() for u in range(2)] == [[3], []]
 
@@ -55,7 +71,9 @@ def test_users_spread_over_files(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "train" / "all_data.json").unlink()
     for number, user in enumerate(TRAIN):
-        (tmp_path / "train" / f"part_{number}.json").write_text(json.dumps(content({user: TRAIN[user]})))
+        (tmp_path / "train" / f"part_{number}.json").write_text(
+            json.dumps(content({user: TRAIN[user]}))
+        )
     check(read_leaf(tmp_path))
 
 
@@ -72,7 +90,9 @@ def test_a_federation(tmp_path: Path) -> None:
     assert data.name == "mine" and data.classes == 3 and data.client_names == ("b", "a")
     assert data.x[data.test[0]].tolist() == [[7, 8]] and data.test.sizes.tolist() == [1, 0]
     assert leaf(tmp_path / "mine", classes=62).classes == 62
-    with pytest.raises(DataError, match="mine: labels must be whole numbers from 0 to 1, row 2 has 2"):
+    with pytest.raises(
+        DataError, match="mine: labels must be whole numbers from 0 to 1, row 2 has 2"
+    ):
         leaf(tmp_path / "mine", classes=2)
 
 
@@ -89,7 +109,9 @@ def test_images_keep_their_shape(tmp_path: Path) -> None:
 
 def test_absurd_labels_need_to_be_meant(tmp_path: Path) -> None:
     folder = write(tmp_path, {"u": ([[1], [2]], [0, 10**9])}, {})
-    with pytest.raises(DataError, match=r"label 1000000000 is more than the 2 samples allow.*classes=1000000001"):
+    with pytest.raises(
+        DataError, match=r"label 1000000000 is more than the 2 samples allow.*classes=1000000001"
+    ):
         leaf(folder)
     assert leaf(folder, classes=10**9 + 1).classes == 10**9 + 1
 
@@ -97,17 +119,29 @@ def test_absurd_labels_need_to_be_meant(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("users", "message"),
     [
-        ({"u": ([[1], [2]], [0])}, "user 'u': x and y must be lists of one length, got 2 entries and 1 entries"),
+        (
+            {"u": ([[1], [2]], [0])},
+            "user 'u': x and y must be lists of one length, got 2 entries and 1 entries",
+        ),
         ({"u": ([[1, 2], [3]], [0, 1])}, r"user 'u': samples differ in shape, lengths \[1, 2\]"),
-        ({"u": ([[1, 2]], [0]), "v": ([[1]], [0])}, r"user 'v' has samples of \[1\] numbers, user 'u' of \[2\]"),
-        ({"u": (["a"], [0]), "v": ([[1]], [0])}, r"user 'v' has samples of \[1\] numbers, user 'u' of text"),
+        (
+            {"u": ([[1, 2]], [0]), "v": ([[1]], [0])},
+            r"user 'v' has samples of \[1\] numbers, user 'u' of \[2\]",
+        ),
+        (
+            {"u": (["a"], [0]), "v": ([[1]], [0])},
+            r"user 'v' has samples of \[1\] numbers, user 'u' of text",
+        ),
         ({"u": ([[1, "2"]], [0])}, "user 'u': x must be lists of numbers"),
         ({"u": ([1, 2], [0, 1])}, "user 'u': x must be lists of numbers"),
         ({"u": ([[]], [0])}, "user 'u': x must be lists of numbers"),
         ({"u": ([[None]], [0])}, "user 'u': x must be lists of numbers"),
         ({"u": ([[1], [float("nan")]], [0, 1])}, "user 'u': features must be finite, sample 1"),
         ({"u": ([[1], [1e39]], [0, 1])}, "user 'u': features must be finite, sample 1"),
-        ({"u": ([[1], [2]], [0, 1.5])}, "user 'u': sample 1: labels must be whole numbers from 0, got 1.5"),
+        (
+            {"u": ([[1], [2]], [0, 1.5])},
+            "user 'u': sample 1: labels must be whole numbers from 0, got 1.5",
+        ),
         ({"u": ([[1], [2]], [0, -1])}, "user 'u': sample 1: labels .* got -1"),
         ({"u": ([[1], [2]], [0, "four"])}, "user 'u': sample 1: labels .* got 'four'"),
         ({"u": ([[1], [2]], [0, True])}, "user 'u': sample 1: labels .* got True"),
@@ -117,7 +151,9 @@ def test_absurd_labels_need_to_be_meant(tmp_path: Path) -> None:
         ({}, "expected at least one user, found none"),
     ],
 )
-def test_bad_samples_are_refused_by_file_and_user(users: Users, message: str, tmp_path: Path) -> None:
+def test_bad_samples_are_refused_by_file_and_user(
+    users: Users, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(DataError, match=rf"train.all_data\.json: {message}"):
         read_leaf(write(tmp_path, users, {}))
 
@@ -125,15 +161,27 @@ def test_bad_samples_are_refused_by_file_and_user(users: Users, message: str, tm
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"users": None}, r"expected the key 'users' with a list, found \['num_samples', 'user_data'\]"),
+        (
+            {"users": None},
+            r"expected the key 'users' with a list, found \['num_samples', 'user_data'\]",
+        ),
         ({"user_data": None}, "expected the key 'user_data'"),
-        ({"users": ["b", "a", "c"], "num_samples": [2, 1, 0]}, "user 'c': expected 'user_data' with keys x and y"),
+        (
+            {"users": ["b", "a", "c"], "num_samples": [2, 1, 0]},
+            "user 'c': expected 'user_data' with keys x and y",
+        ),
         ({"users": ["b"], "num_samples": [2]}, "user 'a' has data but is not among 'users'"),
         ({"users": ["b", "a", "b"], "num_samples": [2, 1, 2]}, "user 'b' occurs twice"),
         ({"num_samples": [2, 2]}, "user 'a' has 1 samples, num_samples says 2"),
         ({"num_samples": [2]}, "'num_samples' must be a list of 2 counts"),
-        ({"user_data": {"b": {"x": [[1]]}, "a": {}}}, r"user 'b': expected .* keys x and y, found \['x'\]"),
-        ({"user_data": {"b": [], "a": []}}, "user 'b': expected .* keys x and y, found no such object"),
+        (
+            {"user_data": {"b": {"x": [[1]]}, "a": {}}},
+            r"user 'b': expected .* keys x and y, found \['x'\]",
+        ),
+        (
+            {"user_data": {"b": [], "a": []}},
+            "user 'b': expected .* keys x and y, found no such object",
+        ),
     ],
 )
 def test_bad_layouts_are_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -146,7 +194,9 @@ def test_bad_layouts_are_refused(change: dict[str, Any], message: str, tmp_path:
 
 def test_num_samples_may_be_left_out(tmp_path: Path) -> None:
     path = write(tmp_path) / "train" / "all_data.json"
-    path.write_text(json.dumps({key: value for key, value in content(TRAIN).items() if key != "num_samples"}))
+    path.write_text(
+        json.dumps({key: value for key, value in content(TRAIN).items() if key != "num_samples"})
+    )
     check(read_leaf(tmp_path))
 
 
@@ -157,7 +207,10 @@ def test_num_samples_may_be_left_out(tmp_path: Path) -> None:
         ("", "damaged or of another kind"),
         ("[" * 100_000, "damaged or of another kind"),
         ("[1, 2]", "expected a JSON object with users and user_data, got a list"),
-        ('{"users": ["u"], "user_data": {"u": {"x": [], "y": []}, "u": {}}}', "'u' occurs twice in one object"),
+        (
+            '{"users": ["u"], "user_data": {"u": {"x": [], "y": []}, "u": {}}}',
+            "'u' occurs twice in one object",
+        ),
     ],
 )
 def test_files_that_are_no_such_json(text: str, message: str, tmp_path: Path) -> None:
@@ -169,18 +222,24 @@ def test_files_that_are_no_such_json(text: str, message: str, tmp_path: Path) ->
 
 def test_users_who_occur_twice_or_are_only_tested(tmp_path: Path) -> None:
     write(tmp_path, TRAIN, {"c": ([[1, 2]], [0])})
-    with pytest.raises(DataError, match=r"test.all_data\.json: user 'c' has test samples but no training samples"):
+    with pytest.raises(
+        DataError, match=r"test.all_data\.json: user 'c' has test samples but no training samples"
+    ):
         read_leaf(tmp_path)
     write(tmp_path)
     (tmp_path / "train" / "more.json").write_text(json.dumps(content({"a": TRAIN["a"]})))
-    with pytest.raises(DataError, match=r"more\.json: user 'a' occurs twice, first in .*all_data\.json"):
+    with pytest.raises(
+        DataError, match=r"more\.json: user 'a' occurs twice, first in .*all_data\.json"
+    ):
         read_leaf(tmp_path)
 
 
 def test_other_folders_say_what_is_expected(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(DataError, match=r"expected train/\*\.json and test/\*\.json, .* got notes\.txt, train"):
+    with pytest.raises(
+        DataError, match=r"expected train/\*\.json and test/\*\.json, .* got notes\.txt, train"
+    ):
         read_leaf(tmp_path)
     with pytest.raises(DataError, match="got no such folder"):
         read_leaf(tmp_path / "absent")
@@ -223,7 +282,9 @@ def test_arrays(tmp_path: Path) -> None:
         ({"split": np.array([0, 1, 2])}, "split must be from 0 to 1, row 2 has 2"),
     ],
 )
-def test_damaged_arrays_are_refused(change: dict[str, np.ndarray], message: str, tmp_path: Path) -> None:
+def test_damaged_arrays_are_refused(
+    change: dict[str, np.ndarray], message: str, tmp_path: Path
+) -> None:
     np.savez(tmp_path / "a.npz", **(ARRAYS | change))  # type: ignore[arg-type]
     with pytest.raises(DataError, match=rf"a\.npz: {message}"):
         read_leaf_arrays(tmp_path / "a.npz", 2)

@@ -1,4 +1,5 @@
-"""The estimate of memory against that of a machine that is made up, and the control groups of containers."""
+"""The estimate of memory against that of a machine that is made up, and the control groups of
+containers."""
 
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ def machine(root: Path, files: dict[str, str]) -> Path:
         ),
     ],
 )
-def test_the_least_of_machine_and_groups_is_available(tmp_path: Path, files: dict[str, str], expected: int) -> None:
+def test_the_least_of_machine_and_groups_is_available(
+    tmp_path: Path, files: dict[str, str], expected: int
+) -> None:
     assert available_memory(machine(tmp_path, files)) == expected
 
 
@@ -75,17 +78,23 @@ def test_clearly_more_is_refused_with_numbers_and_cure() -> None:
     with pytest.raises(fk.ConfigError) as refusal:
         check_memory(parts, "take fewer clients", 10 * GB)
     assert str(refusal.value) == (
-        "this takes about 13.0 GB of memory (10.0 GB for samples, 3.0 GB for models), and 10.0 GB are available: "
+        "this takes about 13.0 GB of memory (10.0 GB for samples, 3.0 GB for models), and 10.0 GB "
+        "are available: "
         "take fewer clients"
     )
 
 
 @pytest.mark.parametrize(("needed", "warnings"), [(7.4, 0), (7.6, 1), (12.4, 1)])
-def test_what_is_near_is_a_warning(needed: float, warnings: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_near_is_a_warning(
+    needed: float, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, "fedkin"):
         check_memory({"samples": int(needed * GB)}, "take fewer clients", 10 * GB)
     assert len(caplog.messages) == warnings
-    assert all(f"{needed:.1f} GB for samples), and 10.0 GB are available" in text for text in caplog.messages)
+    assert all(
+        f"{needed:.1f} GB for samples), and 10.0 GB are available" in text
+        for text in caplog.messages
+    )
 
 
 def test_a_generator_is_refused_before_it_allocates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +104,9 @@ def test_a_generator_is_refused_before_it_allocates(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("position", [0, 1, 5, 6])
-def test_the_first_wrong_sample_is_named_whatever_its_block(position: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_wrong_sample_is_named_whatever_its_block(
+    position: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fedkin.data.array_checks._BLOCK_BYTES", 2 * 3 * 4)
     x = np.zeros((7, 3), np.float32)
     x[position:, 1] = np.nan
@@ -105,7 +116,8 @@ def test_the_first_wrong_sample_is_named_whatever_its_block(position: int, monke
 
 
 def test_samples_are_drawn_in_single_precision_as_in_double() -> None:
-    """The numbers are those of the generator in double precision, rounded; labels are those before rounding."""
+    """The numbers are those of the generator in double precision, rounded; labels are those before
+    rounding."""
     drawn = generate(1, 1, 3, np.random.RandomState(0))
     random = np.random.RandomState(0)
     sizes = random.lognormal(4, 2, 3).astype(int) + 50

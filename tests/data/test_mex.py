@@ -24,13 +24,17 @@ def record(path: Path, seconds: Sequence[float], values: Sequence[float] | None 
     """A recording in which frame i is ``values[i]`` everywhere (i + 1)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pressures = np.arange(len(seconds)) + 1 if values is None else values
-    lines = [",".join([stamp(time), *[str(value)] * 256]) for time, value in zip(seconds, pressures, strict=True)]
+    lines = [
+        ",".join([stamp(time), *[str(value)] * 256])
+        for time, value in zip(seconds, pressures, strict=True)
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
 def by_hand(seconds: Sequence[float]) -> list[list[float]]:
-    """The windows of ``record(.., seconds)`` with plain lists: five numbers each, one per kept frame."""
+    """The windows of ``record(.., seconds)`` with plain lists: five numbers each, one per kept
+    frame."""
     windows, start, top = [], 0.0, len(seconds)
     while start + 5 < seconds[-1]:
         frames = [i + 1 for i, time in enumerate(seconds) if start <= time < start + 5]
@@ -50,7 +54,8 @@ def steady(rate: int, seconds: float) -> list[float]:
     return [i / rate for i in range(round(seconds * rate) + 1)]
 
 
-# Frames a window: 75 as they should be, 50 and 45 (even and odd to add), 100 (odd to cut), 80 with an end of its own.
+# Frames a window: 75 as they should be, 50 and 45 (even and odd to add), 100 (odd to cut), 80 with
+# an end of its own.
 TIMES = {
     "exact": steady(15, 12),
     "few": steady(10, 12),
@@ -75,7 +80,9 @@ def test_windows(times: list[float]) -> None:
     np.testing.assert_array_equal(got[:, :, 0], np.array(by_hand(times), np.float32))
 
 
-@pytest.mark.parametrize(("seconds", "count"), [(4.0, 0), (5.0, 0), (5.1, 1), (7.0, 1), (7.1, 2), (11.1, 4)])
+@pytest.mark.parametrize(
+    ("seconds", "count"), [(4.0, 0), (5.0, 0), (5.1, 1), (7.0, 1), (7.1, 2), (11.1, 4)]
+)
 def test_windows_end_before_the_last_time_stamp(seconds: float, count: int) -> None:
     assert windows(steady(10, seconds)).shape == (count, 1280)
 
@@ -89,12 +96,18 @@ def test_a_file_becomes_windows(tmp_path: Path) -> None:
     times = steady(10, 5.1)
     record(tmp_path / "01" / "03_pm_1.csv", times)
     data = mex(path=tmp_path)
-    assert data.y.tolist() == [2] and np.array_equal(data.x, windows(times)) and data.x.dtype == np.float32
+    assert (
+        data.y.tolist() == [2]
+        and np.array_equal(data.x, windows(times))
+        and data.x.dtype == np.float32
+    )
 
 
 def test_recordings_that_are_too_short(tmp_path: Path) -> None:
     record(tmp_path / "01" / "01_pm.csv", steady(10, 5.0))
-    with pytest.raises(DataError, match=r"01: expected recordings .* of more than 5 s, found none in 1 exercises"):
+    with pytest.raises(
+        DataError, match=r"01: expected recordings .* of more than 5 s, found none in 1 exercises"
+    ):
         mex(path=tmp_path)
 
 
@@ -102,13 +115,16 @@ def test_each_recording_has_its_own_maximum(tmp_path: Path) -> None:
     times = steady(15, 5.1)
     record(tmp_path / "01" / "04_pm_1.csv", times, [*[1] * (len(times) - 1), 3])
     record(tmp_path / "01" / "04_pm_2.csv", times, [*[2] * (len(times) - 1), 8])
-    seen = {value for seed in range(10) for value in np.unique(mex(path=tmp_path, seed=seed).x).tolist()}
+    seen = {
+        value for seed in range(10) for value in np.unique(mex(path=tmp_path, seed=seed).x).tolist()
+    }
     assert seen == {np.float32(0.33333), np.float32(0.25)}  # rounded to five decimals
 
 
 @pytest.fixture
 def mats(tmp_path: Path) -> Path:
-    """Three subjects; exercise e of subject s has the maximum 1,000, and pressures that tell who and what."""
+    """Three subjects; exercise e of subject s has the maximum 1,000, and pressures that tell who
+    and what."""
     times = steady(2, 11)
     for subject in (1, 2, 3):
         for exercise in range(1, 8):
@@ -123,14 +139,22 @@ def test_clients_have_one_or_two_exercises_of_their_own(mats: Path) -> None:
     drawn = []
     for seed in range(4):
         data = mex(path=mats, seed=seed)
-        assert data.name == "mex (recorded)" and data.classes == 7 and data.client_names == ("f_01", "f_02", "f_03")
+        assert (
+            data.name == "mex (recorded)"
+            and data.classes == 7
+            and data.client_names == ("f_01", "f_02", "f_03")
+        )
         owner = np.concatenate([[u] * (len(data.train[u]) + len(data.test[u])) for u in range(3)])
         expected = ((owner + 1) * 100 + (data.y + 1) * 10) / 1000
-        np.testing.assert_array_equal(data.x, np.repeat(expected.astype(np.float32)[:, None], 1280, axis=1))
+        np.testing.assert_array_equal(
+            data.x, np.repeat(expected.astype(np.float32)[:, None], 1280, axis=1)
+        )
         for u in range(3):
             rows = np.concatenate([data.train[u], data.test[u]])
             drawn.append(len(np.unique(data.y[rows])))
-            assert len(np.unique(rows)) == len(rows) <= 6 and len(data.train[u]) == max(1, int(0.8 * len(rows)))
+            assert len(np.unique(rows)) == len(rows) <= 6 and len(data.train[u]) == max(
+                1, int(0.8 * len(rows))
+            )
     assert set(drawn) == {1, 2}
 
 
@@ -147,7 +171,9 @@ def test_seeds(mats: Path) -> None:
 
 
 def test_repeats_give_a_class_drawn_twice_twice(tmp_path: Path) -> None:
-    record(tmp_path / "01" / "01_pm_1.csv", steady(2, 7.5))  # one class, so it is drawn twice; two windows
+    record(
+        tmp_path / "01" / "01_pm_1.csv", steady(2, 7.5)
+    )  # one class, so it is drawn twice; two windows
     once = max(len(mex(path=tmp_path, seed=seed).y) for seed in range(12))
     twice = max(len(mex(path=tmp_path, seed=seed, repeats=True).y) for seed in range(12))
     assert (once, twice) == (2, 4)
@@ -156,19 +182,45 @@ def test_repeats_give_a_class_drawn_twice_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "text", "message"),
     [
-        (0, "2019-03-01 10:00:00,1,2", "row 1: expected a time stamp and 256 numbers, got 3 columns"),
-        (2, "2019-03-01 10:00:00.3,1,2", "row 3: expected 256 finite numbers after '2019-03-01 10:00:00.3'"),
-        (2, stamp(0.25) + ",1" * 257, "expected a time stamp and 256 numbers in every row .*line 3, saw 258"),
+        (
+            0,
+            "2019-03-01 10:00:00,1,2",
+            "row 1: expected a time stamp and 256 numbers, got 3 columns",
+        ),
+        (
+            2,
+            "2019-03-01 10:00:00.3,1,2",
+            "row 3: expected 256 finite numbers after '2019-03-01 10:00:00.3'",
+        ),
+        (
+            2,
+            stamp(0.25) + ",1" * 257,
+            "expected a time stamp and 256 numbers in every row .*line 3, saw 258",
+        ),
         (2, stamp(0.25) + ",1" * 255 + ",x", "row 3: expected 256 finite numbers"),
         (2, stamp(0.25) + ",1" * 255 + ",inf", "row 3: expected 256 finite numbers"),
         (2, stamp(0.25) + ",1" * 255 + ",", "row 3: expected 256 finite numbers"),
         (2, "10:00:00" + ",1" * 256, "row 3: expected a time stamp such as .*, got '10:00:00'"),
-        (2, "2019-13-01 10:00:00" + ",1" * 256, "row 3: expected a time stamp such as .*, got '2019-13-01"),
-        (2, "1551434400.2" + ",1" * 256, "row 3: expected a time stamp such as .*, got '1551434400.2'"),
-        (2, stamp(0) + ",1" * 256, "row 3: time stamp '2019-03-01 10:00:00' is earlier than that of the row before"),
+        (
+            2,
+            "2019-13-01 10:00:00" + ",1" * 256,
+            "row 3: expected a time stamp such as .*, got '2019-13-01",
+        ),
+        (
+            2,
+            "1551434400.2" + ",1" * 256,
+            "row 3: expected a time stamp such as .*, got '1551434400.2'",
+        ),
+        (
+            2,
+            stamp(0) + ",1" * 256,
+            "row 3: time stamp '2019-03-01 10:00:00' is earlier than that of the row before",
+        ),
     ],
 )
-def test_broken_rows_are_refused_by_file_and_row(line: int, text: str, message: str, tmp_path: Path) -> None:
+def test_broken_rows_are_refused_by_file_and_row(
+    line: int, text: str, message: str, tmp_path: Path
+) -> None:
     path = record(tmp_path / "07" / "02_pm_1.csv", steady(10, 6))
     lines = path.read_text().splitlines()
     lines[line] = text
@@ -179,21 +231,30 @@ def test_broken_rows_are_refused_by_file_and_row(line: int, text: str, message: 
 
 def test_recordings_of_nothing(tmp_path: Path) -> None:
     path = record(tmp_path / "01" / "02_pm_1.csv", steady(10, 6), [0] * 61)
-    with pytest.raises(DataError, match=r"02_pm_1\.csv: expected pressure somewhere, the largest of 61 frames is 0"):
+    with pytest.raises(
+        DataError, match=r"02_pm_1\.csv: expected pressure somewhere, the largest of 61 frames is 0"
+    ):
         mex(path=tmp_path)
     for content in (b"", b"\xff\xfe\x00" * 50):
         path.write_bytes(content)
-        with pytest.raises(DataError, match=r"02_pm_1\.csv: row 1: expected a time stamp and 256 numbers, got 1 col"):
+        with pytest.raises(
+            DataError,
+            match=r"02_pm_1\.csv: row 1: expected a time stamp and 256 numbers, got 1 col",
+        ):
             mex(path=tmp_path)
     path.write_bytes(b"\xff" + b",1" * 256)
-    with pytest.raises(DataError, match=r"02_pm_1\.csv: expected a time stamp and 256 numbers in every row .*utf-8"):
+    with pytest.raises(
+        DataError, match=r"02_pm_1\.csv: expected a time stamp and 256 numbers in every row .*utf-8"
+    ):
         mex(path=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["08_pm_1.csv", "00_pm_1.csv", "04_act_1.csv", "pm.csv"])
 def test_unknown_exercises_are_refused(name: str, tmp_path: Path) -> None:
     record(tmp_path / "01" / name, steady(10, 6))
-    with pytest.raises(DataError, match=rf"{name}: expected a name such as 04_pm_1\.csv: an exercise from 01 to 07"):
+    with pytest.raises(
+        DataError, match=rf"{name}: expected a name such as 04_pm_1\.csv: an exercise from 01 to 07"
+    ):
         mex(path=tmp_path)
 
 
@@ -219,9 +280,13 @@ def test_published_federation_comes_first(places: Path) -> None:
     published(places / "FedMEx")
     write_test_part(places / "mex")
     data = mex()
-    assert data.name == "mex" and data.train.sizes.tolist() == [3] and data.test.sizes.tolist() == [1]
+    assert (
+        data.name == "mex" and data.train.sizes.tolist() == [3] and data.test.sizes.tolist() == [1]
+    )
     assert data.x.dtype == np.float32 and data.classes == 7 and data.client_names == ("f_30",)
-    (places / "FedMEx" / "retrain.json").touch()  # the files of the published names are taken, whatever lies beside
+    (
+        places / "FedMEx" / "retrain.json"
+    ).touch()  # the files of the published names are taken, whatever lies beside
     assert mex().name == "mex"
     with pytest.raises(ConfigError, match="train_fraction does not apply to the published mex"):
         mex(train_fraction=0.5)
@@ -233,14 +298,21 @@ def test_published_federation_in_leafs_layout(places: Path) -> None:
         (places / "FedMEx" / name).mkdir()
         (places / "FedMEx" / f"{name}.json").rename(places / "FedMEx" / name / "mex_all_data.json")
     data = mex()
-    assert data.name == "mex" and data.train.sizes.tolist() == [3] and data.test.sizes.tolist() == [1]
+    assert (
+        data.name == "mex" and data.train.sizes.tolist() == [3] and data.test.sizes.tolist() == [1]
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"features": 60}, r"expected x of 1280 numbers .* shape \(60,\)"), ({"label": 7}, "labels .* 0 to 6, .* has 7")],
+    [
+        ({"features": 60}, r"expected x of 1280 numbers .* shape \(60,\)"),
+        ({"label": 7}, "labels .* 0 to 6, .* has 7"),
+    ],
 )
-def test_other_published_files_are_refused(options: dict[str, int], message: str, places: Path) -> None:
+def test_other_published_files_are_refused(
+    options: dict[str, int], message: str, places: Path
+) -> None:
     published(places / "FedMEx", **options)
     with pytest.raises(DataError, match=rf"FedMEx: {message}"):
         mex()
@@ -251,7 +323,13 @@ def write_test_part(folder: Path, split: int = 1) -> None:
     folder.mkdir()
     owner = np.array([0] * 5 + [1] * 5 + [2])
     x = np.arange(11)[:, None] * np.ones(1280) / 11
-    arrays = {"x": x, "y": owner, "client_id": owner, "split": np.full(11, split), "users": np.array(["a", "b", "c"])}
+    arrays = {
+        "x": x,
+        "y": owner,
+        "client_id": owner,
+        "split": np.full(11, split),
+        "users": np.array(["a", "b", "c"]),
+    }
     np.savez(folder / "fed_mex_TESTONLY.npz", **arrays)  # type: ignore[arg-type]
 
 
@@ -268,12 +346,16 @@ def test_the_test_part_alone_is_split_again_and_says_so(places: Path) -> None:
 
 def test_the_test_part_holds_test_samples_only(places: Path) -> None:
     write_test_part(places / "FedMEx", split=0)
-    with pytest.raises(DataError, match=r"TESTONLY\.npz: expected test samples only .* 11 are marked for training"):
+    with pytest.raises(
+        DataError, match=r"TESTONLY\.npz: expected test samples only .* 11 are marked for training"
+    ):
         mex()
 
 
 def test_without_files(places: Path) -> None:
-    with pytest.raises(DataError, match=r"mex: train\.json, test\.json not found in .*FedMEx.*path="):
+    with pytest.raises(
+        DataError, match=r"mex: train\.json, test\.json not found in .*FedMEx.*path="
+    ):
         mex()
     with pytest.raises(ConfigError, match="repeats does not apply to mex without path"):
         mex(repeats=True)
@@ -281,8 +363,15 @@ def test_without_files(places: Path) -> None:
 
 def test_the_real_test_part(real: Path) -> None:
     data = mex()
-    assert data.name == "mex (test part)" and data.clients == 30 and data.x.shape == (250, 1280) and data.classes == 7
+    assert (
+        data.name == "mex (test part)"
+        and data.clients == 30
+        and data.x.shape == (250, 1280)
+        and data.classes == 7
+    )
     assert data.x.min() == 0 and data.x.max() == 1
     assert len(np.unique(np.concatenate([data.train.rows, data.test.rows]))) == 250
     assert ((data.label_counts() + data.label_counts("test") > 0).sum(axis=1) <= 2).all()
-    assert data.client_names is not None and sorted(data.client_names) == [f"f_{u:02d}" for u in range(1, 31)]
+    assert data.client_names is not None and sorted(data.client_names) == [
+        f"f_{u:02d}" for u in range(1, 31)
+    ]

@@ -59,14 +59,20 @@ def test_names_words_and_true_clusters_are_packed(tmp_path: Path) -> None:
     assert same(words, pack(words, tmp_path / "d"))
 
 
-def test_generated_samples_are_written_as_they_are_drawn(data: FederatedData, tmp_path: Path) -> None:
+def test_generated_samples_are_written_as_they_are_drawn(
+    data: FederatedData, tmp_path: Path
+) -> None:
     def made() -> FederatedData:
         drawn = fk.data.synthetic(clients=6, samples=10, seed=2)
-        assert isinstance(drawn.x, np.memmap) and Path(str(drawn.x.filename)) == tmp_path / "d/x.npy"
+        assert (
+            isinstance(drawn.x, np.memmap) and Path(str(drawn.x.filename)) == tmp_path / "d/x.npy"
+        )
         return drawn.with_validation(0.2)
 
     assert same(data, pack(made, tmp_path / "d"))
-    assert not isinstance(fk.data.synthetic(clients=3, samples=4).x, np.memmap)  # it was for that call only
+    assert not isinstance(
+        fk.data.synthetic(clients=3, samples=4).x, np.memmap
+    )  # it was for that call only
 
 
 def test_a_selection_has_a_digest_of_its_own(data: FederatedData, tmp_path: Path) -> None:
@@ -75,7 +81,9 @@ def test_a_selection_has_a_digest_of_its_own(data: FederatedData, tmp_path: Path
     assert part.packed is None and data_digest(part) == data_digest(data.select(np.array([1, 4])))
 
 
-def test_a_run_on_packed_data_is_that_on_data_in_memory(data: FederatedData, tmp_path: Path) -> None:
+def test_a_run_on_packed_data_is_that_on_data_in_memory(
+    data: FederatedData, tmp_path: Path
+) -> None:
     packed = pack(data, tmp_path / "d")
     inside = fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=2, cohort=3)
     outside = fk.simulate(fk.IFCA(clusters=2), packed, fk.models.mclr(packed), rounds=2, cohort=3)
@@ -83,7 +91,9 @@ def test_a_run_on_packed_data_is_that_on_data_in_memory(data: FederatedData, tmp
 
 
 @pytest.mark.parametrize("changed_after", [1, 3])
-def test_files_that_change_under_a_run_are_named(data: FederatedData, tmp_path: Path, changed_after: int) -> None:
+def test_files_that_change_under_a_run_are_named(
+    data: FederatedData, tmp_path: Path, changed_after: int
+) -> None:
     """Also after the last round, as final scores could be those of other samples."""
     packed = pack(data, tmp_path / "d")
     path = tmp_path / "d/y.npy"
@@ -93,10 +103,14 @@ def test_files_that_change_under_a_run_are_named(data: FederatedData, tmp_path: 
             os.utime(path, ns=(1, 1))
 
     with pytest.raises(DataError, match=r"y\.npy has changed, or is gone.*pack them anew"):
-        fk.simulate(fk.FedAvg(), packed, fk.models.mclr(packed), rounds=3, cohort=3, callbacks=touch)
+        fk.simulate(
+            fk.FedAvg(), packed, fk.models.mclr(packed), rounds=3, cohort=3, callbacks=touch
+        )
 
 
-def test_a_file_that_changes_within_a_round_gives_no_record_of_it(data: FederatedData, tmp_path: Path) -> None:
+def test_a_file_that_changes_within_a_round_gives_no_record_of_it(
+    data: FederatedData, tmp_path: Path
+) -> None:
     packed, records = pack(data, tmp_path / "d"), []
 
     class Touching(fk.FedAvg):
@@ -105,12 +119,16 @@ def test_a_file_that_changes_within_a_round_gives_no_record_of_it(data: Federate
             return super().round(world, state, cohort, stream)
 
     with pytest.raises(DataError, match=r"x\.npy has changed"):
-        fk.simulate(Touching(), packed, fk.models.mclr(packed), rounds=1, cohort=3, callbacks=records.append)
+        fk.simulate(
+            Touching(), packed, fk.models.mclr(packed), rounds=1, cohort=3, callbacks=records.append
+        )
     assert [record["round"] for record in records] == [0]
 
 
 @pytest.mark.parametrize("name", ["x.npy", "train.rows.npy", "test.offsets.npy"])
-def test_a_file_that_is_gone_or_shorter_is_named(data: FederatedData, tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_gone_or_shorter_is_named(
+    data: FederatedData, tmp_path: Path, name: str
+) -> None:
     pack(data, tmp_path / "d")
     path = tmp_path / "d" / name
     path.write_bytes(path.read_bytes()[:-1])
@@ -161,7 +179,9 @@ def test_a_later_layout_is_refused(data: FederatedData, tmp_path: Path) -> None:
         open_packed(tmp_path / "d")
 
 
-def test_other_contents_of_the_same_size_are_found_when_asked(data: FederatedData, tmp_path: Path) -> None:
+def test_other_contents_of_the_same_size_are_found_when_asked(
+    data: FederatedData, tmp_path: Path
+) -> None:
     pack(data, tmp_path / "d")
     path = tmp_path / "d/x.npy"
     content = bytearray(path.read_bytes())

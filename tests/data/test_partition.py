@@ -21,7 +21,8 @@ def histogram(owned: Ragged, labels: np.ndarray, classes: int = 10) -> np.ndarra
     return np.array([np.bincount(labels[owned[u]], minlength=classes) for u in range(len(owned))])
 
 
-# -- the published federations ---------------------------------------------------------------------------------------
+# -- the published federations
+# ---------------------------------------------------------------------------------------
 
 
 def test_power_law_is_fedprox_mnist(oracle: Oracle) -> None:
@@ -42,7 +43,8 @@ def test_power_law_totals_of_ten_seeds(oracle: Oracle) -> None:
     known = oracle("datasets")["mnist_power_law"]
     labels = np.repeat(np.arange(10), known["label_counts"])
     totals = [
-        int(fedprox_partitions.power_law(labels, 1000, 2, np.random.RandomState(s)).sizes.sum()) for s in range(10)
+        int(fedprox_partitions.power_law(labels, 1000, 2, np.random.RandomState(s)).sizes.sum())
+        for s in range(10)
     ]
     assert totals == known["totals_for_seeds_0_to_9"]
 
@@ -51,11 +53,18 @@ def test_femnist_sizes(oracle: Oracle) -> None:
     """The vectors were made with the 3 classes of the authors' script (the papers have 5)."""
     known = oracle("datasets")["femnist_my_sample"]
     counts = fedprox_partitions.femnist_counts(200, 3, np.random.RandomState(known["np_seed"]))
-    assert counts[:10].tolist() == known["n_per_class_first10"] and counts.max() == known["max_per_class"]
+    assert (
+        counts[:10].tolist() == known["n_per_class_first10"]
+        and counts.max() == known["max_per_class"]
+    )
     labels = np.repeat(np.arange(10), 4000)
     for shared in (False, True):
         totals = [
-            int(fedprox_partitions.femnist(labels, 200, 3, np.random.RandomState(s), shared).sizes.sum())
+            int(
+                fedprox_partitions.femnist(
+                    labels, 200, 3, np.random.RandomState(s), shared
+                ).sizes.sum()
+            )
             for s in range(20)
         ]
         assert totals == known["totals_seed0_19"]
@@ -65,20 +74,26 @@ def test_femnist_shares_images_only_when_asked() -> None:
     labels = np.repeat(np.arange(10), 4000)
     sound = fedprox_partitions.femnist(labels, 200, 5, np.random.RandomState(0))
     assert len(np.unique(sound.rows)) == len(sound.rows)
-    shared = fedprox_partitions.femnist(labels, 200, 5, np.random.RandomState(0), shared_images=True)
+    shared = fedprox_partitions.femnist(
+        labels, 200, 5, np.random.RandomState(0), shared_images=True
+    )
     assert (shared.sizes == sound.sizes).all()
     # of every class, no more images are in use than its greediest client has
     most = histogram(shared, labels).max(axis=0).sum()
     assert len(np.unique(shared.rows)) == most < len(shared.rows) / 10
     # every client has the first images of its classes
-    assert shared[13].tolist() == [c * 4000 + i for c in (3, 4, 5, 6, 7) for i in range(len(shared[13]) // 5)]
+    assert shared[13].tolist() == [
+        c * 4000 + i for c in (3, 4, 5, 6, 7) for i in range(len(shared[13]) // 5)
+    ]
 
 
 def test_ditto_is_the_published_fashion_mnist(oracle: Oracle) -> None:
     known = oracle("datasets")["fmnist_ditto"]
     labels = np.repeat(np.arange(10), 6000), np.repeat(np.arange(10), 1000)
     train, test = fedprox_partitions.ditto(*labels, 500, 5, np.random.RandomState(known["seed"]))
-    assert train.sizes.tolist() == known["train_sizes"] and test.sizes.tolist() == known["test_sizes"]
+    assert (
+        train.sizes.tolist() == known["train_sizes"] and test.sizes.tolist() == known["test_sizes"]
+    )
     assert (train.sizes.sum(), test.sizes.sum()) == (61_251, 11_254)
     users = [*known["first3_users_class_start_n_teststart_ntest"], known["last_user"]]
     for user, pieces in zip((0, 1, 2, 499), users, strict=True):
@@ -91,7 +106,9 @@ def test_ditto_is_the_published_fashion_mnist(oracle: Oracle) -> None:
 def test_dirichlet_is_niid_bench(oracle: Oracle) -> None:
     labels = np.repeat(np.arange(10), 100)
     for known in oracle("misc")["dirichlet_niid_bench_style"]:
-        owned = partition.dirichlet(labels, known["n_clients"], known["alpha"], np.random.RandomState(known["np_seed"]))
+        owned = partition.dirichlet(
+            labels, known["n_clients"], known["alpha"], np.random.RandomState(known["np_seed"])
+        )
         assert histogram(owned, labels).tolist() == known["counts"]
         assert [owned[u][:10].tolist() for u in range(len(owned))] == known["first10_indices"]
 
@@ -105,7 +122,8 @@ def test_dirichlet_plain_is_sattlers(oracle: Oracle) -> None:
 
 
 def test_shipped_train_and_test_sizes_are_one_split(oracle: Oracle) -> None:
-    """FedSim's test sizes are n - int(0.9 n) of whole clients: no client of under 51 samples, so none under 6 tests."""
+    """FedSim's test sizes are n - int(0.9 n) of whole clients: no client of under 51 samples, so
+    none under 6 tests."""
     for name, known in oracle("datasets")["fedsim_shipped_test_sizes"].items():
         if name.startswith("synthetic"):
             for tests in known["test_sizes"]:
@@ -114,7 +132,8 @@ def test_shipped_train_and_test_sizes_are_one_split(oracle: Oracle) -> None:
                 assert (len(train.rows), len(test.rows)) == (n - tests, tests)
 
 
-# -- properties ------------------------------------------------------------------------------------------------------
+# -- properties
+# ------------------------------------------------------------------------------------------------------
 
 labellings = hnp.arrays(np.int64, st.integers(1, 300), elements=st.integers(0, 6))
 seeds = st.integers(0, 2**32 - 1)
@@ -122,10 +141,18 @@ seeds = st.integers(0, 2**32 - 1)
 
 def recipes(labels: np.ndarray, clients: int, k: int, seed: int) -> dict[str, Callable[[], Ragged]]:
     return {
-        "power_law": lambda: fedprox_partitions.power_law(labels, clients, k, np.random.RandomState(seed)),
-        "femnist": lambda: fedprox_partitions.femnist(labels, clients, k, np.random.RandomState(seed)),
-        "dirichlet": lambda: partition.dirichlet(labels, clients, 1.0, np.random.RandomState(seed), minimum=1),
-        "dirichlet_plain": lambda: partition.dirichlet_plain(labels, clients, 5.0, np.random.RandomState(seed)),
+        "power_law": lambda: fedprox_partitions.power_law(
+            labels, clients, k, np.random.RandomState(seed)
+        ),
+        "femnist": lambda: fedprox_partitions.femnist(
+            labels, clients, k, np.random.RandomState(seed)
+        ),
+        "dirichlet": lambda: partition.dirichlet(
+            labels, clients, 1.0, np.random.RandomState(seed), minimum=1
+        ),
+        "dirichlet_plain": lambda: partition.dirichlet_plain(
+            labels, clients, 5.0, np.random.RandomState(seed)
+        ),
         "shards": lambda: partition.shards(labels, clients, k, Stream(seed)),
         "iid": lambda: partition.iid(len(labels), clients, Stream(seed)),
         "blocks": lambda: partition.blocks(labels, clients, k, Stream(seed))[0],
@@ -136,7 +163,8 @@ def recipes(labels: np.ndarray, clients: int, k: int, seed: int) -> dict[str, Ca
 @pytest.mark.parametrize("name", recipes(np.zeros(1, np.int64), 1, 1, 0))
 @given(labels=labellings, clients=st.integers(1, 12), k=st.integers(1, 5), seed=seeds)
 def test_every_partition(name: str, labels: np.ndarray, clients: int, k: int, seed: int) -> None:
-    """Every sample at most once (or exactly once), no client empty, the same seed the same partition."""
+    """Every sample at most once (or exactly once), no client empty, the same seed the same
+    partition."""
     make = recipes(labels, clients, k, seed)[name]
     try:
         owned = make()
@@ -157,7 +185,9 @@ def test_every_partition(name: str, labels: np.ndarray, clients: int, k: int, se
 
 
 @given(labels=labellings, clients=st.integers(1, 40), k=st.integers(1, 7), seed=seeds)
-def test_power_law_gives_the_minimum_first(labels: np.ndarray, clients: int, k: int, seed: int) -> None:
+def test_power_law_gives_the_minimum_first(
+    labels: np.ndarray, clients: int, k: int, seed: int
+) -> None:
     assume(k <= labels.max() + 1)
     plenty = np.tile(np.arange(labels.max() + 1), 5 * k * clients + 1)
     owned = fedprox_partitions.power_law(plenty, clients, k, np.random.RandomState(seed))
@@ -166,8 +196,14 @@ def test_power_law_gives_the_minimum_first(labels: np.ndarray, clients: int, k: 
         assert (counts[u, [(u + j) % (labels.max() + 1) for j in range(k)]] >= 5).all()
 
 
-@given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=8), fraction=st.floats(0.01, 1.0), seed=seeds)
-def test_split_keeps_every_row_and_a_training_sample(sizes: list[int], fraction: float, seed: int) -> None:
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=1, max_size=8),
+    fraction=st.floats(0.01, 1.0),
+    seed=seeds,
+)
+def test_split_keeps_every_row_and_a_training_sample(
+    sizes: list[int], fraction: float, seed: int
+) -> None:
     owned = Ragged.of(np.split(np.arange(sum(sizes)) + 7, np.cumsum(sizes)[:-1]))
     train, test = partition.split_train_test(owned, Stream(seed), fraction)
     for client, n in enumerate(sizes):
@@ -191,8 +227,9 @@ def test_shards_of_the_sorted_labels() -> None:
 
 
 def test_blocks_are_those_of_athena() -> None:
-    """FACTS: of 10 clients with 2 classes, clients 2i-1 and 2i share classes 2i-2 and 2i-1 (numbered from 1); with 5,
-    clients 1-5 have 0-4 and 6-10 have 5-9. 6,000 images of a class: halves of 3,000, fifths of 1,200."""
+    """FACTS: of 10 clients with 2 classes, clients 2i-1 and 2i share classes 2i-2 and 2i-1
+    (numbered from 1); with 5, clients 1-5 have 0-4 and 6-10 have 5-9. 6,000 images of a class:
+    halves of 3,000, fifths of 1,200."""
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 6000))
     owned, true_clusters = partition.blocks(labels, 10, 2, Stream(0))
     expected = np.zeros((10, 10), int)
@@ -213,7 +250,10 @@ def test_blocks_are_those_of_athena() -> None:
     ]
     owned, true_clusters = partition.blocks(labels, 10, 5, Stream(0))
     expected = np.kron(np.eye(2, dtype=int), np.full((5, 5), 1200))
-    assert np.array_equal(histogram(owned, labels), expected) and true_clusters.tolist() == [0] * 5 + [1] * 5
+    assert (
+        np.array_equal(histogram(owned, labels), expected)
+        and true_clusters.tolist() == [0] * 5 + [1] * 5
+    )
     assert len(np.unique(owned.rows)) == 60_000
 
 
@@ -236,7 +276,11 @@ def test_blocks_are_even(labels: np.ndarray, clients: int, k: int, seed: int) ->
         assume(False)
         raise
     members = np.bincount(true_clusters, minlength=C // k)
-    assert members.min() >= 1 and members.max() - members.min() <= 1 and (np.diff(true_clusters) >= 0).all()
+    assert (
+        members.min() >= 1
+        and members.max() - members.min() <= 1
+        and (np.diff(true_clusters) >= 0).all()
+    )
     counts = histogram(owned, labels, C)
     for c in range(C):
         inside = true_clusters == c // k
@@ -275,14 +319,18 @@ def test_alpha_governs_heterogeneity() -> None:
     labels = np.repeat(np.arange(10), 500)
     kinds = [
         np.median(
-            (histogram(partition.dirichlet(labels, 10, alpha, np.random.RandomState(0)), labels) > 25).sum(axis=1)
+            (
+                histogram(partition.dirichlet(labels, 10, alpha, np.random.RandomState(0)), labels)
+                > 25
+            ).sum(axis=1)
         )
         for alpha in (0.05, 0.5, 100.0)
     ]
     assert kinds[0] < kinds[1] < kinds[2] == 10
 
 
-# -- the odd and the impossible --------------------------------------------------------------------------------------
+# -- the odd and the impossible
+# --------------------------------------------------------------------------------------
 
 
 def test_empty_class_and_tiny_class_are_ordinary() -> None:
@@ -312,7 +360,9 @@ def test_impossible_numbers_of_classes(k: int) -> None:
 
 
 def test_more_clients_than_the_classes_can_feed() -> None:
-    with pytest.raises(DataError, match=r"power_law: nothing is left for client \d+.*fewer clients"):
+    with pytest.raises(
+        DataError, match=r"power_law: nothing is left for client \d+.*fewer clients"
+    ):
         fedprox_partitions.power_law(np.tile(np.arange(10), 10), 90, 1, np.random.RandomState(0))
 
 

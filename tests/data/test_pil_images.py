@@ -41,7 +41,9 @@ def test_other_colour_spaces_become_rgb(mode: str) -> None:
     assert np.abs(read - RED_AND_BLUE).max() <= 2  # rounding of the conversion
 
 
-@pytest.mark.parametrize(("mode", "shape"), [("L", (1, 2)), ("LA", (1, 2, 2)), ("RGB", (1, 2, 3)), ("RGBA", (1, 2, 4))])
+@pytest.mark.parametrize(
+    ("mode", "shape"), [("L", (1, 2)), ("LA", (1, 2, 2)), ("RGB", (1, 2, 3)), ("RGBA", (1, 2, 4))]
+)
 def test_modes_of_eight_bits_are_kept(mode: str, shape: tuple[int, ...]) -> None:
     image = COLOURS.convert(mode)
     read = pixels(image, "place")
@@ -62,14 +64,20 @@ def test_sixteen_bits_are_divided_by_their_largest(kind: Any) -> None:
     assert read.ravel().tolist() == pytest.approx([0, 1, 1 / 255])
 
 
-@pytest.mark.parametrize("values", [np.array([[-1, 5]], np.int32), np.array([[0, 70000]], np.int32)])
+@pytest.mark.parametrize(
+    "values", [np.array([[-1, 5]], np.int32), np.array([[0, 70000]], np.int32)]
+)
 def test_integers_beyond_sixteen_bits_are_refused(values: np.ndarray) -> None:
-    with pytest.raises(DataError, match=r"place: an image of mode 'I' has values .* 16 bits are 0 to 65535"):
+    with pytest.raises(
+        DataError, match=r"place: an image of mode 'I' has values .* 16 bits are 0 to 65535"
+    ):
         pixels(Image.fromarray(values), "place")
 
 
 def test_floats_must_be_scaled_already() -> None:
-    assert pixels(Image.fromarray(np.array([[0.25, 1]], np.float32)), "place").tolist() == [[0.25, 1]]
+    assert pixels(Image.fromarray(np.array([[0.25, 1]], np.float32)), "place").tolist() == [
+        [0.25, 1]
+    ]
     with pytest.raises(DataError, match="mode 'F', with values 0 to 300 has no known scale"):
         pixels(Image.fromarray(np.array([[0, 300]], np.float32)), "place")
 
@@ -81,7 +89,10 @@ def test_images_of_eight_and_sixteen_bits_share_a_scale() -> None:
 
 
 def test_mixed_modes_and_sizes_are_refused_with_rows_and_a_cure() -> None:
-    with pytest.raises(DataError, match=r"row 7 has shape \(1, 2\) \(mode L\), .* row 6 \(1, 2, 3\).*convert\('RGB'\)"):
+    with pytest.raises(
+        DataError,
+        match=r"row 7 has shape \(1, 2\) \(mode L\), .* row 6 \(1, 2, 3\).*convert\('RGB'\)",
+    ):
         pixels_of_all([COLOURS, COLOURS.convert("L")], "place", start=6)
     with pytest.raises(DataError, match=r"row 1 has shape \(3, 3, 3\)"):
         pixels_of_all([COLOURS, COLOURS.resize((3, 3))], "place")
@@ -91,7 +102,9 @@ def test_images_in_a_list_are_read_from_arrays_and_to_predict() -> None:
     data = fk.data.from_arrays([palette()] * 4, Y, clients=CLIENTS, test=0)
     assert data.from_uint8
     assert np.array_equal(data.x[0], RED_AND_BLUE / 255)
-    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, callbacks=fk.Progress(False))
+    run = fk.simulate(
+        fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, callbacks=fk.Progress(False)
+    )
     assert np.array_equal(run.predict([palette()]), run.predict(RED_AND_BLUE[None]))
 
 

@@ -11,7 +11,9 @@ import pytest
 import fedkin as fk
 
 N = 40
-TABLE = pd.DataFrame({"a": np.linspace(0, 1, N), "y": np.arange(N) % 2, "client_id": np.arange(N) % 4})
+TABLE = pd.DataFrame(
+    {"a": np.linspace(0, 1, N), "y": np.arange(N) % 2, "client_id": np.arange(N) % 4}
+)
 FILTERED = TABLE.sample(frac=1, random_state=0)  # its index is not 0, 1, 2, ..
 STORED = TABLE.assign(__index_level_0__=np.arange(N)[::-1])  # as pyarrow stores an index
 
@@ -39,7 +41,9 @@ def test_an_index_is_left_out(kind: str, table: pd.DataFrame, tmp_path: Path) ->
 def test_a_column_without_a_name_is_refused(kind: str, name: str, tmp_path: Path) -> None:
     table = TABLE.copy()
     table.insert(0, name, np.arange(N))
-    with pytest.raises(fk.DataError, match=r"a name for every column, got '.*row numbers.*index=False"):
+    with pytest.raises(
+        fk.DataError, match=r"a name for every column, got '.*row numbers.*index=False"
+    ):
         loaded(kind, table, tmp_path)
 
 

@@ -12,7 +12,9 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.sent140 import FILE, sent140
 
 Row = tuple[str, str, str]  # polarity, user, text
-SIZES = {f"user{u:02d}": 4 + u for u in range(20)}  # tweets of each, half of them positive: 270 in all
+SIZES = {
+    f"user{u:02d}": 4 + u for u in range(20)
+}  # tweets of each, half of them positive: 270 in all
 
 
 def rows() -> list[Row]:
@@ -31,7 +33,8 @@ def write(path: Path, content: list[Row]) -> Path:
     with path.open("w", encoding="latin-1", newline="") as file:
         out = csv.writer(file, quoting=csv.QUOTE_ALL)
         out.writerows(
-            (p, str(i), "Mon Apr 06 2009", "NO_QUERY", user, text) for i, (p, user, text) in enumerate(content)
+            (p, str(i), "Mon Apr 06 2009", "NO_QUERY", user, text)
+            for i, (p, user, text) in enumerate(content)
         )
     return path
 
@@ -52,7 +55,11 @@ def said(data: Any, row: int) -> list[str]:
 
 def test_everybody(tweets: Path) -> None:
     data = made(path=tweets, fraction=1, least=1)
-    assert data.classes == 2 and data.x.shape == (270, 25) and sorted(data.client_names) == sorted(SIZES)
+    assert (
+        data.classes == 2
+        and data.x.shape == (270, 25)
+        and sorted(data.client_names) == sorted(SIZES)
+    )
     everything = np.concatenate([data.train.rows, data.test.rows])
     assert sorted(everything) == list(range(270))
     for u, name in enumerate(data.client_names):
@@ -61,7 +68,9 @@ def test_everybody(tweets: Path) -> None:
         mine = np.concatenate([data.train[u], data.test[u]])
         for row in mine:
             words = said(data, row)
-            assert words[0] in (name, "") and words[1] == "says"  # "": a word that no training text has
+            assert (
+                words[0] in (name, "") and words[1] == "says"
+            )  # "": a word that no training text has
             assert words[2] == ("good" if data.y[row] == 1 else "bad")
         numbers = {str(i) for i in range(n)}
         assert {said(data, row)[5] for row in mine} <= numbers | {""}
@@ -97,7 +106,9 @@ def test_first_clients_of_the_draw(tweets: Path) -> None:
     whole, few = (made(path=tweets, fraction=1, least=10, clients=count) for count in (None, 3))
     assert few.client_names == whole.client_names[:3] and few.clients == 3
     assert len(few.x) == sum(SIZES[name] for name in few.client_names)
-    with pytest.raises(ConfigError, match="clients must be from 1 to 14, the users left by the filters; got 15"):
+    with pytest.raises(
+        ConfigError, match="clients must be from 1 to 14, the users left by the filters; got 15"
+    ):
         made(path=tweets, fraction=1, least=10, clients=15)
 
 
@@ -128,7 +139,12 @@ def test_glove_and_padding(tweets: Path, tmp_path: Path) -> None:
 
 
 def test_texts_and_names_that_look_like_gaps(tmp_path: Path) -> None:
-    content = [("0", "NA", "null"), ("4", "NA", "café, nan"), ("4", "nan", "NA"), ("0", "nan", 'say "NULL"')]
+    content = [
+        ("0", "NA", "null"),
+        ("4", "NA", "café, nan"),
+        ("4", "nan", "NA"),
+        ("0", "nan", 'say "NULL"'),
+    ]
     data = made(path=write(tmp_path / "t.csv", content), fraction=1, least=1, train_fraction=1)
     assert set(data.client_names) == {"NA", "nan"}
     assert set(data.vocabulary) == {"", "null", "café", ",", "nan", "na", "say"}
@@ -136,7 +152,9 @@ def test_texts_and_names_that_look_like_gaps(tmp_path: Path) -> None:
 
 def test_csv_with_a_header(tweets: Path, tmp_path: Path) -> None:
     lines = [f'{i},"{text}",{user},{polarity}' for i, (polarity, user, text) in enumerate(rows())]
-    (plain := tmp_path / "h.csv").write_text("\n".join(["row,text,user,polarity", *lines]), encoding="utf-8")
+    (plain := tmp_path / "h.csv").write_text(
+        "\n".join(["row,text,user,polarity", *lines]), encoding="utf-8"
+    )
     (packed := tmp_path / "h.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
     original = made(path=tweets, fraction=0.5, least=1)
     for path in (plain, packed):
@@ -162,9 +180,15 @@ def test_not_found(places: Path) -> None:
     ("change", "message"),
     [
         ({1: ("2", "user00", "so so")}, r"unknown label '2' in row 1 \(1 such rows\).*neutral"),
-        ({2: ("1", "user00", "hm"), 4: ("", "user00", "hm")}, r"unknown label '1' in row 2 \(2 such rows\)"),
+        (
+            {2: ("1", "user00", "hm"), 4: ("", "user00", "hm")},
+            r"unknown label '1' in row 2 \(2 such rows\)",
+        ),
         ({3: ("0", "", "text")}, r"user is empty in row 3 \(1 such rows\).*skip_bad"),
-        ({5: ("4", "user00", " \t"), 6: ("4", "user00", "")}, r"text is empty in row 5 \(2 such rows\)"),
+        (
+            {5: ("4", "user00", " \t"), 6: ("4", "user00", "")},
+            r"text is empty in row 5 \(2 such rows\)",
+        ),
     ],
 )
 def test_bad_rows(tmp_path: Path, change: dict[int, Row], message: str) -> None:
@@ -188,7 +212,10 @@ def test_bad_rows_skipped(tmp_path: Path) -> None:
         ("", "damaged or of another kind"),
         ("a,b\n1,2\n", r"expected the columns polarity, id, .* row 0 is \['a', 'b'\]"),
         ("label,user,text\n0,me,hello\n", "or a header with polarity, user, text"),
-        ('"0","1","d","q","me","a"\n"4","1","d","q","me",b,c\n', "damaged.* 6 fields in line 2, saw 7"),
+        (
+            '"0","1","d","q","me","a"\n"4","1","d","q","me",b,c\n',
+            "damaged.* 6 fields in line 2, saw 7",
+        ),
         ('"0","1","d","q","me","a"\n"4","1","d"\n', "user is empty in row 1"),
         ("polarity,user,text\n0,me,hi\n4,me,hi,there\n", "damaged.* 3 fields in line 3, saw 4"),
     ],

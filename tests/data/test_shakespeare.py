@@ -14,7 +14,11 @@ from fedkin.data.shakespeare import shakespeare
 
 LINES = {
     "play/SHORT": ["too short"],
-    "play/LONG": ["abcdefghij", "klmnopqrst", "uvwxyzabcd"],  # 32 characters with the blanks between
+    "play/LONG": [
+        "abcdefghij",
+        "klmnopqrst",
+        "uvwxyzabcd",
+    ],  # 32 characters with the blanks between
     "play/OTHER": ["the quick brown fox jumps over the lazy dog", "and again"],
 }
 
@@ -44,12 +48,20 @@ def test_windows_at_every_position(roles: Path) -> None:
 def test_stride(roles: Path) -> None:
     data = shakespeare(path=roles, length=4, stride=3)
     text = "abcdefghij klmnopqrst uvwxyzabcd"
-    assert [window(data, row) for row in data.train[0]] == [text[i : i + 5] for i in range(0, 24, 3)]  # 8 of 10
-    assert [window(data, row) for row in data.test[0]] == [text[27:32]]  # 24 would overlap text[21:26]
+    assert [window(data, row) for row in data.train[0]] == [
+        text[i : i + 5] for i in range(0, 24, 3)
+    ]  # 8 of 10
+    assert [window(data, row) for row in data.test[0]] == [
+        text[27:32]
+    ]  # 24 would overlap text[21:26]
 
 
-@pytest.mark.parametrize(("length", "stride", "fraction"), [(4, 1, 0.8), (3, 2, 0.5), (7, 5, 0.6), (5, 9, 0.3)])
-def test_no_test_window_has_a_character_of_training(tmp_path: Path, length: int, stride: int, fraction: float) -> None:
+@pytest.mark.parametrize(
+    ("length", "stride", "fraction"), [(4, 1, 0.8), (3, 2, 0.5), (7, 5, 0.6), (5, 9, 0.3)]
+)
+def test_no_test_window_has_a_character_of_training(
+    tmp_path: Path, length: int, stride: int, fraction: float
+) -> None:
     """Every character occurs once, so that windows that share one share a place."""
     text = "".join(chr(0x100 + i) for i in range(60))
     (path := tmp_path / "r.json").write_text(json.dumps({"users": ["a"], "lines": {"a": [text]}}))
@@ -80,7 +92,9 @@ def test_clients_are_drawn(tmp_path: Path) -> None:
         json.dump({"users": list(lines), "lines": lines}, file)
     everybody = shakespeare(path=path, length=4, stride=1)
     assert everybody.client_names == tuple(lines)
-    drawn = [shakespeare(path=path, length=4, stride=1, clients=4, seed=seed) for seed in (0, 0, 1, 2)]
+    drawn = [
+        shakespeare(path=path, length=4, stride=1, clients=4, seed=seed) for seed in (0, 0, 1, 2)
+    ]
     assert drawn[0].client_names == drawn[1].client_names
     assert len({data.client_names for data in drawn}) > 1
     for data in drawn:
@@ -91,7 +105,9 @@ def test_clients_are_drawn(tmp_path: Path) -> None:
 
 
 def test_least_windows(roles: Path) -> None:
-    assert shakespeare(path=roles, length=4, stride=1, least=24).clients == 2  # LONG has 22 + 2 windows
+    assert (
+        shakespeare(path=roles, length=4, stride=1, least=24).clients == 2
+    )  # LONG has 22 + 2 windows
     assert shakespeare(path=roles, length=4, stride=1, least=25).client_names == ("play/OTHER",)
 
 
@@ -123,11 +139,20 @@ def test_options_that_cannot_be(roles: Path, options: dict[str, Any], message: s
     [
         ("{", "damaged or of another kind"),
         ("[1]", "expected a JSON object with users and lines, got a list"),
-        ('{"users": ["a"]}', r"expected 'users', a list of roles, and 'lines' of each; found \['users'\]"),
+        (
+            '{"users": ["a"]}',
+            r"expected 'users', a list of roles, and 'lines' of each; found \['users'\]",
+        ),
         ('{"users": [], "lines": {}}', "expected 'users', a list of roles"),
         ('{"users": ["a", "a"], "lines": {"a": []}}', "role 'a' occurs twice"),
-        ('{"users": ["a"], "lines": {"a": [], "b": []}}', "role 'b' has lines but is not among 'users'"),
-        ('{"users": ["a", "b"], "lines": {"a": []}}', "'lines' of role 'b' as a list of texts, got None"),
+        (
+            '{"users": ["a"], "lines": {"a": [], "b": []}}',
+            "role 'b' has lines but is not among 'users'",
+        ),
+        (
+            '{"users": ["a", "b"], "lines": {"a": []}}',
+            "'lines' of role 'b' as a list of texts, got None",
+        ),
         ('{"users": ["a"], "lines": {"a": ["x", 1]}}', "'lines' of role 'a' as a list of texts"),
         ('{"users": ["a"], "lines": {"a": []}}', "no role is long enough"),
     ],
@@ -144,18 +169,31 @@ def test_files_that_cannot_be_read(tmp_path: Path, places: Path) -> None:
     (path := tmp_path / "r.json.gz").write_bytes(b"{}")
     with pytest.raises(DataError, match="damaged or of another kind"):
         shakespeare(path=path)
-    with pytest.raises(DataError, match=r"shakespeare: shakespeare_roles\.json\.gz not found in .*Shakespeare"):
+    with pytest.raises(
+        DataError, match=r"shakespeare: shakespeare_roles\.json\.gz not found in .*Shakespeare"
+    ):
         shakespeare()
 
 
 def test_the_real_plays(real: Path) -> None:
     data = shakespeare(clients=20, stride=1)
-    assert data.clients == 20 and data.classes == 73 and data.x.shape[1] == 80 and data.x.dtype == np.uint8
+    assert (
+        data.clients == 20
+        and data.classes == 73
+        and data.x.shape[1] == 80
+        and data.x.dtype == np.uint8
+    )
     with gzip.open(real / "Shakespeare" / "shakespeare_roles.json.gz") as file:
         lines = json.load(file)["lines"]
     assert data.client_names is not None
     for u, name in enumerate(data.client_names):
         text = " ".join(lines[name])
         total = len(text) - 80
-        assert len(data.train[u]) == int(0.8 * total) and len(data.test[u]) == total - int(0.8 * total) - 80
-        assert window(data, data.train[u][0]) == text[:81] and window(data, data.test[u][-1]) == text[-81:]
+        assert (
+            len(data.train[u]) == int(0.8 * total)
+            and len(data.test[u]) == total - int(0.8 * total) - 80
+        )
+        assert (
+            window(data, data.train[u][0]) == text[:81]
+            and window(data, data.test[u][-1]) == text[-81:]
+        )

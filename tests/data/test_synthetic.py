@@ -23,16 +23,22 @@ def test_the_authors_numbers(oracle: Oracle) -> None:
         random = np.random.RandomState(case["np_seed"])
         x, y, sizes = generate(case["alpha"], case["beta"], case["num_user"], random)
         assert sizes.tolist() == case["sizes"] and len(y) == case["total"]
-        assert counts(y) == case["label_hist_all"] and counts(y[: sizes[0]]) == case["label_hist_user0"]
+        assert (
+            counts(y) == case["label_hist_all"]
+            and counts(y[: sizes[0]]) == case["label_hist_user0"]
+        )
         assert y[:20].tolist() == case["y0_first20"]
-        assert x[0, :5].tolist() == np.float32(case["x00_first5"]).tolist()  # in the precision that data have
+        assert (
+            x[0, :5].tolist() == np.float32(case["x00_first5"]).tolist()
+        )  # in the precision that data have
         assert np.abs(x[0, -3:]).tolist() == np.float32(case["x00_abs_last3"]).tolist()
         mean = x[: sizes[0]].mean(axis=0, dtype=np.float64)[:5]
         np.testing.assert_allclose(mean, case["mean_x_user0_first5"], rtol=1e-6)
 
 
 def test_the_order_of_the_draws(oracle: Oracle) -> None:
-    """The trace of the authors' draws for (1, 1): sizes, centres of models and of features, a mean, a model."""
+    """The trace of the authors' draws for (1, 1): sizes, centres of models and of features, a mean,
+    a model."""
     trace = oracle("datasets")["synthetic"]["rng_trace_1_1_seed0"]
     drawn: list[np.ndarray] = []
 
@@ -65,7 +71,9 @@ def test_the_federation(oracle: Oracle) -> None:
     data = synthetic(alpha=case["alpha"], beta=case["beta"], seed=case["np_seed"])
     assert (data.train.sizes + data.test.sizes).tolist() == case["sizes"]
     assert data.train.sizes.tolist() == [int(0.9 * n) for n in case["sizes"]]
-    assert (data.label_counts("train") + data.label_counts("test")).sum(axis=0).tolist() == case["label_hist_all"]
+    assert (data.label_counts("train") + data.label_counts("test")).sum(axis=0).tolist() == case[
+        "label_hist_all"
+    ]
     assert data.x.dtype == np.float32 and data.x.shape[1] == 60 and data.classes == 10
 
 
@@ -76,7 +84,8 @@ def test_same_seed_same_data_other_seed_other_data() -> None:
 
 
 def test_clients_of_the_iid_form_agree() -> None:
-    """One model labels all: a client's label shares are near the others', and far where every client has its own."""
+    """One model labels all: a client's label shares are near the others', and far where every
+    client has its own."""
 
     def disagreement(iid: bool) -> float:
         shares = synthetic(iid=iid).label_counts()
@@ -111,8 +120,9 @@ def test_options_that_mean_nothing_to_the_iid_form() -> None:
 
 @pytest.mark.parametrize("beta", [0.0, 1.0])
 def test_alpha_changes_nothing(beta: float) -> None:
-    """It moves every weight of a client by one number, so the scores of all classes move alike (softmax and argmax do
-    not see it): a property of the published generator that its users should know of."""
+    """It moves every weight of a client by one number, so the scores of all classes move alike
+    (softmax and argmax do not see it): a property of the published generator that its users should
+    know of."""
     none, much = (synthetic(alpha=alpha, beta=beta, clients=8, seed=4) for alpha in (0.0, 5.0))
     assert np.array_equal(none.x, much.x) and np.array_equal(none.y, much.y)
     assert not np.array_equal(none.x, synthetic(alpha=0.0, beta=beta + 0.5, clients=8, seed=4).x)

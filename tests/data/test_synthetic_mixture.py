@@ -20,7 +20,9 @@ def test_the_authors_seed_gives_their_sizes() -> None:
 def test_labels_are_those_of_the_samples_component() -> None:
     made = generate(30, 3, 20, 0.4, 50, np.random.RandomState(1))
     score = np.einsum("jd,jd->j", made.x, made.models[made.component])
-    assert ((score > 0) == made.y)[np.abs(score) > 0.6].all() and ((score > 0) != made.y).any()  # noise of 0.1
+    assert ((score > 0) == made.y)[np.abs(score) > 0.6].all() and (
+        (score > 0) != made.y
+    ).any()  # noise of 0.1
     assert np.abs(made.x).max() <= 1 and np.abs(made.models).max() <= 1
 
 
@@ -29,7 +31,9 @@ def test_components_of_a_client_have_its_shares_and_are_shuffled() -> None:
     start = 0
     for client, size in enumerate(made.sizes):
         test = made.component[start + size : start + size + 3000]
-        np.testing.assert_allclose(np.bincount(test, minlength=3) / 3000, made.shares[client], atol=0.04)
+        np.testing.assert_allclose(
+            np.bincount(test, minlength=3) / 3000, made.shares[client], atol=0.04
+        )
         half = np.bincount(test[:1500], minlength=3) / 1500
         np.testing.assert_allclose(half, made.shares[client], atol=0.06)
         start += size + 3000
@@ -41,13 +45,22 @@ def test_a_client_is_in_the_cluster_of_its_largest_share_and_a_seed_gives_the_sa
     made = generate(8, 3, 5, 0.4, 10, np.random.RandomState(3))
     np.testing.assert_array_equal(data.true_clusters, made.shares.argmax(axis=1))
     np.testing.assert_array_equal(data.train.sizes, made.sizes)
-    assert (data.test.sizes == 10).all() and len(np.intersect1d(data.train.rows, data.test.rows)) == 0
+    assert (data.test.sizes == 10).all() and len(
+        np.intersect1d(data.train.rows, data.test.rows)
+    ) == 0
     assert data.x.tobytes() == same.x.tobytes() != other.x.tobytes()
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"clients": 0}, {"components": 0}, {"features": 0}, {"concentration": 0.0}, {"test_samples": 0}, {"seed": -1}],
+    [
+        {"clients": 0},
+        {"components": 0},
+        {"features": 0},
+        {"concentration": 0.0},
+        {"test_samples": 0},
+        {"seed": -1},
+    ],
 )
 def test_impossible_options_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):

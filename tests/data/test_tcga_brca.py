@@ -1,4 +1,5 @@
-"""TCGA-BRCA by region, and survival data as risk sets: the Cox loss and the C-index by their definitions."""
+"""TCGA-BRCA by region, and survival data as risk sets: the Cox loss and the C-index by their
+definitions."""
 
 from __future__ import annotations
 
@@ -53,7 +54,11 @@ def place(places: Path) -> Callable[[pd.DataFrame], Path]:
 
 def survival(count: int = 9, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
-    return rng.normal(size=(count, 3)), rng.integers(1, 6, count).astype(float), rng.random(count) < 0.6
+    return (
+        rng.normal(size=(count, 3)),
+        rng.integers(1, 6, count).astype(float),
+        rng.random(count) < 0.6,
+    )
 
 
 def risks(samples: np.ndarray, beta: np.ndarray) -> np.ndarray:
@@ -70,7 +75,9 @@ def test_accuracy_over_all_pairs_is_harrells_c_index() -> None:
                 pairs, right = pairs + 1, right + int(x[i] @ beta > x[j] @ beta)
     assert len(samples) == pairs and 0 < right < pairs
     assert (risks(samples, beta).argmax(axis=1) == y).sum() == right
-    assert (samples[:, :, -1].sum(axis=1) == 2).all() and 0.2 < y.mean() < 0.8  # equal risks are right in half of them
+    assert (
+        samples[:, :, -1].sum(axis=1) == 2
+    ).all() and 0.2 < y.mean() < 0.8  # equal risks are right in half of them
 
 
 def test_cross_entropy_of_whole_risk_sets_is_the_cox_loss() -> None:
@@ -79,16 +86,24 @@ def test_cross_entropy_of_whole_risk_sets_is_the_cox_loss() -> None:
     samples, y = risk_sets(x, times, died, 9, 1, np.random.default_rng(2), "client 0")
     scores = risks(samples, beta)
     ours = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(len(y)), y]
-    cox = [np.log(np.exp(x[times >= times[i]] @ beta).sum()) - x[i] @ beta for i in np.flatnonzero(died)]
+    cox = [
+        np.log(np.exp(x[times >= times[i]] @ beta).sum()) - x[i] @ beta
+        for i in np.flatnonzero(died)
+    ]
     assert ours.sum() == pytest.approx(sum(cox), rel=1e-6)  # who died last of all has a term of 0
 
 
 @pytest.mark.parametrize(("ties", "times"), [("breslow", [1, 2, 3, 4]), ("efron", [1, 1, 2, 2])])
-def test_the_training_loss_is_the_cox_loss_times_deaths_by_samples(ties: str, times: list[int]) -> None:
-    """Without risks, of four deaths. The last of four times has no other patient at risk, and no sample; by Efron all
-    four have one, and those of the second deaths, k = 1 of d = 2, have -log(1/2) more."""
+def test_the_training_loss_is_the_cox_loss_times_deaths_by_samples(
+    ties: str, times: list[int]
+) -> None:
+    """Without risks, of four deaths. The last of four times has no other patient at risk, and no
+    sample; by Efron all four have one, and those of the second deaths, k = 1 of d = 2, have
+    -log(1/2) more."""
     died = np.ones(4, bool)
-    samples, y = risk_sets(np.zeros((4, 1)), np.array(times, float), died, 4, 1, np.random.default_rng(0), "a", ties)
+    samples, y = risk_sets(
+        np.zeros((4, 1)), np.array(times, float), died, 4, 1, np.random.default_rng(0), "a", ties
+    )
     present = samples[..., -1]
     cross_entropy = np.log(present.sum(axis=1)) - np.log(present[np.arange(len(y)), y])
     exact = fk.cox_loss(np.zeros(4), times, died, ties)
@@ -108,15 +123,20 @@ def test_fewer_patients_are_drawn_from_those_at_risk() -> None:
         dead = int(sample[label, 0])
         others = [int(one[0]) for place, one in enumerate(sample) if place != label and one[-1]]
         assert at_risk[dead, others].all() and len(others) == min(2, at_risk[dead].sum())
-    assert len(np.unique(samples.reshape(len(samples), -1), axis=0)) > at_risk.any(axis=1).sum()  # not always the same
+    assert (
+        len(np.unique(samples.reshape(len(samples), -1), axis=0)) > at_risk.any(axis=1).sum()
+    )  # not always the same
 
 
 @pytest.mark.parametrize("ties", ["breslow", "efron"])
-def test_risk_sets_have_the_cox_loss_and_gradient_of_the_oracle(ties: Any, oracle: Callable[[str], Any]) -> None:
+def test_risk_sets_have_the_cox_loss_and_gradient_of_the_oracle(
+    ties: Any, oracle: Callable[[str], Any]
+) -> None:
     """Fifteen patients with tied events: four at 4 and two at 7.
 
-    Cross entropy is of risk + log(weight), so Efron's loss comes out with the constant log(1 - k / d):
-    log(1/4 2/4 3/4) for the four and log(1/2) for the two. At 2 and 6 there is one event each, so no constant.
+    Cross entropy is of risk + log(weight), so Efron's loss comes out with the constant log(1 - k /
+    d): log(1/4 2/4 3/4) for the four and log(1/2) for the two. At 2 and 6 there is one event each,
+    so no constant.
     """
     case = survival_case(oracle, f"cox_{ties}")
     inputs = case["inputs"]
@@ -141,7 +161,11 @@ def test_risk_sets_have_the_cox_loss_and_gradient_of_the_oracle(ties: Any, oracl
 
 
 def test_every_draw_of_tied_deaths_has_each_of_efrons_weights_once() -> None:
-    x, times, died = np.zeros((4, 1)), np.array([1.0, 1.0, 1.0, 2.0]), np.array([True, True, True, False])
+    x, times, died = (
+        np.zeros((4, 1)),
+        np.array([1.0, 1.0, 1.0, 2.0]),
+        np.array([True, True, True, False]),
+    )
     samples, y = risk_sets(x, times, died, 4, 3, np.random.default_rng(0), "client 0", "efron")
     own = samples[np.arange(9), y, -1].reshape(3, 3)  # of a death, by draw
     for weights in (*own, *own.T):
@@ -154,7 +178,11 @@ def test_pairs_of_deaths_at_the_same_time_are_not_comparable(oracle: Callable[[s
     case = survival_case(oracle, "c_index")
     inputs = case["inputs"]
     outputs = case["outputs"]
-    times, died, risk = np.array(inputs["time"]), np.array(inputs["event"]) == 1, np.array(inputs["risk"])
+    times, died, risk = (
+        np.array(inputs["time"]),
+        np.array(inputs["event"]) == 1,
+        np.array(inputs["risk"]),
+    )
     samples, y = comparable_pairs(risk[:, None], times, died, 2, np.random.default_rng(0))
     concordant, discordant, tied = outputs["concordant, discordant, tied risk"]
     assert len(y) == concordant + discordant + tied
@@ -170,19 +198,31 @@ def test_unknown_ties_are_refused() -> None:
 @pytest.mark.parametrize("died", [[False, False], [False, True]])
 def test_nobody_to_compare_with(died: list[bool]) -> None:
     x, times = np.zeros((2, 3)), np.array([1.0, 2.0])
-    with pytest.raises(DataError, match=r"client 7: of its 2 patients none died while another was at risk.*leave this"):
+    with pytest.raises(
+        DataError,
+        match=r"client 7: of its 2 patients none died while another was at risk.*leave this",
+    ):
         risk_sets(x, times, np.array(died), 2, 1, np.random.default_rng(0), "client 7")
 
 
-def test_model_is_linear_in_each_patients_features_and_blind_to_absent_ones(place: Callable[..., Path]) -> None:
+def test_model_is_linear_in_each_patients_features_and_blind_to_absent_ones(
+    place: Callable[..., Path],
+) -> None:
     place(patients())
     data = make(at_risk=3)
     model = fk.models.cox(data)
-    assert model.spec.parameters == 40 and fk.models.cox(data, hidden=(5,)).spec.parameters == 40 * 5 + 6
+    assert (
+        model.spec.parameters == 40
+        and fk.models.cox(data, hidden=(5,)).spec.parameters == 40 * 5 + 6
+    )
     vector = np.random.default_rng(0).normal(size=40).astype(np.float32)
-    scores = np.asarray(model.apply(model.unflatten(jnp.asarray(vector)), jnp.asarray(data.x), None))
+    scores = np.asarray(
+        model.apply(model.unflatten(jnp.asarray(vector)), jnp.asarray(data.x), None)
+    )
     present = data.x[..., -1] > 0
-    np.testing.assert_allclose(scores[present], (data.x[..., :-1] @ vector[:39] + vector[39])[present], atol=1e-4)
+    np.testing.assert_allclose(
+        scores[present], (data.x[..., :-1] @ vector[:39] + vector[39])[present], atol=1e-4
+    )
     assert (scores[~present] < -1e8).all() and not present.all()
 
 
@@ -206,11 +246,20 @@ def test_a_run_learns_who_dies_first(place: Callable[..., Path]) -> None:
 def test_flambys_split_and_deaths(real: Path) -> None:
     data = make(draws=1)
     assert data.client_names == REGIONS and data.x.shape[1:] == (8, 40)
-    assert data.train.sizes.tolist() == [45, 35, 14, 16, 7 - 1, 2 - 1]  # deaths, but those nobody outlived
+    assert data.train.sizes.tolist() == [
+        45,
+        35,
+        14,
+        16,
+        7 - 1,
+        2 - 1,
+    ]  # deaths, but those nobody outlived
     with_fewer = make(draws=1, at_risk=2)
     assert with_fewer.test.sizes.tolist() == data.test.sizes.tolist() and with_fewer.classes == 2
     assert make(draws=3).train.sizes.tolist() == [3 * size for size in data.train.sizes]
-    assert np.array_equal(make(draws=1, ties="efron").x, data.x)  # no two deaths of a region have the same time
+    assert np.array_equal(
+        make(draws=1, ties="efron").x, data.x
+    )  # no two deaths of a region have the same time
 
 
 def test_age_is_scaled_on_training_patients_or_in_years(place: Callable[..., Path]) -> None:
@@ -220,9 +269,14 @@ def test_age_is_scaled_on_training_patients_or_in_years(place: Callable[..., Pat
     raw, pooled = make(scaling="raw").x, make().x
     present = raw[..., -1] > 0
     np.testing.assert_allclose(
-        pooled[..., 0][present], (raw[..., 0][present] - age.mean()) / age.std(), rtol=1e-4, atol=1e-5
+        pooled[..., 0][present],
+        (raw[..., 0][present] - age.mean()) / age.std(),
+        rtol=1e-4,
+        atol=1e-5,
     )
-    assert np.array_equal(pooled[..., 1:], raw[..., 1:]) and not np.array_equal(make(seed=1).x, pooled)
+    assert np.array_equal(pooled[..., 1:], raw[..., 1:]) and not np.array_equal(
+        make(seed=1).x, pooled
+    )
 
 
 def test_flambys_two_files_and_one_table_are_the_same(
@@ -235,7 +289,9 @@ def test_flambys_two_files_and_one_table_are_the_same(
     front = {"pid": pids, **{name: table[name].to_numpy() for name in table.columns[2:]}}
     pd.DataFrame(front).to_csv(folder / TABLE, index=False)
     (folder / SPLIT).parent.mkdir()
-    parts = [f"{split}_{region}" for split, region in zip(table["split"], table["region"], strict=True)]
+    parts = [
+        f"{split}_{region}" for split, region in zip(table["split"], table["region"], strict=True)
+    ]
     pd.DataFrame({"pid": pids, "fold": table["split"], "fold2": parts}).sample(frac=1).to_csv(
         folder / SPLIT, index=False
     )
@@ -244,12 +300,16 @@ def test_flambys_two_files_and_one_table_are_the_same(
     }
     monkeypatch.setattr(MODULE, "TCGA", replace(TCGA, files=sums))
     apart = make()
-    assert np.array_equal(apart.x, together.x) and np.array_equal(apart.test.rows, together.test.rows)
+    assert np.array_equal(apart.x, together.x) and np.array_equal(
+        apart.test.rows, together.test.rows
+    )
 
 
 def test_the_publishers_files() -> None:
     assert (
-        TCGA.url and TCGA.url.startswith("https://raw.githubusercontent.com/owkin/FLamby/") and all(TCGA.files.values())
+        TCGA.url
+        and TCGA.url.startswith("https://raw.githubusercontent.com/owkin/FLamby/")
+        and all(TCGA.files.values())
     )
 
 
@@ -257,9 +317,15 @@ def test_the_publishers_files() -> None:
     ("change", "message"),
     [
         (lambda table: table.drop(columns="f5"), "expected the columns region, split, 39 features"),
-        (lambda table: table.replace({"region": {5: 6}}), r"row \d+: expected a region from 0 to 5"),
+        (
+            lambda table: table.replace({"region": {5: 6}}),
+            r"row \d+: expected a region from 0 to 5",
+        ),
         (lambda table: table.assign(f3="many"), "expected numbers in all columns but split"),
-        (lambda table: table.assign(E=0), "tcga_brca, region Northeast, train: of its 12 patients none died"),
+        (
+            lambda table: table.assign(E=0),
+            "tcga_brca, region Northeast, train: of its 12 patients none died",
+        ),
     ],
 )
 def test_damaged_tables(

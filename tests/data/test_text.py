@@ -40,8 +40,20 @@ def test_words_that_glove_has(glove: Path) -> None:
 
 
 def test_pad_in_front_and_first_tokens_kept(glove: Path) -> None:
-    words = encode_texts(["sat cat the cat", "the", ""], np.arange(3), length=3, glove=glove, pad="front")
-    assert [words.vocabulary[number] for number in words.x.ravel()] == ["sat", "cat", "the", "", "", "the", "", "", ""]
+    words = encode_texts(
+        ["sat cat the cat", "the", ""], np.arange(3), length=3, glove=glove, pad="front"
+    )
+    assert [words.vocabulary[number] for number in words.x.ravel()] == [
+        "sat",
+        "cat",
+        "the",
+        "",
+        "",
+        "the",
+        "",
+        "",
+        "",
+    ]
 
 
 def test_words_of_the_training_texts() -> None:
@@ -111,13 +123,22 @@ def test_glove_words_with_blanks_accents_and_doubles(tmp_path: Path) -> None:
     [
         ("", "expected a GloVe file .* found an empty file"),
         ("the 1 2\ncat 1\n", "line 2: expected a word and 2 numbers as in line 1, got 1 numbers"),
-        ("the 1 2\ndog 1 2 3\n", "line 2: expected a word and 2 numbers as in line 1, got 3 numbers"),
+        (
+            "the 1 2\ndog 1 2 3\n",
+            "line 2: expected a word and 2 numbers as in line 1, got 3 numbers",
+        ),
         ("the 1 2\n\ncat 1 2\n", "line 2: .* got 0 numbers"),
-        ("the 1 2\ncat 1 x\n", "line 2: expected a word and its vector of finite numbers.*'cat 1 x'"),
+        (
+            "the 1 2\ncat 1 x\n",
+            "line 2: expected a word and its vector of finite numbers.*'cat 1 x'",
+        ),
         ("the 1 2\ncat 1 nan\n", "line 2: expected .* finite"),
         ("the 1 2\ncat 1 1e39\n", "line 2: expected .* finite"),
         ("<html>\n", "line 1: expected a word and its vector"),
-        ("400000 2\nthe 1 2\n", "line 2: expected a word and 1 numbers as in line 1, got 2 numbers"),
+        (
+            "400000 2\nthe 1 2\n",
+            "line 2: expected a word and 1 numbers as in line 1, got 2 numbers",
+        ),
     ],
 )
 def test_glove_damaged(tmp_path: Path, content: str, message: str) -> None:
@@ -127,9 +148,15 @@ def test_glove_damaged(tmp_path: Path, content: str, message: str) -> None:
 
 
 def test_glove_of_another_width(glove: Path) -> None:
-    with pytest.raises(DataError, match="line 1: expected GloVe of width 300, got vectors of 2 numbers"):
+    with pytest.raises(
+        DataError, match="line 1: expected GloVe of width 300, got vectors of 2 numbers"
+    ):
         encode_texts(["the cat"], np.array([0]), length=2, glove=glove, width=300)
-    assert encode_texts(["the cat"], np.array([0]), length=2, glove=glove, width=2).vocabulary == ("", "the", "cat")
+    assert encode_texts(["the cat"], np.array([0]), length=2, glove=glove, width=2).vocabulary == (
+        "",
+        "the",
+        "cat",
+    )
 
 
 def test_glove_that_cannot_be_read(tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ def masked(values: Any, *entries: tuple[int, ...]) -> np.ma.MaskedArray:
 
 def test_masked_features_are_refused_with_row_and_column() -> None:
     x = masked(ROWS, (2, 1), (3, 0))
-    with pytest.raises(DataError, match=r"x is masked in row 2, column 1 \(2 such entries\).*x.filled\(value\)"):
+    with pytest.raises(
+        DataError, match=r"x is masked in row 2, column 1 \(2 such entries\).*x.filled\(value\)"
+    ):
         fk.data.from_arrays(x, Y, clients=CLIENTS)
     with pytest.raises(DataError, match=r"x is masked in row 2"):
         fk.data.from_arrays(list(x), Y, clients=CLIENTS)
@@ -43,7 +45,9 @@ def test_masked_labels_and_splits_are_refused_with_their_row() -> None:
 
 
 def test_masked_arrays_without_a_masked_entry_are_read() -> None:
-    data = fk.data.from_arrays(masked(ROWS), masked(Y), clients=masked(CLIENTS), test=masked([0, 1, 0, 1]))
+    data = fk.data.from_arrays(
+        masked(ROWS), masked(Y), clients=masked(CLIENTS), test=masked([0, 1, 0, 1])
+    )
     assert np.array_equal(data.x, ROWS)
     assert data.test.sizes.tolist() == [1, 1]
 
@@ -58,7 +62,9 @@ def test_federated_data_refuse_masked_arrays() -> None:
 
 def test_samples_to_predict_are_not_masked() -> None:
     data = fk.data.from_arrays(ROWS, Y, clients=CLIENTS, test=0)
-    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, callbacks=fk.Progress(False))
+    run = fk.simulate(
+        fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, callbacks=fk.Progress(False)
+    )
     with pytest.raises(DataError, match="samples: x is masked in row 1, column 0"):
         run.predict(masked(ROWS, (1, 0)))
     with pytest.raises(DataError, match="x is masked in row 1"):
@@ -70,7 +76,9 @@ def test_samples_to_predict_are_not_masked() -> None:
 
 @pytest.mark.parametrize("make", [scipy.sparse.csr_matrix, scipy.sparse.coo_array])
 def test_sparse_matrices_are_refused_with_a_cure(make: Any) -> None:
-    with pytest.raises(DataError, match=r"x is a sparse matrix \(\w+, 4 x 2\); make it dense: x.toarray\(\)"):
+    with pytest.raises(
+        DataError, match=r"x is a sparse matrix \(\w+, 4 x 2\); make it dense: x.toarray\(\)"
+    ):
         fk.data.from_arrays(make(ROWS), Y, clients=CLIENTS)
 
 
@@ -87,15 +95,24 @@ def test_bfloat16_is_read_exactly() -> None:
     expected = values.astype(ml_dtypes.bfloat16).astype(np.float32)
     assert expected[1, 1] != values[1, 1]  # the number that bfloat16 has for 0.1
     tensor = torch.tensor(values, requires_grad=True).bfloat16()
-    for short in (values.astype(ml_dtypes.bfloat16), jnp.asarray(values, jnp.bfloat16), tensor, list(tensor)):
+    for short in (
+        values.astype(ml_dtypes.bfloat16),
+        jnp.asarray(values, jnp.bfloat16),
+        tensor,
+        list(tensor),
+    ):
         read = user_array(short, "place", "x")
         assert read.dtype == np.float32
         assert np.array_equal(read, expected)
 
 
 def test_columns_of_pandas_own_types_are_numbers() -> None:
-    table = pd.DataFrame({"a": pd.Series([1, 2, 3, 4], dtype="Int64"), "b": pd.Series([0.5] * 4, dtype="Float64")})
-    data = fk.data.from_arrays(table, pd.Series(Y, dtype="Int64"), clients=pd.Series(CLIENTS, dtype="Int64"))
+    table = pd.DataFrame(
+        {"a": pd.Series([1, 2, 3, 4], dtype="Int64"), "b": pd.Series([0.5] * 4, dtype="Float64")}
+    )
+    data = fk.data.from_arrays(
+        table, pd.Series(Y, dtype="Int64"), clients=pd.Series(CLIENTS, dtype="Int64")
+    )
     assert data.x.tolist() == [[1, 0.5], [2, 0.5], [3, 0.5], [4, 0.5]]
     assert data.client_names == ["0", "1"]  # and not "0.0"
     table.loc[2, "a"] = pd.NA
@@ -103,9 +120,13 @@ def test_columns_of_pandas_own_types_are_numbers() -> None:
         fk.data.from_arrays(table, Y, clients=CLIENTS)
 
 
-@pytest.mark.parametrize("x", [ROWS.astype(complex), ROWS.astype("datetime64[s]"), ROWS.astype(object)])
+@pytest.mark.parametrize(
+    "x", [ROWS.astype(complex), ROWS.astype("datetime64[s]"), ROWS.astype(object)]
+)
 def test_what_is_no_number_is_refused(x: np.ndarray) -> None:
-    with pytest.raises(DataError, match=f"x must be numbers of shape .*, got {x.dtype.name.split('[')[0]}"):
+    with pytest.raises(
+        DataError, match=f"x must be numbers of shape .*, got {x.dtype.name.split('[')[0]}"
+    ):
         fk.data.from_arrays(x, Y, clients=CLIENTS)
 
 

@@ -1,4 +1,5 @@
-"""A validation split: drawn from each client's training samples, read from a file, kept by whatever changes data."""
+"""A validation split: drawn from each client's training samples, read from a file, kept by whatever
+changes data."""
 
 from __future__ import annotations
 
@@ -30,15 +31,24 @@ def data(sizes: tuple[int, ...] = (20, 7, 2, 1)) -> FederatedData:
     test = [np.array([M + client]) for client in range(len(sizes))]
     y = np.concatenate([np.arange(M) % 4 > 0, np.zeros(len(sizes), bool)]).astype(np.int64)
     x = np.arange(2 * len(y), dtype=np.float32).reshape(-1, 2)
-    return FederatedData("toy", x, y, 2, Ragged.of(rows), Ragged.of(test), np.arange(len(sizes)) % 2)
+    return FederatedData(
+        "toy", x, y, 2, Ragged.of(rows), Ragged.of(test), np.arange(len(sizes)) % 2
+    )
 
 
 def test_every_client_gives_its_share_and_keeps_a_training_sample() -> None:
     """ceil(n / 10), and at most n - 1."""
     split = data().with_validation(0.1)
     assert split.validation is not None
-    assert split.validation.sizes.tolist() == [2, 1, 1, 0] and split.train.sizes.tolist() == [18, 6, 1, 1]
-    assert data((30,)).with_validation(0.1).part("validation").sizes.tolist() == [3]  # 0.1 x 30 is 3.0000000000000004
+    assert split.validation.sizes.tolist() == [2, 1, 1, 0] and split.train.sizes.tolist() == [
+        18,
+        6,
+        1,
+        1,
+    ]
+    assert data((30,)).with_validation(0.1).part("validation").sizes.tolist() == [
+        3
+    ]  # 0.1 x 30 is 3.0000000000000004
     assert data().with_validation(0.99).train.sizes.tolist() == [1, 1, 1, 1]
 
 
@@ -48,21 +58,32 @@ def test_a_sample_moves_from_training_to_validation_and_the_rest_stays() -> None
     for client in range(before.clients):
         both = np.concatenate([after.train[client], after.part("validation")[client]])
         assert sorted(both) == before.train[client].tolist() and len(set(both)) == len(both)
-        assert after.train[client].tolist() == sorted(after.train[client])  # in the order that they had
-    assert after.test is before.test and after.x is before.x and after.true_clusters is before.true_clusters
+        assert after.train[client].tolist() == sorted(
+            after.train[client]
+        )  # in the order that they had
+    assert (
+        after.test is before.test
+        and after.x is before.x
+        and after.true_clusters is before.true_clusters
+    )
 
 
 def test_the_draw_is_stratified_by_class() -> None:
-    """5 of 20 samples are of class 0: of 8 validation samples 2, of 6 one or two. Without strata, numbers vary."""
+    """5 of 20 samples are of class 0: of 8 validation samples 2, of 6 one or two. Without strata,
+    numbers vary."""
     counts = {0.4: set[int](), 0.3: set[int]()}
     for fraction, seen in counts.items():
         for seed in range(20):
-            seen.add(int(data((20,)).with_validation(fraction, seed).label_counts("validation")[0, 0]))
+            seen.add(
+                int(data((20,)).with_validation(fraction, seed).label_counts("validation")[0, 0])
+            )
     assert counts == {0.4: {2}, 0.3: {1, 2}}
 
 
 def test_the_draw_depends_on_seed_and_client_alone() -> None:
-    first, again, other = (data().with_validation(0.5, seed).part("validation") for seed in (3, 3, 4))
+    first, again, other = (
+        data().with_validation(0.5, seed).part("validation") for seed in (3, 3, 4)
+    )
     assert first.rows.tolist() == again.rows.tolist() != other.rows.tolist()
     fewer = data((20, 7)).with_validation(0.5, 3).part("validation")
     assert fewer.rows.tolist() == first.rows[: first.offsets[2]].tolist()
@@ -72,10 +93,14 @@ def test_splits_by_name() -> None:
     assert data().splits == ("train", "test") and data().scored_split == "test"
     split = data().with_validation(0.2)
     assert split.splits == ("train", "validation", "test") and split.scored_split == "validation"
-    assert (split.label_counts() + split.label_counts("validation")).tolist() == data().label_counts().tolist()
+    assert (
+        split.label_counts() + split.label_counts("validation")
+    ).tolist() == data().label_counts().tolist()
     assert table(split).columns.tolist() == ["train", "validation", "test"]
     assert table(split).loc["samples"].tolist() == ["23", "7", "4"]
-    with pytest.raises(DataError, match=r"toy has no validation split: .*with_validation\(0\.1\).*data\.validation"):
+    with pytest.raises(
+        DataError, match=r"toy has no validation split: .*with_validation\(0\.1\).*data\.validation"
+    ):
         data().part("validation")
 
 
@@ -98,14 +123,18 @@ def test_a_validation_split_is_checked() -> None:
     with pytest.raises(DataError, match="train names 4 clients, validation names 1"):
         data().with_rows(data().train, data().test, validation=Ragged.of([np.array([0])]))
     with pytest.raises(DataError, match=r"validation\.offsets must rise from 0 to 1"):
-        data().with_rows(data().train, data().test, validation=Ragged(np.array([0]), np.array([0, 1, 1, 1, 2])))
+        data().with_rows(
+            data().train, data().test, validation=Ragged(np.array([0]), np.array([0, 1, 1, 1, 2]))
+        )
 
 
 def test_runs_without_one_keep_their_digest_and_others_have_another() -> None:
     split = data().with_validation(0.2)
     bare = split.with_rows(split.train, split.test)
     assert data_digest(split) == data_digest(bare) != data_digest(data())
-    moved = split.with_rows(split.train, split.test, validation=data().with_validation(0.2, 1).validation)
+    moved = split.with_rows(
+        split.train, split.test, validation=data().with_validation(0.2, 1).validation
+    )
     assert data_digest(moved) != data_digest(split)
 
 
@@ -113,7 +142,9 @@ def test_some_clients_keep_all_splits() -> None:
     some = data().with_validation(0.3).select(np.array([1, 0]))
     whole = data().with_validation(0.3)
     for split in ("train", "validation", "test"):
-        assert [some.part(split)[u].tolist() for u in (1, 0)] == [whole.part(split)[u].tolist() for u in (0, 1)]
+        assert [some.part(split)[u].tolist() for u in (1, 0)] == [
+            whole.part(split)[u].tolist() for u in (0, 1)
+        ]
     assert some.true_clusters is None
 
 
@@ -121,10 +152,14 @@ def test_some_clients_keep_all_splits() -> None:
 
 
 def make(**options: Any) -> FederatedData:
-    return registry.resolve("data set", registry.datasets(), options, lambda key: f"data.{key}").make()
+    return registry.resolve(
+        "data set", registry.datasets(), options, lambda key: f"data.{key}"
+    ).make()
 
 
-@pytest.mark.parametrize("options", [{"name": "digits", "clients": 6, "seed": 3}, {"name": "synthetic", "clients": 6}])
+@pytest.mark.parametrize(
+    "options", [{"name": "digits", "clients": 6, "seed": 3}, {"name": "synthetic", "clients": 6}]
+)
 def test_every_named_set_takes_a_fraction(options: dict[str, Any]) -> None:
     split, whole = make(**options, validation=0.25), make(**options)
     expected = whole.with_validation(0.25, options.get("seed", 0))
@@ -135,7 +170,9 @@ def test_every_named_set_takes_a_fraction(options: dict[str, Any]) -> None:
 
 def test_planted_clusters_and_files_take_one_too(tmp_path: Path) -> None:
     planted = make(name="planted", base="digits", clients=8, validation=0.1)
-    assert planted.part("validation").sizes.tolist() == [6] * 8 and planted.true_clusters is not None
+    assert (
+        planted.part("validation").sizes.tolist() == [6] * 8 and planted.true_clusters is not None
+    )
     mine = make(name="file", path=str(write(tmp_path / "mine.csv")), validation=0.5)
     assert mine.part("validation").sizes.tolist() == [0, 1, 0]
 
@@ -143,7 +180,9 @@ def test_planted_clusters_and_files_take_one_too(tmp_path: Path) -> None:
 def test_a_configuration_without_one_says_nothing() -> None:
     values = registry.resolve("data set", registry.datasets(), {"name": "digits"}, str).values
     assert "validation" not in values
-    values = registry.resolve("data set", registry.datasets(), {"name": "digits", "validation": 0.1}, str).values
+    values = registry.resolve(
+        "data set", registry.datasets(), {"name": "digits", "validation": 0.1}, str
+    ).values
     assert values["validation"] == 0.1
 
 
@@ -161,11 +200,16 @@ def test_windows_that_overlap_are_no_validation_split() -> None:
 
 
 def test_copies_of_images_do_not_validate(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"validation and augment exclude each other.*augmented\("):
+    with pytest.raises(
+        ConfigError, match=r"validation and augment exclude each other.*augmented\("
+    ):
         make(name="digits", augment=["noise"], size=8, validation=0.1)
     split = make(name="digits", clients=6, size=8, validation=0.1)
     more = augmented(split, ["flip"], high=1.0)
-    assert more.train.sizes.tolist() == (2 * split.train.sizes).tolist() and more.validation is split.validation
+    assert (
+        more.train.sizes.tolist() == (2 * split.train.sizes).tolist()
+        and more.validation is split.validation
+    )
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -183,10 +227,14 @@ def test_a_file_may_have_its_own(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["val", "validation"])
 def test_leaf_may_have_a_third_folder(folder: str, tmp_path: Path) -> None:
     (write_leaf(tmp_path) / folder).mkdir()
-    (tmp_path / folder / "all.json").write_text(json.dumps(content({"a": ([[9, 9], [8, 8]], [0, 2])})))
+    (tmp_path / folder / "all.json").write_text(
+        json.dumps(content({"a": ([[9, 9], [8, 8]], [0, 2])}))
+    )
     mine = load(tmp_path)
     assert [mine.part("validation")[u].tolist() for u in range(2)] == [[], [4, 5]]
-    assert mine.x[mine.part("validation")[1]].tolist() == [[9, 9], [8, 8]] and mine.y[[4, 5]].tolist() == [0, 2]
+    assert mine.x[mine.part("validation")[1]].tolist() == [[9, 9], [8, 8]] and mine.y[
+        [4, 5]
+    ].tolist() == [0, 2]
     assert [mine.test[u].tolist() for u in range(2)] == [[3], []]
     (tmp_path / folder / "all.json").write_text(json.dumps(content({"c": ([[9, 9]], [0])})))
     with pytest.raises(DataError, match="user 'c' has validation samples but no training samples"):
@@ -201,7 +249,9 @@ def test_whoever_swaps_everything_swaps_validation_samples() -> None:
     before = data((6, 5, 4)).with_validation(0.4)
     after, _ = swap_all(before, np.array([[0, 2]]))
     for split in before.splits:
-        assert [after.part(split)[u].tolist() for u in (2, 1, 0)] == [before.part(split)[u].tolist() for u in range(3)]
+        assert [after.part(split)[u].tolist() for u in (2, 1, 0)] == [
+            before.part(split)[u].tolist() for u in range(3)
+        ]
 
 
 def test_whoever_swaps_a_label_swaps_it_for_validation() -> None:

@@ -1,4 +1,5 @@
-"""Run schedules, and tell those after which something that must hold does not: ``python -m tests.deterministic``."""
+"""Run schedules, and tell those after which something that must hold does not: ``python -m
+tests.deterministic``."""
 
 from __future__ import annotations
 
@@ -35,12 +36,20 @@ def main(arguments: list[str]) -> int:
     """Run them on all processes; 1 where there was a violation."""
     parser = argparse.ArgumentParser(prog="python -m tests.deterministic", description=__doc__)
     parser.add_argument("--schedules", type=int, default=1000, help="how many (1000)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first; the next has the next (0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the first; the next has the next (0)"
+    )
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--peers", action="store_true", help="of peers, without a server")
-    kinds.add_argument("--kill-one", action="store_true", help="in which one of four sites is killed in a random step")
-    kinds.add_argument("--every-write", action="store_true", help="one fault in every operation on a disk, instead")
+    kinds.add_argument(
+        "--kill-one",
+        action="store_true",
+        help="in which one of four sites is killed in a random step",
+    )
+    kinds.add_argument(
+        "--every-write", action="store_true", help="one fault in every operation on a disk, instead"
+    )
     options = parser.parse_args(arguments)
     if options.every_write:
         return every_write(options.processes)
@@ -54,12 +63,18 @@ def main(arguments: list[str]) -> int:
             if some:
                 print(f"seed {some.seed}: {some.text}", flush=True)
             if done % 500 == 0:
-                print(f"{done} schedules, {len(found)} violations, {time.monotonic() - start:.0f} s", flush=True)
+                print(
+                    f"{done} schedules, {len(found)} violations, {time.monotonic() - start:.0f} s",
+                    flush=True,
+                )
     for one in found[:3]:
         drawn = kind.draw(one.seed)
         print(f"\n{story(smallest(drawn, kind.run), kind.run)}")
     seconds = time.monotonic() - start
-    print(f"{len(seeds)} schedules in {seconds:.0f} s on {options.processes} processes: {len(found)} violations")
+    print(
+        f"{len(seeds)} schedules in {seconds:.0f} s on {options.processes} processes: "
+        f"{len(found)} violations"
+    )
     return int(bool(found))
 
 
@@ -70,7 +85,10 @@ def every_write(processes: int) -> int:
         for method, texts in zip(ALL, pool.imap(all_violations, ALL), strict=True):
             print("\n".join([f"{method}: {len(texts)} violations", *texts]), flush=True)
             violations += len(texts)
-    print(f"{len(ALL)} methods in {time.monotonic() - start:.0f} s on {processes} processes: {violations} violations")
+    print(
+        f"{len(ALL)} methods in {time.monotonic() - start:.0f} s on {processes} processes: "
+        f"{violations} violations"
+    )
     return int(bool(violations))
 
 

@@ -24,8 +24,11 @@ class Runnable(Protocol):
 F = TypeVar("F", bound=Runnable)
 
 
-def checked_run(make: Callable[[Path], F], replaced: Callable[[F], AbstractContextManager[None]]) -> F:
-    """Run a federation, and check what must hold. Raises Violation; the federation is its ``federation``.
+def checked_run(
+    make: Callable[[Path], F], replaced: Callable[[F], AbstractContextManager[None]]
+) -> F:
+    """Run a federation, and check what must hold. Raises Violation; the federation is its
+    ``federation``.
 
     Args:
         make: the federation, of its folder.

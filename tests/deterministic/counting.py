@@ -1,4 +1,5 @@
-"""A method whose clients count their calls: work that is done twice shows, as it would not in training."""
+"""A method whose clients count their calls: work that is done twice shows, as it would not in
+training."""
 
 from __future__ import annotations
 
@@ -51,10 +52,16 @@ class Counting:
         start = single_model_state(world, stream)
         return Counts(start.models, start.assignment, np.zeros(world.total_clients, np.int64))
 
-    def round(self, world: World, state: Counts, cohort: Int[np.ndarray, "n"], stream: Stream) -> Counts:
+    def round(
+        self, world: World, state: Counts, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> Counts:
         reply, calls = world.run(CountRequests(), cohort), state.calls.copy()
         calls[cohort[reply.arrived]] = reply.calls[reply.arrived]
-        return replace(state, models=train_and_average(world, state, cohort, world.work, stream), calls=calls)
+        return replace(
+            state, models=train_and_average(world, state, cohort, world.work, stream), calls=calls
+        )
 
-    def place(self, world: World, state: Counts, newcomers: Int[np.ndarray, "c"], stream: Stream) -> Counts:
+    def place(
+        self, world: World, state: Counts, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> Counts:
         return state

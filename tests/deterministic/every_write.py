@@ -1,7 +1,8 @@
-"""One fault in one operation on one disk, for every operation: of the server, of a node, and of a peer.
+"""One fault in one operation on one disk, for every operation: of the server, of a node, and of a
+peer.
 
-The run without a fault says how many operations there are; then the same run meets the fault in the first, in the
-second, and so on. What must hold is what must hold after every schedule.
+The run without a fault says how many operations there are; then the same run meets the fault in the
+first, in the second, and so on. What must hold is what must hold after every schedule.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def of_peers(method: str) -> PeerSchedule:
 
 
 def operations(schedule: Schedule | PeerSchedule) -> dict[str, int]:
-    """Operations on the disk of each machine, where nothing happens; those of peers that leave time to go on."""
+    """Operations on the disk of each machine, where nothing happens; those of peers that leave time
+    to go on."""
     if isinstance(schedule, PeerSchedule):
         return peer_federation.run_schedule(schedule).early_operations
     machines = federation.run_schedule(schedule).disk.machines
@@ -45,7 +47,8 @@ def operations(schedule: Schedule | PeerSchedule) -> dict[str, int]:
 
 
 def schedules(quiet: Any, kinds: tuple[str, ...], most: int | None = None) -> Iterator[Any]:
-    """The schedule with a fault in the first operation, in the second, ...; each of one of these kinds."""
+    """The schedule with a fault in the first operation, in the second, ...; each of one of these
+    kinds."""
     site = "" if kinds[0] in SERVER_FAULTS else SITE
     last = operations(quiet)[site or "server"]
     for number in range(1, min(last, most or last) + 1):
@@ -57,11 +60,17 @@ def violations(quiet: Any, *kinds: str, most: int | None = None) -> list[str]:
     """What did not hold, with the operation; of the first operations only, if so many are named."""
     run = (peer_federation if isinstance(quiet, PeerSchedule) else federation).run_schedule
     runs = ((one, violation_of(one, run)) for one in schedules(quiet, kinds, most))
-    return [f"{one.method}, {one.faults[0]}: {violation}"[:500] for one, violation in runs if violation is not None]
+    return [
+        f"{one.method}, {one.faults[0]}: {violation}"[:500]
+        for one, violation in runs
+        if violation is not None
+    ]
 
 
 def all_violations(method: str) -> list[str]:
     """Of one method, in every operation, by every fault."""
     if method in PEER_METHODS:
         return [text for kind in SITE_FAULTS for text in violations(of_peers(method), kind)]
-    return [text for kind in SERVER_FAULTS + SITE_FAULTS for text in violations(of_server(method), kind)]
+    return [
+        text for kind in SERVER_FAULTS + SITE_FAULTS for text in violations(of_server(method), kind)
+    ]

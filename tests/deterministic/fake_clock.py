@@ -13,7 +13,8 @@ class StuckError(AssertionError):
 
 
 class FakeClock:
-    """Seconds of fake time. ``wall`` is the time of day, which may be set; ``time`` never goes back.
+    """Seconds of fake time. ``wall`` is the time of day, which may be set; ``time`` never goes
+    back.
 
     Args:
         limit: seconds at which a run counts as stuck.

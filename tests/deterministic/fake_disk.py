@@ -1,7 +1,9 @@
-"""The disks of a federation's machines: full at times, and without what was not forced to them when the power fails.
+"""The disks of a federation's machines: full at times, and without what was not forced to them when
+the power fails.
 
-Files are real ones, in a folder in memory. What a machine has done to them since the last ``sync`` is remembered, and
-``cut_power`` takes a random part of it back: the ends of files, and names that files were given.
+Files are real ones, in a folder in memory. What a machine has done to them since the last ``sync``
+is remembered, and ``cut_power`` takes a random part of it back: the ends of files, and names that
+files were given.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ class Machine:
     Attributes:
         folder: all that is on it.
         full: whether it takes nothing more.
-        killed_at: the number of the operation, counted from now, in which the process ends; 0: in none.
+        killed_at: the number of the operation, counted from now, in which the process ends; 0: in
+            none.
         power: whether the power fails then, too.
-        fails_at: the number of the operation, counted from now, for which there is no space; 0: there is for all.
+        fails_at: the number of the operation, counted from now, for which there is no space; 0:
+            there is for all.
         operations: how many there were.
         unsynced: files of which a part may be lost, with the bytes that cannot.
         renames: names that files were given lately, with what had the name before.
@@ -120,7 +124,11 @@ class FakeDisk(storage.FileSystem):
 
     def _machine(self, path: Path) -> Machine:
         text = str(path)
-        return next(one for one in self.machines.values() if text.startswith(f"{one.folder}/") or path == one.folder)
+        return next(
+            one
+            for one in self.machines.values()
+            if text.startswith(f"{one.folder}/") or path == one.folder
+        )
 
     def _step(self, path: Path) -> Machine:
         """Count an operation; the process may end in it, or there may be no space for it."""

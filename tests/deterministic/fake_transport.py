@@ -1,9 +1,11 @@
-"""An engine in memory (``server.transport.Transport``) that loses, delays and repeats messages as a schedule says.
+"""An engine in memory (``server.transport.Transport``) that loses, delays and repeats messages as a
+schedule says.
 
-It behaves as Flower was found to: messages wait at the engine until their node fetches them, one after another; a node
-sends a heartbeat every 30 s and counts as online for 60 s after it; a message that has expired, or whose node is not
-online, is reported as lost to whoever asks for the reply; replies stay with the engine until the server fetches them.
-Of a node that is killed while it sends its reply, the engine has a half of the reply, and gives it up after 180 s.
+It behaves as Flower was found to: messages wait at the engine until their node fetches them, one
+after another; a node sends a heartbeat every 30 s and counts as online for 60 s after it; a message
+that has expired, or whose node is not online, is reported as lost to whoever asks for the reply;
+replies stay with the engine until the server fetches them. Of a node that is killed while it sends
+its reply, the engine has a half of the reply, and gives it up after 180 s.
 """
 
 from __future__ import annotations
@@ -76,10 +78,13 @@ class FakeTransport:
         clock: of the whole world.
         handle: a site's reply to a request; KilledError where its process ends.
         tell: is given a line for each thing that happens.
-        count: is given operation, bytes down and bytes up of each message that the server sends or fetches.
+        count: is given operation, bytes down and bytes up of each message that the server sends or
+            fetches.
     """
 
-    waits_for_halves = False  # whether a look for replies waits for the rest of each, as Flower's own does
+    waits_for_halves = (
+        False  # whether a look for replies waits for the rest of each, as Flower's own does
+    )
     pulls_together = TOGETHER  # requests whose replies are looked for at the same time
 
     def __init__(
@@ -97,7 +102,9 @@ class FakeTransport:
         self._handle, self._tell, self._count = handle, tell, count
         self._requests: dict[str, Request] = {}
         self._numbers = dict.fromkeys(schedule.sites, 0)
-        self._faults = {(one.site, one.number, one.kind): one for one in schedule.faults if one.number}
+        self._faults = {
+            (one.site, one.number, one.kind): one for one in schedule.faults if one.number
+        }
         self._ids = 0
 
     # --- nodes
@@ -111,7 +118,8 @@ class FakeTransport:
         return seat
 
     def stop(self, site: str, first: bool = False) -> None:
-        """The nodes of a site are killed, or the first of them; the engine learns of it from missing heartbeats."""
+        """The nodes of a site are killed, or the first of them; the engine learns of it from
+        missing heartbeats."""
         running = [seat for seat in self.seats.values() if seat.site == site and seat.running]
         for seat in running[:1] if first else running:
             seat.running = False
@@ -141,9 +149,15 @@ class FakeTransport:
 
     def nodes(self) -> Sequence[OnlineNode]:
         self._take_time()
-        return [OnlineNode(s.node_id, alive_until=s.alive_until) for s in self.seats.values() if self.is_online(s)]
+        return [
+            OnlineNode(s.node_id, alive_until=s.alive_until)
+            for s in self.seats.values()
+            if self.is_online(s)
+        ]
 
-    def push(self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[SentRequest]:
+    def push(
+        self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float
+    ) -> Sequence[SentRequest]:
         self._take_time()
         return [self._push(node, request, lifetime) for node, request in requests]
 
@@ -182,11 +196,19 @@ class FakeTransport:
         return random.uniform(0, self.schedule.engine_seconds)
 
     def _push(self, node: int, message: RpcMessage, lifetime: float) -> SentRequest:
-        data, operation, seat = encode(message), str(message.header["operation"]), self.seats.get(node)
+        data, operation, seat = (
+            encode(message),
+            str(message.header["operation"]),
+            self.seats.get(node),
+        )
         if seat is None:
             return SentRequest(None, len(data))
         number = self._numbers[seat.site] = self._numbers[seat.site] + 1
-        faults = {kind: f for (site, n, kind), f in self._faults.items() if (site, n) == (seat.site, number)}
+        faults = {
+            kind: f
+            for (site, n, kind), f in self._faults.items()
+            if (site, n) == (seat.site, number)
+        }
         if "refuse" in faults:
             return SentRequest(None, len(data))
         self._count(operation, len(data), 0)
@@ -210,8 +232,12 @@ class FakeTransport:
                 return Reply(request.id, RpcMessage({"failed": str(error)}), len(request.reply))
         if request.half_until:
             lost = self.clock.now >= request.half_until
-            return Reply(request.id, None, error="the message was lost", lost=True) if lost else None
-        error = request.error or ("the reply came too late" if self.clock.now > request.expires else "")
+            return (
+                Reply(request.id, None, error="the message was lost", lost=True) if lost else None
+            )
+        error = request.error or (
+            "the reply came too late" if self.clock.now > request.expires else ""
+        )
         error = error or ("" if self.is_online(request.seat) else "the node is gone")
         return Reply(request.id, None, error=error, lost=True) if error else None
 

@@ -1,4 +1,5 @@
-"""One run of a schedule: the real server and the real nodes, on a fake engine, a fake clock and fake disks."""
+"""One run of a schedule: the real server and the real nodes, on a fake engine, a fake clock and
+fake disks."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ from tests.deterministic.schedule import METHODS, QUIET, Fault, Schedule
 from tests.deterministic.sites import CLASSES, FEATURES, HIDDEN, Site
 
 GRACE = 300.0  # seconds after the last fault: a node that was refused may try again after 120, ids are offline after 60
-# A run never ends for lack of clients here: faults may keep sites away for longer than any deadline.
-# tests/server/test_membership.py tests that end.
+# A run never ends for lack of clients here: faults may keep sites away for longer than any
+# deadline. tests/server/test_membership.py tests that end.
 _FILE = """
 [federation]
 name = "chaos"
@@ -82,7 +83,9 @@ class Federation:
         start = 0
         for name, clients in schedule.sites.items():
             self.disk.add(name, folder / name)
-            self.sites[name] = Site(name, np.arange(start, start + clients), folder / name / "state")
+            self.sites[name] = Site(
+                name, np.arange(start, start + clients), folder / name / "state"
+            )
             start += clients
         self.engine = FakeTransport(schedule, self.clock, self._handle, self.tell, self.trace.count)
         self.engine.crashed = self._crashed
@@ -97,17 +100,22 @@ class Federation:
         self.story.append(f"{self.clock.now:8.1f} s  {line}")
 
     def _beats(self) -> dict[int, float]:
-        """When each node has sent its last heartbeat; never, of those that the engine does not count as online: after
-        its clock has been set, a heartbeat of before may be long ago."""
+        """When each node has sent its last heartbeat; never, of those that the engine does not
+        count as online: after its clock has been set, a heartbeat of before may be long ago."""
         seats = self.engine.seats.items()
-        return {node: seat.last_beat if self.engine.is_online(seat) else -np.inf for node, seat in seats}
+        return {
+            node: seat.last_beat if self.engine.is_online(seat) else -np.inf for node, seat in seats
+        }
 
     def run(self) -> Run:
         """Serve until the run is done, however often the server ends meanwhile. Raises Violation."""
         late = {fault.site for fault in self.schedule.faults if fault.kind == "join"}
         for name in self.sites:
             if name not in late:
-                self.clock.at(Random(f"{self.schedule.seed} {name}").uniform(0, 3), lambda name=name: self._start(name))
+                self.clock.at(
+                    Random(f"{self.schedule.seed} {name}").uniform(0, 3),
+                    lambda name=name: self._start(name),
+                )
         for fault in self.schedule.faults:
             self._plan(fault)
         config = _config_of(self.schedule, self.server.folder)
@@ -141,7 +149,9 @@ class Federation:
             assert "No space left" in str(error), error
             self.tell(f"the server ends: {error}")
             self.clock.sleep(20.0)
-        except MethodError as error:  # too few replies for a start: whoever runs the server starts it again
+        except (
+            MethodError
+        ) as error:  # too few replies for a start: whoever runs the server starts it again
             self.tell(f"the server ends: {error}")
             self.clock.sleep(20.0)
         return None
@@ -168,7 +178,9 @@ class Federation:
             machine.power = False
             self.disk.cut_power(seat.site)
             self.engine.stop(seat.site)
-            self.clock.at(self.clock.now + self._lost_power[seat.site], lambda: self._start(seat.site))
+            self.clock.at(
+                self.clock.now + self._lost_power[seat.site], lambda: self._start(seat.site)
+            )
 
     # --- faults
 
@@ -177,7 +189,9 @@ class Federation:
         if fault.kind in ("fail_site", "fail_server"):
             self.disk.machines[fault.site or "server"].fails_at = fault.number
         elif fault.kind in ("crash_in_write", "power_site", "crash_server", "power_server"):
-            machine = self.disk.machines[fault.site if fault.kind in ("crash_in_write", "power_site") else "server"]
+            machine = self.disk.machines[
+                fault.site if fault.kind in ("crash_in_write", "power_site") else "server"
+            ]
             machine.killed_at, machine.power = fault.number, fault.kind.startswith("power")
             if machine is self.server:
                 self._restart = fault.length
@@ -194,7 +208,8 @@ class Federation:
         self._start(fault.site)
 
     def _leave(self, fault: Fault) -> None:
-        """It leaves once the run has begun, for which the server may wait for all; and not if it is the last."""
+        """It leaves once the run has begun, for which the server may wait for all; and not if it is
+        the last."""
         if self.trace.done < 0:
             self.clock.at(self.clock.now + 10, lambda: self._leave(fault))
         elif len({seat.site for seat in self.engine.seats.values() if seat.running}) > 2:
@@ -235,13 +250,15 @@ class Federation:
 
 
 def run_schedule(schedule: Schedule) -> Federation:
-    """Run a schedule, and check what must hold. Raises Violation; the federation is its ``federation``."""
+    """Run a schedule, and check what must hold. Raises Violation; the federation is its
+    ``federation``."""
     return checked_run(partial(Federation, schedule), _in_place)
 
 
 @contextmanager
 def _in_place(federation: Federation) -> Iterator[None]:
-    """The fake disk and the observed world, in place of the real ones; fedkin's log goes into the story."""
+    """The fake disk and the observed world, in place of the real ones; fedkin's log goes into the
+    story."""
     world = type("World", (ObservedWorld,), {"trace": federation.trace})
     with (
         logged(federation.tell),
@@ -291,7 +308,8 @@ def _environment(description: dict[str, Any]) -> dict[str, Any]:
 def _config_of(schedule: Schedule, folder: Path) -> ServerConfig:
     options = {"name": f'"{schedule.method}"', **METHODS[schedule.method]}
     values = {
-        name: getattr(schedule, name) for name in ("wait_for", "deadline", "quorum", "retries", "rounds", "cohort")
+        name: getattr(schedule, name)
+        for name in ("wait_for", "deadline", "quorum", "retries", "rounds", "cohort")
     }
     text = _FILE.format(
         **values,

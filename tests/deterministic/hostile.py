@@ -45,8 +45,12 @@ def tampered(what: str, reply: bytes, random: Random) -> bytes:
     elif what == "negative" and array.dtype.kind != "f":
         arrays[name] = array.astype(np.int64) - 2**40
     else:
-        floats = [one for one in sorted(arrays) if arrays[one].dtype.kind == "f" and "loss" not in one]
+        floats = [
+            one for one in sorted(arrays) if arrays[one].dtype.kind == "f" and "loss" not in one
+        ]
         for one in floats:
-            arrays[one] = np.full_like(arrays[one], np.nan)  # a loss may be: of a model that has diverged
+            arrays[one] = np.full_like(
+                arrays[one], np.nan
+            )  # a loss may be: of a model that has diverged
         header |= {} if floats else {"failed": "nan"}
     return encode(RpcMessage(header, arrays))

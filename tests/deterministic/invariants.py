@@ -15,14 +15,25 @@ from fedkin.run.folder.run_folder import METRICS
 from fedkin.run.loop import run
 from fedkin.run.results import Run
 from fedkin.server.request_retries import GRACE
-from tests.deterministic.observed_world import Call, LateReplies, ObservedWorld, UndisturbedWorld, kind_of, state_arrays
+from tests.deterministic.observed_world import (
+    Call,
+    LateReplies,
+    ObservedWorld,
+    UndisturbedWorld,
+    kind_of,
+    state_arrays,
+)
 from tests.deterministic.sites import quadratic_clients
 from tests.option_lists import with_options
 
 if TYPE_CHECKING:
     from tests.deterministic.federation import Federation
 
-_OWN_TO_MESSAGES = ("bytes", "messages", "bits")  # in front of names of records' entries that are compared elsewhere
+_OWN_TO_MESSAGES = (
+    "bytes",
+    "messages",
+    "bits",
+)  # in front of names of records' entries that are compared elsewhere
 
 
 def check(federation: Federation, finished: Run) -> None:
@@ -84,45 +95,67 @@ def check_log(federation: Federation) -> None:
 def check_late(federation: Federation) -> None:
     """No reply counts twice: a client replies at most once to each call, in time or late.
 
-    A round may call a client twice for the same work, as one that places newcomers and then trains them does.
+    A round may call a client twice for the same work, as one that places newcomers and then trains
+    them does.
     """
     calls = [entry for entry in federation.trace.entries if isinstance(entry, Call)]
     asked = Counter((call.kind, call.round, client) for call in calls for client in call.clients)
-    came = Counter((call.kind, call.round, client) for call in calls for client in call.clients[call.reply.arrived])
-    late = [one for entry in federation.trace.entries if isinstance(entry, LateReplies) for one in entry.replies]
+    came = Counter(
+        (call.kind, call.round, client)
+        for call in calls
+        for client in call.clients[call.reply.arrived]
+    )
+    late = [
+        one
+        for entry in federation.trace.entries
+        if isinstance(entry, LateReplies)
+        for one in entry.replies
+    ]
     for one in late:
         for client in one.clients[one.reply.arrived]:
             key = (kind_of(one.task), one.round, client)
             came[key] += 1
-            assert came[key] <= asked[key], f"the reply of client {client} of round {one.round} counts twice"
+            assert came[key] <= asked[key], (
+                f"the reply of client {client} of round {one.round} counts twice"
+            )
 
 
 def check_kill(federation: Federation, world: ObservedWorld) -> None:
-    """Where all that happened is that a site was killed, no other site loses its place: each replies to every request
-    and is online in every round from its first on. Rounds take their deadline and grace at most."""
+    """Where all that happened is that a site was killed, no other site loses its place: each
+    replies to every request and is online in every round from its first on. Rounds take their
+    deadline and grace at most."""
     killed = {fault.site for fault in federation.schedule.faults if fault.kind == "kill_in_step"}
     if not killed:
         return
     members = world.membership.registry.members
     healthy = [member.ids for name, member in members.items() if name not in killed]
     ids = np.concatenate([np.zeros(0, np.int64), *healthy])
-    assert len(healthy) == len(federation.schedule.sites) - 1, "a site that was not killed does not take part"
+    assert len(healthy) == len(federation.schedule.sites) - 1, (
+        "a site that was not killed does not take part"
+    )
     online = np.zeros(0, np.int64)
     for entry in federation.trace.entries:
         if isinstance(entry, np.ndarray):
             lost = np.setdiff1d(online, entry)
-            assert not len(lost), f"clients {lost} have lost their place, and their sites were not killed"
+            assert not len(lost), (
+                f"clients {lost} have lost their place, and their sites were not killed"
+            )
             online = np.intersect1d(entry, ids)
         elif isinstance(entry, Call):
             silent = entry.clients[~entry.reply.arrived & np.isin(entry.clients, ids)]
-            assert not len(silent), f"round {entry.round}: no reply to {entry.task} of clients {silent} counts"
+            assert not len(silent), (
+                f"round {entry.round}: no reply to {entry.task} of clients {silent} counts"
+            )
     for seconds in federation.trace.seconds:
         limit = federation.schedule.deadline + GRACE
-        assert seconds <= limit, f"a round took {seconds:.1f} s, with deadline and grace of {limit:.1f} s"
+        assert seconds <= limit, (
+            f"a round took {seconds:.1f} s, with deadline and grace of {limit:.1f} s"
+        )
 
 
 def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Run) -> None:
-    """A run that nothing disturbs, with the same replies, has the same records and ends in the same state."""
+    """A run that nothing disturbs, with the same replies, has the same records and ends in the same
+    state."""
     numbers = np.full(world.total_clients, 99)
     for name, member in world.membership.registry.members.items():
         numbers[member.ids] = federation.sites[name].numbers
@@ -130,9 +163,13 @@ def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Ru
     undisturbed: Any = UndisturbedWorld(quadratic_clients(numbers), entries, world.work)
     method = registry.make(registry.methods(), finished.config.method)
     late = finished.config.section("late")
-    options = with_options(method, *([make_option("late", late)] if late else []), world=undisturbed).options
+    options = with_options(
+        method, *([make_option("late", late)] if late else []), world=undisturbed
+    ).options
     again = run(undisturbed, method, federation.plan, options=options)
-    if not federation.trace.at_end:  # else the last scores, which no checkpoint has, were asked for again
+    if (
+        not federation.trace.at_end
+    ):  # else the last scores, which no checkpoint has, were asked for again
         undisturbed.finish()
     mine, theirs = state_arrays(finished.state), state_arrays(again.state)
     assert mine.keys() == theirs.keys()

@@ -109,7 +109,9 @@ def _later_heartbeats_only() -> Any:
 
     def online(self: Any) -> Any:
         nodes = list(self.transport.nodes())
-        back = {node.node_id for node in nodes if node.alive_until > self.suspects.get(node.node_id, -1)}
+        back = {
+            node.node_id for node in nodes if node.alive_until > self.suspects.get(node.node_id, -1)
+        }
         self.suspects = {node: alive for node, alive in self.suspects.items() if node not in back}
         return [node for node in nodes if node.node_id not in self.suspects]
 
@@ -211,7 +213,9 @@ MUTATIONS: dict[str, Callable[[], Any]] = {
     "nodes keep nothing": lambda: _unsaved(NodeMemory, "save"),
     "a late reply counts twice": _late_reply_twice,
     "a late reply counts for another client": _late_for_another,
-    "a reply that was cut off holds up all others": lambda: patch.object(FakeTransport, "waits_for_halves", True),
+    "a reply that was cut off holds up all others": lambda: patch.object(
+        FakeTransport, "waits_for_halves", True
+    ),
     "a node whose request has expired is asked again": _unsuspected_expired,
     "nodes forget their replies": lambda: _unsaved(NodeMemory, "replies"),
 }

@@ -1,4 +1,5 @@
-"""The server's world with a trace of all that a run depends on, and the same run again in an undisturbed world."""
+"""The server's world with a trace of all that a run depends on, and the same run again in an
+undisturbed world."""
 
 from __future__ import annotations
 
@@ -57,10 +58,12 @@ class KnownClients:
 
 @dataclass
 class Trace:
-    """What has happened in the rounds that count: those of a server that died after its last checkpoint do not.
+    """What has happened in the rounds that count: those of a server that died after its last
+    checkpoint do not.
 
     Attributes:
-        entries: calls, sets of reachable clients, and (operation, bytes down, bytes up) of messages.
+        entries: calls, sets of reachable clients, and (operation, bytes down, bytes up) of
+            messages.
         kept: by length of the trace, the records' file at each checkpoint.
         done: the length at the newest checkpoint that was finished.
     """
@@ -75,10 +78,14 @@ class Trace:
     former: list[Any] = field(default_factory=list)
     began: tuple[float, float] | None = None  # when the present round has begun
     beats: Callable[[], dict[int, float]] = dict  # when each node has sent its last heartbeat
-    suspected: dict[int, float] = field(default_factory=dict)  # when each node was first found among the suspects
+    suspected: dict[int, float] = field(
+        default_factory=dict
+    )  # when each node was first found among the suspects
     at_end: bool = False  # whether the newest server has begun after the last round
     entered: float | None = None  # when the server has come to the present round
-    seconds: list[float] = field(default_factory=list)  # that rounds took, with all that the server did in them
+    seconds: list[float] = field(
+        default_factory=list
+    )  # that rounds took, with all that the server did in them
 
     def count(self, operation: str, down: int, up: int) -> None:
         """A message was sent, or fetched."""
@@ -93,7 +100,9 @@ class Trace:
     def begin(self, round: int, number: int) -> None:
         """A server begins a round, its first (``number`` 0) or another one."""
         self.end_round()
-        self.entered = self.clock.now if number else None  # before its first round a server waits for clients
+        self.entered = (
+            self.clock.now if number else None
+        )  # before its first round a server waits for clients
         self.at_end &= not number
         if number:
             self.done = max(self.done, *self.kept, -1)
@@ -106,7 +115,9 @@ class Trace:
         if self.began is not None:
             self.seconds += [] if self.entered is None else [self.clock.now - self.entered]
             seconds = self.clock.now - self.began[0] - (self.clock.frozen - self.began[1])
-            assert seconds <= self.deadline + GRACE, f"a round took {seconds:.1f} s of {self.deadline:.0f}"
+            assert seconds <= self.deadline + GRACE, (
+                f"a round took {seconds:.1f} s of {self.deadline:.0f}"
+            )
 
     def begun(self) -> None:
         """The server has found its clients: the round's time begins."""
@@ -115,7 +126,9 @@ class Trace:
         suspects = self.world.membership.request_round.suspects if self.world else {}
         self.suspected = {node: self.suspected.get(node, self.clock.now) for node in suspects}
         for node, since in self.suspected.items():
-            assert beats[node] <= since, f"node {node} is sent nothing, and has sent a heartbeat since"
+            assert beats[node] <= since, (
+                f"node {node} is sent nothing, and has sent a heartbeat since"
+            )
 
     def keep(self) -> int:
         """A checkpoint is made."""
@@ -125,7 +138,9 @@ class Trace:
     def resume(self, position: int) -> None:
         """A server goes on from a checkpoint."""
         assert position >= self.done, "a finished checkpoint is lost"
-        assert (self.folder / METRICS).read_bytes() == self.kept[position], "records are not those of the checkpoint"
+        assert (self.folder / METRICS).read_bytes() == self.kept[position], (
+            "records are not those of the checkpoint"
+        )
         self.entries, self.at_end = self.former[:position], True
         self.kept = {length: lines for length, lines in self.kept.items() if length <= position}
 
@@ -161,7 +176,16 @@ class ObservedWorld(RemoteWorld):
         reply = super().run(task, clients, stream)
         down, up = (now - then for now, then in zip(_totals(self.ledger), before, strict=True))
         self.trace.entries.append(
-            Call(task.name, np.array(clients), reply, down, up, self.update_memory, kind_of(task), self._now)
+            Call(
+                task.name,
+                np.array(clients),
+                reply,
+                down,
+                up,
+                self.update_memory,
+                kind_of(task),
+                self._now,
+            )
         )
         return reply
 
@@ -188,7 +212,8 @@ def _totals(ledger: Ledger) -> tuple[int, int]:
 
 
 class UndisturbedWorld:
-    """The clients in one process, without messages: each call has the replies of the trace, and no other.
+    """The clients in one process, without messages: each call has the replies of the trace, and no
+    other.
 
     Args:
         clients: by id.
@@ -200,7 +225,12 @@ class UndisturbedWorld:
 
     def __init__(self, clients: FakeWorld, entries: list[Any], work: Any) -> None:
         self._clients, self._entries, self._next = clients, entries, 0
-        self.spec, self.work, self.total_clients, self.ledger = clients.spec, work, clients.total_clients, Ledger()
+        self.spec, self.work, self.total_clients, self.ledger = (
+            clients.spec,
+            work,
+            clients.total_clients,
+            Ledger(),
+        )
         self.initial: Callable[[Stream], np.ndarray] = clients.initial
 
     @property
@@ -229,7 +259,9 @@ class UndisturbedWorld:
     def run(self, task: Task, clients: np.ndarray, stream: Stream | None = None) -> Reply:
         call = self._entry(Call)
         same = call.task == task.name and np.array_equal(call.clients, clients)
-        assert same, f"undisturbed, {task.name} is asked of {clients}; {call.task} of {call.clients} was"
+        assert same, (
+            f"undisturbed, {task.name} is asked of {clients}; {call.task} of {call.clients} was"
+        )
         if task.memory or task.standing or not task.up.arrays:
             return call.reply
         return self._made(task, clients, call.reply, stream)
@@ -237,9 +269,13 @@ class UndisturbedWorld:
     def late_replies(self, task: Task, rounds: int) -> list[LateReply]:
         """The same clients' own replies, made here."""
         late: list[LateReply] = self._entry(LateReplies).replies
-        return [one._replace(reply=self._made(one.task, one.clients, one.reply, _ANY)) for one in late]
+        return [
+            one._replace(reply=self._made(one.task, one.clients, one.reply, _ANY)) for one in late
+        ]
 
-    def _made(self, task: Task, clients: np.ndarray, came: Reply, stream: Stream | None = None) -> Reply:
+    def _made(
+        self, task: Task, clients: np.ndarray, came: Reply, stream: Stream | None = None
+    ) -> Reply:
         """What those clients reply whose replies came."""
         self._clients._failed = lambda *call_: ~came.arrived  # type: ignore[method-assign]
         return replace(self._clients.run(task, clients, stream), nonfinite=came.nonfinite)
@@ -260,6 +296,14 @@ class UndisturbedWorld:
 
 def state_arrays(state: State) -> dict[str, np.ndarray]:
     """A state's arrays by name."""
-    own = {name: value for name, value in vars(state).items() if isinstance(value, (np.ndarray, SharedRows))}
-    of_options = {f"{section}/{name}": a for section, arrays in state.extras.items() for name, a in arrays.items()}
+    own = {
+        name: value
+        for name, value in vars(state).items()
+        if isinstance(value, (np.ndarray, SharedRows))
+    }
+    of_options = {
+        f"{section}/{name}": a
+        for section, arrays in state.extras.items()
+        for name, a in arrays.items()
+    }
     return {name: np.asarray(value) for name, value in (own | of_options).items()}

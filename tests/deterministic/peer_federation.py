@@ -1,7 +1,8 @@
-"""One run of a schedule of peers: the real peers and their folders, on a fake network, a fake clock and fake disks.
+"""One run of a schedule of peers: the real peers and their folders, on a fake network, a fake clock
+and fake disks.
 
-A peer that waits lets the others go on: their rounds overlap as in processes of their own, in an order that the seed
-decides.
+A peer that waits lets the others go on: their rounds overlap as in processes of their own, in an
+order that the seed decides.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class FakeEvent(Event):
 
 
 class Station:
-    """One peer over all its lives: what its saved rounds depended on, and what it has written of them."""
+    """One peer over all its lives: what its saved rounds depended on, and what it has written of
+    them."""
 
     def __init__(self, name: str, client: int, folder: Path) -> None:
         self.name, self.client, self.folder = name, client, folder
@@ -97,9 +99,13 @@ class PeerFederation:
         self.disk = FakeDisk(Random(f"disk {schedule.seed}"))
         self.network = FakeNetwork(schedule, self.clock)
         self.random, self._end = Random(f"pace {schedule.seed}"), END
-        self.method = registry.make(registry.methods(), {"name": schedule.method, **METHODS[schedule.method]})
+        self.method = registry.make(
+            registry.methods(), {"name": schedule.method, **METHODS[schedule.method]}
+        )
         self.early_operations: dict[str, int] = {}  # on each disk, before nothing new happens
-        self.stations = {name: Station(name, i, folder / name) for i, name in enumerate(schedule.peers)}
+        self.stations = {
+            name: Station(name, i, folder / name) for i, name in enumerate(schedule.peers)
+        }
         for name in schedule.peers:
             self.disk.add(name, folder / name)
 
@@ -133,7 +139,9 @@ class PeerFederation:
         station.wanted |= wanted
         if not station.wanted or (station.end is not None and not station.end.killed):
             return
-        settings = PeerSettings(name, FEDERATION, station.client, save_every=self.schedule.save_every)
+        settings = PeerSettings(
+            name, FEDERATION, station.client, save_every=self.schedule.save_every
+        )
         try:
             folder = ObservedFolder(station, settings)
             memory = folder.restore(P)
@@ -141,11 +149,22 @@ class PeerFederation:
             self._ended(station, f"cannot start: {error!r}")
             return
         station.torn, age = False, memory.age if memory else 0
-        assert age >= station.saved, f"{name} had saved round {station.saved}, and goes on from {age}"
+        assert age >= station.saved, (
+            f"{name} had saved round {station.saved}, and goes on from {age}"
+        )
         station.rounds = {t: trace for t, trace in station.rounds.items() if t <= age}
         station.lines = {t: line for t, line in station.lines.items() if t <= age}
         end = station.end = self.network.end(name)
-        peer = Peer(settings, self.method, self.world, end, folder, memory, timeout=_TIMEOUT, clock=self.clock.time)
+        peer = Peer(
+            settings,
+            self.method,
+            self.world,
+            end,
+            folder,
+            memory,
+            timeout=_TIMEOUT,
+            clock=self.clock.time,
+        )
         peer.client.stopped = FakeEvent(self.clock)
         station.peer = peer
         end.trace = lambda: station.rounds.setdefault(peer.memory.age + 1, RoundTrace())
@@ -153,7 +172,9 @@ class PeerFederation:
         self._next(station, end)
 
     def _next(self, station: Station, end: FakeEnd) -> None:
-        self.clock.at(self.clock.now + self.random.uniform(1.0, 3.0), lambda: self._round(station, end))
+        self.clock.at(
+            self.clock.now + self.random.uniform(1.0, 3.0), lambda: self._round(station, end)
+        )
 
     def _round(self, station: Station, end: FakeEnd) -> None:
         """One round of a process, if it runs still."""
@@ -186,12 +207,16 @@ class PeerFederation:
         if station.end is not None:
             station.end.kill()
         self.clock.at(self.clock.now + 5, lambda: self._start(station.name, wanted=False))
-        if self.clock.now > QUIET:  # its disk did so many operations late only: the others have time after it, too
+        if (
+            self.clock.now > QUIET
+        ):  # its disk did so many operations late only: the others have time after it, too
             self._end = max(self._end, self.clock.now + END - QUIET)
             self.clock.at(self.clock.now + 14, self._note_ages)
 
     def _note_operations(self) -> None:
-        self.early_operations = {name: machine.operations for name, machine in self.disk.machines.items()}
+        self.early_operations = {
+            name: machine.operations for name, machine in self.disk.machines.items()
+        }
 
     def _note_ages(self) -> None:
         for station in self.stations.values():
@@ -216,7 +241,9 @@ class PeerFederation:
         station = self.stations[fault.site]
         if station.end is not None:
             station.end.kill()
-            self.clock.at(self.clock.now + fault.length, lambda: self._start(fault.site, wanted=False))
+            self.clock.at(
+                self.clock.now + fault.length, lambda: self._start(fault.site, wanted=False)
+            )
 
     def _leave(self, fault: Fault) -> None:
         station = self.stations[fault.site]
@@ -251,7 +278,9 @@ class PeerFederation:
         if peer is None:
             return
         if station.wanted:
-            assert peer.memory.age >= station.told + _LEAST, f"{name} has not gone on after round {station.told}"
+            assert peer.memory.age >= station.told + _LEAST, (
+                f"{name} has not gone on after round {station.told}"
+            )
         rounds = [registry_line(line)["round"] for line in complete_lines(station.folder / METRICS)]
         expected = sorted(station.lines)
         if station.torn:
@@ -262,7 +291,8 @@ class PeerFederation:
 
 
 def run_schedule(schedule: PeerSchedule) -> PeerFederation:
-    """Run a schedule, and check what must hold. Raises Violation; the federation is its ``federation``."""
+    """Run a schedule, and check what must hold. Raises Violation; the federation is its
+    ``federation``."""
     return checked_run(partial(PeerFederation, schedule), _in_place)
 
 
@@ -287,7 +317,8 @@ def registry_line(line: str) -> dict[str, Any]:
 
 
 def check_average(peer: Peer, trace: RoundTrace, record: dict[str, Any]) -> None:
-    """A round's model is the mean of the peer's own and those of its partners, each once, and of nobody else."""
+    """A round's model is the mean of the peer's own and those of its partners, each once, and of
+    nobody else."""
     messages = [peer.client._cache._messages[record["round"]]]
     for name in record["partners"]:
         assert trace.sound.get(name), f"{name} is averaged with, and no valid reply of it came"
@@ -295,8 +326,15 @@ def check_average(peer: Peer, trace: RoundTrace, record: dict[str, Any]) -> None
     weights = np.array([message.examples for message in messages], float)
     mean = np.average([message.arrays["model"] for message in messages], axis=0, weights=weights)
     np.testing.assert_allclose(peer.memory.model, mean, rtol=1e-5, atol=1e-6)
-    got = sum(len(data) for _, _, replies in trace.requests for all_of in replies.values() for data in all_of)
-    assert record["bytes"]["got"] == got, f"{record['bytes']['got']} bytes are counted, and {got} came"
+    got = sum(
+        len(data)
+        for _, _, replies in trace.requests
+        for all_of in replies.values()
+        for data in all_of
+    )
+    assert record["bytes"]["got"] == got, (
+        f"{record['bytes']['got']} bytes are counted, and {got} came"
+    )
 
 
 def _read(name: str, data: bytes, trace: RoundTrace) -> Message:
@@ -323,7 +361,9 @@ class _Script:
         assert self.next < len(asked), f"undisturbed, {names} are asked in round {self.round}"
         known, known_text, replies = asked[self.next]
         self.next += 1
-        assert (known, known_text) == (tuple(names), text), f"undisturbed, {names} are asked {text}; {known} were"
+        assert (known, known_text) == (tuple(names), text), (
+            f"undisturbed, {names} are asked {text}; {known} were"
+        )
         return replies
 
     def serve(self, handler: Any) -> None:
@@ -348,12 +388,18 @@ def check_undisturbed(federation: PeerFederation, station: Station, peer: Peer) 
     settings = PeerSettings(station.name, FEDERATION, station.client)
     clock = FakeClock(1e9)
     script: Any = _Script(station.rounds)
-    again: Any = Peer(settings, federation.method, federation.world, script, _Nowhere(), clock=clock.time)
+    again: Any = Peer(
+        settings, federation.method, federation.world, script, _Nowhere(), clock=clock.time
+    )
     again.client.stopped = FakeEvent(clock)
     while again.memory.age < peer.memory.age:
         script.round, script.next = again.memory.age + 1, 0
         again.round()
     mine, theirs = peer.memory, again.memory
     np.testing.assert_array_equal(mine.model, theirs.model)
-    assert (mine.age, set(mine.trust), dict(mine.votes)) == (theirs.age, set(theirs.trust), dict(theirs.votes))
+    assert (mine.age, set(mine.trust), dict(mine.votes)) == (
+        theirs.age,
+        set(theirs.trust),
+        dict(theirs.votes),
+    )
     assert isinstance(peer.table, PeerTable) and mine.names == theirs.names

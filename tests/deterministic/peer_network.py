@@ -1,4 +1,5 @@
-"""A network of peers in memory (``p2p.transport.Transport``) that loses, repeats and changes messages."""
+"""A network of peers in memory (``p2p.transport.Transport``) that loses, repeats and changes
+messages."""
 
 from __future__ import annotations
 
@@ -22,10 +23,13 @@ FEDERATION = "chaos"
 
 @dataclass
 class RoundTrace:
-    """What a round of a peer depends on: who was listed last, and all replies; and the valid replies as they were."""
+    """What a round of a peer depends on: who was listed last, and all replies; and the valid
+    replies as they were."""
 
     peers: dict[str, str] = field(default_factory=dict)
-    requests: list[tuple[tuple[str, ...], str, dict[str, tuple[bytes, ...]]]] = field(default_factory=list)
+    requests: list[tuple[tuple[str, ...], str, dict[str, tuple[bytes, ...]]]] = field(
+        default_factory=list
+    )
     sound: dict[str, list[bytes]] = field(default_factory=dict)
 
 
@@ -42,7 +46,9 @@ class FakeNetwork:
         self.online: dict[str, FakeEnd] = {}
         self.unreachable: dict[str, float] = {}
         self._numbers = dict.fromkeys(schedule.peers, 0)
-        self._faults = {(one.site, one.number, one.kind): one for one in schedule.faults if one.number}
+        self._faults = {
+            (one.site, one.number, one.kind): one for one in schedule.faults if one.number
+        }
         self._sessions = 0
 
     def end(self, name: str) -> FakeEnd:
@@ -53,8 +59,12 @@ class FakeNetwork:
     def deliver(self, sender: str, name: str, text: str) -> tuple[tuple[bytes, ...], bytes | None]:
         """The replies of one peer to a request, and its own one if it is among them."""
         number = self._numbers[name] = self._numbers[name] + 1
-        faults = {kind: f for (site, n, kind), f in self._faults.items() if (site, n) == (name, number)}
-        far = max(self.unreachable.get(sender, 0.0), self.unreachable.get(name, 0.0)) > self.clock.now
+        faults = {
+            kind: f for (site, n, kind), f in self._faults.items() if (site, n) == (name, number)
+        }
+        far = (
+            max(self.unreachable.get(sender, 0.0), self.unreachable.get(name, 0.0)) > self.clock.now
+        )
         end = self.online.get(name)
         if "lose_request" in faults or far or end is None or end.killed or end.handler is None:
             return (), None
@@ -64,10 +74,14 @@ class FakeNetwork:
         end.sent += len(reply)
         if "tamper" in faults:
             fault = faults["tamper"]
-            return (tampered(fault, name, reply, text, Random(f"{self.schedule.seed} {fault}")),), None
+            return (
+                tampered(fault, name, reply, text, Random(f"{self.schedule.seed} {fault}")),
+            ), None
         if "contradict" in faults:
             return (reply, reply[:-1] + bytes([reply[-1] ^ 1])), None
-        return (reply,), reply  # one that comes twice is one reply: the transport gives different ones only
+        return (
+            reply,
+        ), reply  # one that comes twice is one reply: the transport gives different ones only
 
 
 class FakeEnd:
@@ -86,11 +100,17 @@ class FakeEnd:
         if online.get(self.name, self) is not self:
             raise ConfigError(f"peer.name: another peer is called {self.name!r}")
         cut = self.network.unreachable.get(self.name, 0.0) > self.network.clock.now
-        found = {} if cut else {name: end.session for name, end in sorted(online.items()) if name != self.name}
+        found = (
+            {}
+            if cut
+            else {name: end.session for name, end in sorted(online.items()) if name != self.name}
+        )
         self.trace().peers = found
         return found
 
-    def request(self, names: Sequence[str], text: str, timeout: float) -> dict[str, tuple[bytes, ...]]:
+    def request(
+        self, names: Sequence[str], text: str, timeout: float
+    ) -> dict[str, tuple[bytes, ...]]:
         self._check()
         trace, replies = self.trace(), {}
         for name in names:

@@ -1,4 +1,5 @@
-"""A schedule of peers: a small federation without a server, and the faults that it meets, drawn from one seed."""
+"""A schedule of peers: a small federation without a server, and the faults that it meets, drawn
+from one seed."""
 
 from __future__ import annotations
 
@@ -45,13 +46,17 @@ def draw(seed: int) -> PeerSchedule:
     """The schedule of a seed."""
     random = Random(f"peers {seed}")
     peers = tuple(f"p{i}" for i in range(random.randint(3, 6)))
-    late = [Fault("join", name, at=random.uniform(3, 15)) for name in peers[2:] if random.random() < 0.2]
+    late = [
+        Fault("join", name, at=random.uniform(3, 15)) for name in peers[2:] if random.random() < 0.2
+    ]
     drawn = PeerSchedule(seed, random.choice(list(METHODS)), peers, random.choice((1, 1, 3)))
     return replace(drawn, faults=(*late, *_faults(random, drawn)))
 
 
 def _faults(random: Random, schedule: PeerSchedule) -> Iterator[Fault]:
-    kinds = random.sample((*ON_MESSAGES, *AT_TIMES, "crash_in_write", "power_site"), random.randint(1, 5))
+    kinds = random.sample(
+        (*ON_MESSAGES, *AT_TIMES, "crash_in_write", "power_site"), random.randint(1, 5)
+    )
     for kind in kinds:
         many = random.choice((1, 2, 4, 8)) if kind in ON_MESSAGES else random.choice((1, 1, 2))
         for _ in range(many):

@@ -9,7 +9,19 @@ from typing import Any
 
 QUIET = 240.0  # seconds after which nothing new happens
 NEVER = 1e6  # seconds: longer than any run
-HOSTILE = ("garbage", "cut", "nan", "shape", "extra", "missing", "type", "negative", "deep", "empty", "failed")
+HOSTILE = (
+    "garbage",
+    "cut",
+    "nan",
+    "shape",
+    "extra",
+    "missing",
+    "type",
+    "negative",
+    "deep",
+    "empty",
+    "failed",
+)
 
 # Faults, with what each does; {site}, {number}, {at} and {length} are a fault's own.
 STORIES = {
@@ -50,7 +62,15 @@ IN_WORK = "as it works at"
 IN_REPLY = "half-way through sending its reply to"
 AFTER_REPLY = "after it has replied to"
 KILL_STEPS = (BEFORE_REQUEST, IN_WORK, IN_REPLY, AFTER_REPLY)
-ON_MESSAGES = ("lose_request", "report_lost", "refuse", "delay_request", "lose_reply", "delay_reply", "repeat_reply")
+ON_MESSAGES = (
+    "lose_request",
+    "report_lost",
+    "refuse",
+    "delay_request",
+    "lose_reply",
+    "delay_reply",
+    "repeat_reply",
+)
 ON_MESSAGES += ("repeat_request", "crash_before", "crash_after", "tamper")
 METHODS: dict[str, dict[str, Any]] = {
     "fedavg": {},
@@ -100,7 +120,18 @@ TRAINING_FIRST = (
 )
 assert set(TRAINING_FIRST) <= METHODS.keys()
 TRAINING = ("train", "personal", "controlled")  # what operations of training begin with
-WITH_LATE = ("fedavg", "fedprox", "flexcfl", "fedgroup", "hierarchical", "flhc", "cflgp", "flux", "pacfl", "ditto")
+WITH_LATE = (
+    "fedavg",
+    "fedprox",
+    "flexcfl",
+    "fedgroup",
+    "hierarchical",
+    "flhc",
+    "cflgp",
+    "flux",
+    "pacfl",
+    "ditto",
+)
 
 
 @dataclass(frozen=True)
@@ -161,7 +192,8 @@ class Schedule:
         if self.slow:
             settings.append(f"sites train up to {self.slow * self.deadline:.1f} s")
         lines = [
-            f"seed {self.seed}: {self.rounds} rounds of {self.method.rpartition(':')[2].lower()}, cohorts of "
+            f"seed {self.seed}: {self.rounds} rounds of {self.method.rpartition(':')[2].lower()}, "
+            f"cohorts of "
             f"{self.cohort} of the clients of {sites}; the server waits for {self.wait_for}",
             ", ".join(settings),
             *(f"  * {fault}" for fault in self.faults),
@@ -195,8 +227,8 @@ def draw(seed: int) -> Schedule:
 
 
 def draw_kill(seed: int) -> Schedule:
-    """The schedule of a seed in which one of four sites is killed in a random step of a request, and nothing else
-    happens: it is back later, or never.
+    """The schedule of a seed in which one of four sites is killed in a random step of a request,
+    and nothing else happens: it is back later, or never.
 
     Sites train for up to six tenths of the deadline, which a first call has time for. Where
     another call may come before training, they train for up to a tenth: a site that is killed in
@@ -259,12 +291,18 @@ def _in_operation(random: Random, fault: Fault) -> Fault:
 
 def _at_time(random: Random, fault: Fault) -> Fault:
     return replace(
-        fault, at=random.uniform(0, 60), length=random.choice((random.uniform(1, 10), random.uniform(1, 120)))
+        fault,
+        at=random.uniform(0, 60),
+        length=random.choice((random.uniform(1, 10), random.uniform(1, 120))),
     )
 
 
 def _setting(random: Random, fault: Fault) -> Fault:
-    return replace(fault, at=random.uniform(0, 60), length=random.choice((-1, 1)) * random.choice((40.0, 3600.0, 1e6)))
+    return replace(
+        fault,
+        at=random.uniform(0, 60),
+        length=random.choice((-1, 1)) * random.choice((40.0, 3600.0, 1e6)),
+    )
 
 
 _AT_TIMES = (
@@ -280,7 +318,9 @@ _AT_TIMES = (
 )
 _DRAWN: dict[str, Callable[[Random, Fault], Fault]] = {
     **dict.fromkeys(ON_MESSAGES, _on_message),
-    **dict.fromkeys(("crash_in_write", "power_site", "crash_server", "power_server"), _in_operation),
+    **dict.fromkeys(
+        ("crash_in_write", "power_site", "crash_server", "power_server"), _in_operation
+    ),
     **dict.fromkeys(_AT_TIMES, _at_time),
     "set_clock": _setting,
 }

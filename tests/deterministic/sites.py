@@ -60,7 +60,9 @@ def quadratic_clients(numbers: Int[np.ndarray, "c"]) -> FakeWorld:
     slant = 0.3 * np.random.default_rng(0).normal(size=(100, spec().parameters))[numbers]
     target = (np.where(numbers % 2 == 0, 3.0, -3.0)[:, None] + slant).astype(np.float32)
     counts = np.eye(CLASSES, dtype=np.int64)[numbers % CLASSES] * 12
-    angle = np.pi / 2 * (numbers % 2) + 0.01 * slant[:, 0]  # directions of samples: near either of two
+    angle = (
+        np.pi / 2 * (numbers % 2) + 0.01 * slant[:, 0]
+    )  # directions of samples: near either of two
     features = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
     world = FakeWorld(target, 10 + numbers, LocalTraining(lr=0.5), counts=counts, features=features)
     world.spec = spec()
@@ -99,12 +101,21 @@ class Site:
     def _node(self) -> Node:
         samples, own = 10 + self.numbers, handshake("")
         world = quadratic_clients(self.numbers)
-        return Node(self.name, lambda spec: own, lambda: own.start, samples, lambda ids: world, NodeDisk(self.folder))
+        return Node(
+            self.name,
+            lambda spec: own,
+            lambda: own.start,
+            samples,
+            lambda ids: world,
+            NodeDisk(self.folder),
+        )
 
     def _check_ids(self, header: dict[str, object]) -> None:
         if "run" in header:
             first = self.ids.setdefault(str(header["run"]), int(str(header["first"])))
-            assert first == header["first"], f"{self.name} had the ids from {first} on, and has {header['first']} now"
+            assert first == header["first"], (
+                f"{self.name} had the ids from {first} on, and has {header['first']} now"
+            )
 
 
 class CountedCalls:
@@ -122,10 +133,14 @@ class CountedCalls:
         """Compare a reply with the number of calls."""
         self._begin(key.split()[0])
         if key == self._last:
-            assert (calls == self._counts[clients]).all(), f"a call that came again was done again: {calls}"
+            assert (calls == self._counts[clients]).all(), (
+                f"a call that came again was done again: {calls}"
+            )
         else:
             more = calls - self._counts[clients]
-            assert ((more >= 1) & (more <= 1 + self._unknown)).all(), f"calls were done {more} times"
+            assert ((more >= 1) & (more <= 1 + self._unknown)).all(), (
+                f"calls were done {more} times"
+            )
         self._counts[clients], self._last = calls, key
 
     def _begin(self, run: str) -> None:

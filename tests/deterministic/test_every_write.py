@@ -1,6 +1,8 @@
-"""Every operation on the disk of a server, of a node and of a peer: without space, killed, or without power.
+"""Every operation on the disk of a server, of a node and of a peer: without space, killed, or
+without power.
 
-One of the three at each; all three at each, of all methods: ``python -m tests.deterministic --every-write``.
+One of the three at each; all three at each, of all methods: ``python -m tests.deterministic
+--every-write``.
 """
 
 from __future__ import annotations

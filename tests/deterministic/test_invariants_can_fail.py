@@ -1,4 +1,5 @@
-"""The schedules find what they are for: each fault that is put into fedkin on purpose is found by a small one."""
+"""The schedules find what they are for: each fault that is put into fedkin on purpose is found by a
+small one."""
 
 from __future__ import annotations
 
@@ -17,11 +18,15 @@ from tests.deterministic.schedule import IN_REPLY, NEVER, Fault, Schedule
 _POWER = KEPT["a power cut took a finished checkpoint back"]
 # The same run with the cut some writes later, after a checkpoint that a fault can leave out.
 _LATER_POWER = replace(_POWER, faults=(Fault("power_server", number=78, length=39.8),))
-_COLD_START = KEPT["a site that was killed in a cold start took the time of the others in every later request"]
+_COLD_START = KEPT[
+    "a site that was killed in a cold start took the time of the others in every later request"
+]
 _COUNTING = "tests.deterministic.counting:Counting"
 
 
-def small(*faults: Fault, method: str = "fedavg", retries: int = 0, every: int = 1, wait_for: int = 3) -> Schedule:
+def small(
+    *faults: Fault, method: str = "fedavg", retries: int = 0, every: int = 1, wait_for: int = 3
+) -> Schedule:
     """Five rounds of a few sites."""
     sites = {"site-0": 1, "site-1": 1, "site-2": 1, "site-3": 1}
     return Schedule(
@@ -61,7 +66,9 @@ FOUND_BY: dict[str, Schedule] = {
     "the ledger is not restored": _POWER,
     "a checkpoint is skipped": _LATER_POWER,
     "only later heartbeats count": KEPT["a node was sent nothing after the clock was set back"],
-    "a run that goes on waits for all": KEPT["a run that went on waited for ever for a site that had left"],
+    "a run that goes on waits for all": KEPT[
+        "a run that went on waited for ever for a site that had left"
+    ],
     "the last reply stands for a missing one": small(Fault("lose_reply", "site-2", 3)),
     "the registry is not written": small(
         Fault("join", "site-3", at=6.0),
@@ -92,7 +99,10 @@ def test_a_server_with_a_fault(name: str) -> None:
 
 def test_a_peer_with_a_fault() -> None:
     schedule = KEPT_PEERS["a power cut took records of saved rounds"]
-    with patch.object(peer_folder, "force_to_disk", lambda path: None), pytest.raises(Violation, match="other records"):
+    with (
+        patch.object(peer_folder, "force_to_disk", lambda path: None),
+        pytest.raises(Violation, match="other records"),
+    ):
         peer_federation.run_schedule(schedule)
 
 
@@ -101,6 +111,10 @@ def test_a_peer_that_counts_a_reply_twice() -> None:
     from fedkin.p2p.peer import Peer
 
     in_order = Peer._in_order
-    twice = patch.object(Peer, "_in_order", lambda self, messages: [*(all_of := in_order(self, messages)), all_of[-1]])
+    twice = patch.object(
+        Peer,
+        "_in_order",
+        lambda self, messages: [*(all_of := in_order(self, messages)), all_of[-1]],
+    )
     with twice, pytest.raises(Violation):
         peer_federation.run_schedule(KEPT_PEERS["a power cut took records of saved rounds"])

@@ -14,13 +14,17 @@ _PART = 25
 @pytest.mark.parametrize("part", range(12))
 def test_a_server_and_its_nodes(part: int) -> None:
     """The story of a seed: ``python -m tests.deterministic --schedules 1 --seed SEED``."""
-    assert [found for seed in range(part * _PART, (part + 1) * _PART) if (found := find(seed))] == []
+    assert [
+        found for seed in range(part * _PART, (part + 1) * _PART) if (found := find(seed))
+    ] == []
 
 
 @pytest.mark.parametrize("part", range(2))
 def test_one_of_four_sites_is_killed(part: int) -> None:
     """No other site loses its place, and no round takes longer than its deadline and grace."""
-    assert [found for seed in range(part * _PART, (part + 1) * _PART) if (found := find_kill(seed))] == []
+    assert [
+        found for seed in range(part * _PART, (part + 1) * _PART) if (found := find_kill(seed))
+    ] == []
 
 
 def test_schedules_kill_in_every_step() -> None:
@@ -30,7 +34,9 @@ def test_schedules_kill_in_every_step() -> None:
 
 @pytest.mark.parametrize("part", range(2))
 def test_peers(part: int) -> None:
-    assert [found for seed in range(part * _PART, (part + 1) * _PART) if (found := find_peers(seed))] == []
+    assert [
+        found for seed in range(part * _PART, (part + 1) * _PART) if (found := find_peers(seed))
+    ] == []
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -47,7 +53,9 @@ def test_a_seed_has_one_story() -> None:
     """In every process: nothing of a story is the computer's own."""
     for seed in (3, 11):
         one, two = (federation.run_schedule(schedule.draw(seed)) for _ in range(2))
-        assert [_plain(line) for line in one.story] == [_plain(line) for line in two.story] and len(one.story) > 20
+        assert [_plain(line) for line in one.story] == [_plain(line) for line in two.story] and len(
+            one.story
+        ) > 20
     one, two = (peer_federation.run_schedule(peer_schedule.draw(5)) for _ in range(2))
     assert [_plain(line) for line in one.story] == [_plain(line) for line in two.story]
 

@@ -1,15 +1,19 @@
-"""The code blocks of README and docs, run as a reader would: one after another, in one folder and one Python session.
+"""The code blocks of README and docs, run as a reader would: one after another, in one folder and
+one Python session.
 
 Sybil parses the pages. In the current folder,
 
 * ``python`` runs in the session of its page;
-* ``toml`` that begins with ``# NAME.toml`` becomes that file, with at most two rounds; one without is only read;
-* ``sh``: every command of ``fedkin`` runs, with the files that the page has made. Those that cannot run in a test
-  are in the table ``CHECKED_ONLY`` with the reason. They are checked instead, as are the commands of other programs:
-  the program, its options, and the settings, files and packages that it names exist (``tests.docs.command_checks``);
+* ``toml`` that begins with ``# NAME.toml`` becomes that file, with at most two rounds; one without
+  is only read;
+* ``sh``: every command of ``fedkin`` runs, with the files that the page has made. Those that cannot
+  run in a test are in the table ``CHECKED_ONLY`` with the reason. They are checked instead, as are
+  the commands of other programs: the program, its options, and the settings, files and packages
+  that it names exist (``tests.docs.command_checks``);
 * other languages (``text``, ``json``) are not run.
 
-A block that cannot run in a test has its reason right before it, where readers of the source see it::
+A block that cannot run in a test has its reason right before it, where readers of the source see
+it::
 
     <!-- skip: next "it waits for other processes" -->
 """
@@ -52,8 +56,14 @@ CHECKED_ONLY = {
     ("deploy.md", "fedkin deploy logs"): "as fedkin deploy up",
     ("deploy.md", "fedkin report fed/run"): "as fedkin deploy up",
     ("deploy.md", "fedkin deploy down"): "as fedkin deploy up",
-    ("deploy.md", "fedkin deploy check ."): "it is for another machine, where the folder is copied to",
-    ("deploy.md", "fedkin report run"): "it reads the run of the commands before it, which need several processes",
+    (
+        "deploy.md",
+        "fedkin deploy check .",
+    ): "it is for another machine, where the folder is copied to",
+    (
+        "deploy.md",
+        "fedkin report run",
+    ): "it reads the run of the commands before it, which need several processes",
     ("peers.md", "fedkin peer --config"): "eight processes that go on until they are stopped",
     ("many-machines.md", "fedkin run study.toml run.engine=ray:"): "it needs a cluster that is up",
     ("hospital/README.md", "fedkin"): "tests/process/test_examples.py runs its short form",
@@ -68,7 +78,8 @@ NAMED_FILES = {"write-a-method.md": "signature.py", "write-a-measure.md": "mymea
 
 
 def read(page: Path) -> Document:
-    """A page, its blocks, and a Python session of its own: a module, in which dataclasses look up their names."""
+    """A page, its blocks, and a Python session of its own: a module, in which dataclasses look up
+    their names."""
     document = Sybil([SkipParser(), fences]).parse(page)
     module = sys.modules[f"page_{page.stem}"] = ModuleType(f"page_{page.stem}")
     document.namespace = vars(module)
@@ -79,7 +90,9 @@ def fences(document: Document) -> Iterator[Region]:
     """All fenced blocks; one of an unknown language is an error."""
     for region in FencedCodeBlockLexer(".*")(document):
         language, region.parsed = region.lexemes["language"], region.lexemes["source"]
-        assert language in EVALUATORS, f"{document.region_details(region)}: a block of {language or 'no language'}"
+        assert language in EVALUATORS, (
+            f"{document.region_details(region)}: a block of {language or 'no language'}"
+        )
         region.evaluator = EVALUATORS[language]
         yield region
 
@@ -113,7 +126,9 @@ def write_toml(block: Example) -> None:
     """Check the block, and write it as the file that it names."""
     tomllib.loads(block.parsed)
     if name := re.match(r"# (\w+\.toml)\n", block.parsed):
-        Path(name[1]).write_text(re.sub(r"^rounds = \d+", "rounds = 2", block.parsed, flags=re.MULTILINE))
+        Path(name[1]).write_text(
+            re.sub(r"^rounds = \d+", "rounds = 2", block.parsed, flags=re.MULTILINE)
+        )
 
 
 def run_commands(block: Example) -> None:
@@ -133,7 +148,11 @@ def run_commands(block: Example) -> None:
 def reason_not_to_run(page: Path, words: Sequence[str]) -> str | None:
     """Why a command is checked and not run; None for one that runs."""
     command = " ".join(words)
-    name = page.name if page.name != "README.md" or page.parent == ROOT else f"{page.parent.name}/README.md"
+    name = (
+        page.name
+        if page.name != "README.md" or page.parent == ROOT
+        else f"{page.parent.name}/README.md"
+    )
     for (where, beginning), reason in CHECKED_ONLY.items():
         if name == where and command.startswith(beginning):
             return reason
@@ -161,7 +180,11 @@ def write_given(page: Path) -> None:
     """Write the files that a page uses and another page shows."""
     for (name, file), source in GIVEN.items():
         if name == page.name:
-            shown = [block for block in blocks(read(page.parent / source)) if language_of(block) == "toml"]
+            shown = [
+                block
+                for block in blocks(read(page.parent / source))
+                if language_of(block) == "toml"
+            ]
             write_toml(next(block for block in shown if block.parsed.startswith(f"# {file}\n")))
     if page.name in NAMED_FILES:  # its first block is a file
         first = next(block for block in blocks(read(page)) if language_of(block) == "python")
@@ -172,4 +195,10 @@ def leave(block: Example) -> None:
     """Do nothing: the block is an output, or a file of another program."""
 
 
-EVALUATORS = {"python": PythonEvaluator(), "toml": write_toml, "sh": run_commands, "text": leave, "json": leave}
+EVALUATORS = {
+    "python": PythonEvaluator(),
+    "toml": write_toml,
+    "sh": run_commands,
+    "text": leave,
+    "json": leave,
+}

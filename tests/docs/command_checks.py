@@ -1,4 +1,5 @@
-"""Checks of commands that are not run: programs, subcommands, options, settings, files and packages exist."""
+"""Checks of commands that are not run: programs, subcommands, options, settings, files and packages
+exist."""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ def check_fedkin(words: Sequence[str]) -> None:
     if path == ["peer"] and rest[0] == "--config":
         command = command.commands["run"]  # type: ignore[attr-defined]
     is_group = hasattr(command, "commands")
-    assert not (is_group and rest and not rest[0].startswith("-")), f"fedkin has no command {rest[0]}"
+    assert not (is_group and rest and not rest[0].startswith("-")), (
+        f"fedkin has no command {rest[0]}"
+    )
     context = command.make_context(path[-1] if path else "fedkin", rest)
     if path == ["run"] and not context.params["resume"]:
         check_settings(context.params["settings"] or [])
@@ -95,7 +98,9 @@ def check_make(words: Sequence[str]) -> None:
     for word in words[1:]:
         variable, equals, _ = word.partition("=")
         if equals:
-            assert f"$({variable})" in makefile or f"{variable}," in makefile, f"the Makefile has no {variable}"
+            assert f"$({variable})" in makefile or f"{variable}," in makefile, (
+                f"the Makefile has no {variable}"
+            )
         else:
             assert word in targets, f"the Makefile has no {word}"
 
@@ -139,7 +144,8 @@ def check_python(words: Sequence[str]) -> None:
 
 
 def _check_module(module: str, arguments: Sequence[str]) -> None:
-    """A module can be found, and its source, or that of what it imports from its package, has the options."""
+    """A module can be found, and its source, or that of what it imports from its package, has the
+    options."""
     parent, _, last = module.rpartition(".")
     if PLACEHOLDER.fullmatch(last):
         assert importlib.util.find_spec(parent), f"there is no package {parent}"
@@ -158,7 +164,11 @@ def _sources(path: Path) -> list[Path]:
     """A module of this repository, and the modules of the repository that it imports."""
     if not path.is_relative_to(ROOT) or ".venv" in path.parts:
         return [path]
-    names = [node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    names = [
+        node.module
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+    ]
     names += [
         f"{node.module}.{alias.name}"
         for node in ast.walk(ast.parse(path.read_text()))
@@ -200,7 +210,9 @@ def check_options(words: Sequence[str]) -> None:
 def _check_flags(program: Sequence[str], arguments: Sequence[str]) -> None:
     text = help_of(tuple(program))
     for flag in _flags(arguments):
-        assert re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", text), f"{' '.join(program)} has no option {flag}"
+        assert re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", text), (
+            f"{' '.join(program)} has no option {flag}"
+        )
 
 
 def _flags(arguments: Sequence[str]) -> list[str]:

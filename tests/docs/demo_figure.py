@@ -1,6 +1,7 @@
 """The README's picture, drawn from the demonstration: ``python -m tests.docs.demo_figure``.
 
-Its curves may differ a little between machines and versions of JAX, so the test compares what is written in it.
+Its curves may differ a little between machines and versions of JAX, so the test compares what is
+written in it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def draw_demo(folder: Path) -> str:
 
 
 def words(svg: str) -> Counter[str]:
-    """The titles, axis labels and legends of a figure: its texts but for numbers, each with its count."""
+    """The titles, axis labels and legends of a figure: its texts but for numbers, each with its
+    count."""
     texts = re.findall(r"<text [^>]*>([^<]*)</text>", svg)
     return Counter(text for text in texts if re.search(r"[A-Za-z]", text))
 

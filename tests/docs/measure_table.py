@@ -1,4 +1,5 @@
-"""The table of all measures in docs/write-a-measure.md, from their list: ``python -m tests.docs.measure_table``."""
+"""The table of all measures in docs/write-a-measure.md, from their list: ``python -m
+tests.docs.measure_table``."""
 
 from __future__ import annotations
 

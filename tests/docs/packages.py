@@ -60,7 +60,8 @@ def brought_by(requirements: Iterable[str]) -> set[str]:
 
 
 def _needed(name: str, extras: set[str]) -> list[Requirement]:
-    """What an installed package needs itself, with some of its extras; nothing for one that is not installed."""
+    """What an installed package needs itself, with some of its extras; nothing for one that is not
+    installed."""
     if name == "fedkin":
         texts = [text for extra in ("", *extras) for text in extras_of()[extra]]
         return [Requirement(text) for text in texts]
@@ -70,7 +71,11 @@ def _needed(name: str, extras: set[str]) -> list[Requirement]:
         return []
     requirements = [Requirement(text) for text in texts]
     wanted = ("", *extras)
-    return [one for one in requirements if not one.marker or any(one.marker.evaluate({"extra": e}) for e in wanted)]
+    return [
+        one
+        for one in requirements
+        if not one.marker or any(one.marker.evaluate({"extra": e}) for e in wanted)
+    ]
 
 
 def packages_of_module(module: str) -> set[str]:

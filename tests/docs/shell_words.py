@@ -1,4 +1,5 @@
-"""The simple commands of a shell block: loops, conditions, redirections and variables are taken apart."""
+"""The simple commands of a shell block: loops, conditions, redirections and variables are taken
+apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The table of all tasks in docs/write-a-task.md, from their declarations: ``python -m tests.docs.task_table``."""
+"""The table of all tasks in docs/write-a-task.md, from their declarations: ``python -m
+tests.docs.task_table``."""
 
 from __future__ import annotations
 
@@ -52,10 +53,14 @@ def down(kind: type[Task]) -> str:
 def up(kind: type[Task]) -> str:
     """The arrays of the reply; those that an option adds behind it."""
     arrays = schema(kind).arrays
-    parts = [_array(name, array, sums=isinstance(schema(kind), Sums)) for name, array in arrays.items()]
+    parts = [
+        _array(name, array, sums=isinstance(schema(kind), Sums)) for name, array in arrays.items()
+    ]
     for option in options(kind):
         more = schema(kind, **{option: True}).arrays
-        parts += [f"{_array(name, more[name])} with `{option}`" for name in more if name not in arrays]
+        parts += [
+            f"{_array(name, more[name])} with `{option}`" for name in more if name not in arrays
+        ]
     return ", ".join(parts)
 
 
@@ -69,7 +74,9 @@ def form(kind: type[Task]) -> str:
 
 def memory(kind: type[Task]) -> str:
     """What a client keeps, and for how long."""
-    return ", ".join(f"`{name}` {_axes(one.axes)}({one.lifetime})" for name, one in kind.memory.items())
+    return ", ".join(
+        f"`{name}` {_axes(one.axes)}({one.lifetime})" for name, one in kind.memory.items()
+    )
 
 
 def schema(kind: type[Task], **options: bool) -> Schema:
@@ -86,7 +93,9 @@ def options(kind: type[Task]) -> list[str]:
 
 
 def _array(name: str, array: Array, sums: bool = False) -> str:
-    over = {"model": " (by model)", "all": " (sum)", "row": " (own)" if sums else ""}[array.over or "row"]
+    over = {"model": " (by model)", "all": " (sum)", "row": " (own)" if sums else ""}[
+        array.over or "row"
+    ]
     return f"`{name}` {_axes(array.axes)}".strip() + over + ("" if array.counted else " \\*")
 
 

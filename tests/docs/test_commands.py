@@ -1,4 +1,5 @@
-"""Every command of every page: those in the text exist, and what a page installs brings what the page uses."""
+"""Every command of every page: those in the text exist, and what a page installs brings what the
+page uses."""
 
 from __future__ import annotations
 
@@ -10,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.code_blocks import CHECKED_ONLY, GIVEN, ROOT, blocks, language_of, read, run_commands
+from tests.docs.code_blocks import (
+    CHECKED_ONLY,
+    GIVEN,
+    ROOT,
+    blocks,
+    language_of,
+    read,
+    run_commands,
+)
 from tests.docs.command_checks import DEPTH, OF_OTHERS, check, check_fedkin
 from tests.docs.packages import (
     brought_by,
@@ -60,7 +69,9 @@ def test_commands_in_the_text_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *EXAMPLES], ids=name_of_page)
-def test_blocks_of_pages_that_are_not_on_the_site(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_pages_that_are_not_on_the_site(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     shell = [block for block in blocks(read(page)) if language_of(block) == "sh"]
     assert shell
@@ -77,18 +88,26 @@ def test_every_reason_is_of_a_command_that_a_page_has() -> None:
     commands = {page: [" ".join(words) for words in in_blocks(page)] for page in PAGES}
     for (name, beginning), reason in CHECKED_ONLY.items():
         pages = [page for page in PAGES if name_of_page(page).endswith(name)]
-        assert reason and any(one.startswith(beginning) for page in pages for one in commands[page]), (name, beginning)
+        assert reason and any(
+            one.startswith(beginning) for page in pages for one in commands[page]
+        ), (name, beginning)
     for (name, file), source in GIVEN.items():
         page = ROOT / "docs" / name
-        assert any(file in words for words in in_blocks(page)) and f"]({source})" in page.read_text(), (name, file)
+        assert (
+            any(file in words for words in in_blocks(page)) and f"]({source})" in page.read_text()
+        ), (name, file)
 
 
 # --- what is installed
 
 
 def installed_by(page: Path) -> set[str]:
-    """The packages that fedkin and the pip commands of a page bring; for a contributor, those of the Makefile."""
-    commands = [*in_blocks(page), *(words for text in in_text(page) for words in simple_commands(text))]
+    """The packages that fedkin and the pip commands of a page bring; for a contributor, those of
+    the Makefile."""
+    commands = [
+        *in_blocks(page),
+        *(words for text in in_text(page) for words in simple_commands(text)),
+    ]
     installs = [words[2:] for words in commands if Path(words[0]).name == "pip"]
     wanted = [requirement_of(word) for words in installs for word in words]
     requirements = [text for text in wanted if name_of_is_package(text)]
@@ -107,7 +126,9 @@ def test_programs_of_a_page_are_of_packages_that_it_installs(page: Path) -> None
         if program in DEPTH:
             owners = packages_of_program(program)
             assert owners, f"{program} is not installed here"
-            assert owners & brought, f"{page.name}: {program} is of {owners}, which the page does not install"
+            assert owners & brought, (
+                f"{page.name}: {program} is of {owners}, which the page does not install"
+            )
 
 
 @pytest.mark.parametrize("page", DOCS, ids=name_of_page)
@@ -117,7 +138,9 @@ def test_imports_of_a_page_are_of_packages_that_it_installs(page: Path) -> None:
         if language_of(block) == "python":
             for module in modules_of(block.parsed):
                 owners = packages_of_module(module)
-                assert owners & brought, f"{page.name}: {module} is of {owners}, which the page does not install"
+                assert owners & brought, (
+                    f"{page.name}: {module} is of {owners}, which the page does not install"
+                )
 
 
 def modules_of(source: str) -> set[str]:
@@ -160,7 +183,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("command", WRONG)
-def test_a_wrong_command_is_found(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_command_is_found(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (words,) = simple_commands(command)
     with pytest.raises(Exception, match=re.escape(WRONG[command])):
@@ -168,9 +193,7 @@ def test_a_wrong_command_is_found(command: str, tmp_path: Path, monkeypatch: pyt
 
 
 def test_loops_conditions_and_redirections_are_taken_apart() -> None:
-    text = (
-        "for k in 0 1; do fedkin peer --config fed/peer-$k/peer.toml & done\nA=1 mlflow ui > log 2>&1 &  # a comment\n"
-    )
+    text = "for k in 0 1; do fedkin peer --config fed/peer-$k/peer.toml & done\nA=1 mlflow ui > log 2>&1 &  # a comment\n"
     text += 'until flwr list fedkin > /dev/null 2>&1; do sleep 1; done\n(cd "$site" && exec ray stop \\\n  --force)\n'
     assert list(simple_commands(text)) == [
         ["fedkin", "peer", "--config", "fed/peer-$k/peer.toml"],

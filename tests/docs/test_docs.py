@@ -1,4 +1,5 @@
-"""The pages of the site keep their word: their code runs, their links lead somewhere, and the site builds."""
+"""The pages of the site keep their word: their code runs, their links lead somewhere, and the site
+builds."""
 
 from __future__ import annotations
 
@@ -49,12 +50,16 @@ def test_links_lead_somewhere(page: Path) -> None:
         name, _, heading = link.partition("#")
         target = page.parent / name if name else page
         assert target.exists(), f"{page.name}: {link}"
-        assert target.is_relative_to(ROOT / "docs") and ".." not in link, f"{page.name}: {link} is not on the site"
+        assert target.is_relative_to(ROOT / "docs") and ".." not in link, (
+            f"{page.name}: {link} is not on the site"
+        )
         assert not heading or heading in anchors(target), f"{page.name}: {link}"
 
 
 def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -74,7 +79,11 @@ def first_block(document: Document) -> Example:
 
 
 def test_the_method_has_sixty_lines() -> None:
-    lines = [line for line in first_block(read(ROOT / "docs/write-a-method.md")).parsed.splitlines() if line.strip()]
+    lines = [
+        line
+        for line in first_block(read(ROOT / "docs/write-a-method.md")).parsed.splitlines()
+        if line.strip()
+    ]
     assert 40 < len(lines) <= 60
 
 
@@ -135,7 +144,9 @@ def as_one_of_ours(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.mark.parametrize("promise", IN_ANY_WORLD, ids=lambda promise: promise.__name__)
-def test_it_keeps_the_promises_of_all_methods(promise: Callable[..., None], as_one_of_ours: str) -> None:
+def test_it_keeps_the_promises_of_all_methods(
+    promise: Callable[..., None], as_one_of_ours: str
+) -> None:
     promise(as_one_of_ours, conformance.fake)
 
 
@@ -150,7 +161,9 @@ def test_it_keeps_the_others(promise: Callable[..., None], as_one_of_ours: str) 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 @pytest.mark.parametrize("promise", WITH_LOST_REPLIES, ids=lambda promise: promise.__name__)
-def test_it_lives_with_lost_replies(promise: Callable[..., None], how: str, as_one_of_ours: str) -> None:
+def test_it_lives_with_lost_replies(
+    promise: Callable[..., None], how: str, as_one_of_ours: str
+) -> None:
     promise(as_one_of_ours, how)
 
 
@@ -167,7 +180,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as ``make docs`` builds it: what cannot be resolved is an error."""
     pytest.importorskip("mkdocs", reason="the site needs pip install 'fedkin[docs]'")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(folder),
+    ]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **QUIET}, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
     return folder
@@ -179,7 +201,9 @@ def test_every_method_has_a_page_with_its_paper_and_its_settings(site: Path) -> 
         page = (site / "methods" / f"{method.__module__.rsplit('.', 1)[1]}.html").read_text()
         docstring = inspect.getdoc(sys.modules[method.__module__]) or ""
         assert "<td></td>" not in page, f"an option of {name} has no comment that says what it is"
-        assert docstring.split()[0] in page and f'<code>method.name = "{name}"</code>' in html.unescape(page)
+        assert docstring.split()[
+            0
+        ] in page and f'<code>method.name = "{name}"</code>' in html.unescape(page)
         for field in dataclasses.fields(method):
             assert f"<code>{field.name}</code>" in page, f"{name}: {field.name}"
         assert method.__name__ in (site / "methods/index.html").read_text()
@@ -204,9 +228,17 @@ def test_the_tables_of_the_site_have_all_entries(site: Path, page: str, names: l
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
     pages = sorted((site / "reference").glob("*.html"))
     assert len(pages) > 4
-    headings = {heading for page in pages for heading in re.findall(r'<h\d id="(fedkin[\w.]+)"', page.read_text())}
+    headings = {
+        heading
+        for page in pages
+        for heading in re.findall(r'<h\d id="(fedkin[\w.]+)"', page.read_text())
+    }
     modules = {"data", "models", "__version__"}
-    names = [name for name in fedkin.__all__ if name not in modules and fedkin._home(name) != "fedkin.methods"]
+    names = [
+        name
+        for name in fedkin.__all__
+        if name not in modules and fedkin._home(name) != "fedkin.methods"
+    ]
     names_shown = {heading.rsplit(".", 1)[1] for heading in headings}
     assert names and not set(names) - names_shown
 

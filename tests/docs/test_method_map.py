@@ -40,20 +40,33 @@ def test_every_method_has_a_row(chart: ModuleType) -> None:
     ]
     assert all(f"| `{name}` |" in table for name in METHODS for table in tables)
     answers = [chart.privacy_table(METHODS), chart.secret_table(METHODS)]
-    assert all(f"| `{method.__name__}` |" in table for method in METHODS.values() for table in answers)
+    assert all(
+        f"| `{method.__name__}` |" in table for method in METHODS.values() for table in answers
+    )
 
 
 def test_a_page_has_a_place_for_each_table() -> None:
     written = "\n".join(page.read_text() for page in DOCS.glob("*.md"))
-    assert sorted(re.findall(r"<!-- table: ([\w ]+) -->\n[^\n]+\n<!-- /table -->\n", written)) == TABLES
+    assert (
+        sorted(re.findall(r"<!-- table: ([\w ]+) -->\n[^\n]+\n<!-- /table -->\n", written))
+        == TABLES
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "private", "secret"),
     [
         ("FedAvg", "yes", "yes"),
-        ("Hierarchical", "no: reads single updates, which no noise on sums covers", "no: needs single updates"),
-        ("IFCA(weighting='examples')", "yes", "yes, with `hide_choice`: its clients choose as they train"),
+        (
+            "Hierarchical",
+            "no: reads single updates, which no noise on sums covers",
+            "no: needs single updates",
+        ),
+        (
+            "IFCA(weighting='examples')",
+            "yes",
+            "yes, with `hide_choice`: its clients choose as they train",
+        ),
         ("PrivateClusters", "yes", "no: begins with sums of sketches of updates"),
         (
             "FedEM",
@@ -67,7 +80,9 @@ def test_a_page_has_a_place_for_each_table() -> None:
         ),
     ],
 )
-def test_what_privacy_and_secret_sums_allow(chart: ModuleType, name: str, private: str, secret: str) -> None:
+def test_what_privacy_and_secret_sums_allow(
+    chart: ModuleType, name: str, private: str, secret: str
+) -> None:
     assert f"| `{name}` | {private} |\n" in chart.privacy_table(METHODS)
     assert f"| `{name}` | {secret} |\n" in chart.secret_table(METHODS)
 
@@ -78,7 +93,9 @@ def test_a_row_agrees_with_the_method(name: str) -> None:
     about = method.about
     fields = {field.name for field in dataclasses.fields(method)}
     if about.count == "given" and name != "oracle":
-        assert fields & {"clusters", "components"}, "K is said to be given, and there is no such option"
+        assert fields & {"clusters", "components"}, (
+            "K is said to be given, and there is no such option"
+        )
     if about.count == "-":
         assert "clusters" not in fields
     if "peers" in about.decides:
@@ -94,7 +111,10 @@ def test_the_first_sentence_of_a_class_is_a_cell_of_a_table(name: str) -> None:
 
 
 def test_every_option_of_a_shift_has_its_default_and_is_described(chart: ModuleType) -> None:
-    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in chart.table_of_shifts().splitlines()[2:]]
+    rows = [
+        [cell.strip() for cell in row.strip("|").split("|")]
+        for row in chart.table_of_shifts().splitlines()[2:]
+    ]
     options = [field for shift in SHIFTS.values() for field in dataclasses.fields(shift)]
     assert [row[2] for row in rows] == [f"`{option.name}`" for option in options]
     assert all(len(row[4]) > 15 for row in rows)

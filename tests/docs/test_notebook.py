@@ -16,13 +16,16 @@ NOTEBOOK = Path(__file__).resolve().parents[2] / "examples" / "quickstart.ipynb"
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A kernel of the very interpreter that runs the tests, whatever others are installed on the machine."""
+    """A kernel of the very interpreter that runs the tests, whatever others are installed on the
+    machine."""
     from ipykernel.kernelspec import write_kernel_spec
 
     write_kernel_spec(tmp_path / "kernels" / "under-test")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.delenv("MPLBACKEND", raising=False)  # pictures go into the notebook, as the kernel has it
+    monkeypatch.delenv(
+        "MPLBACKEND", raising=False
+    )  # pictures go into the notebook, as the kernel has it
     return "under-test"
 
 
@@ -40,7 +43,9 @@ def test_it_shows_data_a_table_a_figure_and_a_comparison() -> None:
     nbformat.validate(stored)
     code = [cell for cell in stored.cells if cell.cell_type == "code"]
     assert all(cell.source.strip() for cell in code)
-    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))  # one execution, in order
+    assert [cell.execution_count for cell in code] == list(
+        range(1, len(code) + 1)
+    )  # one execution, in order
     outputs = [kind for _, kind, _ in shown(stored)]
     assert outputs.count("picture") >= 2 and "execute_result" in outputs and "error" not in outputs
     assert any("fedavg" in text for _, _, text in shown(stored))
@@ -56,7 +61,8 @@ def test_it_runs_and_shows_what_is_stored(kernel: str, tmp_path: Path) -> None:
     for (cell, kind, was), (_, _, text) in zip(before, after, strict=True):
         if kind != "picture":
             assert words(was) == words(text), cell
-            # the last bits of a training, and so a few test samples, may differ from machine to machine
+            # the last bits of a training, and so a few test samples, may differ from machine to
+            # machine
             assert numbers(text) == pytest.approx(numbers(was), abs=0.05), cell
 
 

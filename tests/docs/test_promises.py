@@ -11,7 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_tests_of_promises_exist() -> None:
     text = (ROOT / "docs/promises.md").read_text()
     rows = [
-        line for line in text.split("## Sharp edges")[0].splitlines() if line.startswith("| ") and "---" not in line
+        line
+        for line in text.split("## Sharp edges")[0].splitlines()
+        if line.startswith("| ") and "---" not in line
     ]
     promises = [line for line in rows if not line.startswith("| promise |")]
     assert len(promises) > 15 and all("`tests/" in line for line in promises)

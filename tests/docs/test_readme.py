@@ -1,4 +1,5 @@
-"""The README keeps its word: its code runs, its commands work, its links lead somewhere, and it is short."""
+"""The README keeps its word: its code runs, its commands work, its links lead somewhere, and it is
+short."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ README = PAGE.read_text()
 
 
 def test_every_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order they are printed, with the files that are printed; only the number of rounds in these is cut."""
+    """In the order they are printed, with the files that are printed; only the number of rounds in
+    these is cut."""
     monkeypatch.chdir(tmp_path)
     run_page(PAGE)
     assert (tmp_path / "runs/study/config.toml").is_file()

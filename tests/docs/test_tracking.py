@@ -1,4 +1,5 @@
-"""The page on tracking: what its commands for MLflow show, with the extra and with the package of the web page."""
+"""The page on tracking: what its commands for MLflow show, with the extra and with the package of
+the web page."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from tests.free_ports import free_ports, until
 pytest.importorskip("mlflow", reason="this page needs pip install 'fedkin[mlflow]'")
 PAGE = ROOT / "docs/tracking.md"
 BIN = Path(sys.executable).parent
-# An environment with the package mlflow, as the page has it; it cannot be the one of the tests, whose pyarrow is newer.
+# An environment with the package mlflow, as the page has it; it cannot be the one of the tests,
+# whose pyarrow is newer.
 UI_PROGRAM = Path(os.environ.get("FEDKIN_MLFLOW_UI", ROOT / ".venv/mlflow-ui/bin/mlflow"))
 PATIENCE = 200  # seconds
 
@@ -80,7 +82,10 @@ def test_the_extra_alone_has_no_web_page(folder: Path) -> None:
 def address(folder: Path) -> Iterator[str]:
     """Where the last command of the block serves MLflow's page."""
     if not UI_PROGRAM.is_file():
-        pytest.skip(f"{UI_PROGRAM} does not exist; python -m venv, then pip install mlflow (or set FEDKIN_MLFLOW_UI)")
+        pytest.skip(
+            f"{UI_PROGRAM} does not exist; python -m venv, then pip install mlflow (or set "
+            f"FEDKIN_MLFLOW_UI)"
+        )
     variable, program, *arguments = shlex.split(block_with("mlflow ui")[-1])
     assert program == "mlflow-ui/bin/mlflow"
     name, _, value = variable.partition("=")

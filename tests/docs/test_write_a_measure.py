@@ -1,4 +1,5 @@
-"""The page "write your own measure" keeps its word: its table is that of the list, and its errors are those shown."""
+"""The page "write your own measure" keeps its word: its table is that of the list, and its errors
+are those shown."""
 
 from __future__ import annotations
 
@@ -14,11 +15,15 @@ from tests.option_lists import simulate_arguments
 
 
 def test_the_table_is_that_of_the_list() -> None:
-    assert measure_table.stored() == measure_table.table(), "write it again: python -m tests.docs.measure_table"
+    assert measure_table.stored() == measure_table.table(), (
+        "write it again: python -m tests.docs.measure_table"
+    )
 
 
 def test_the_first_block_has_twenty_lines() -> None:
-    first = next(block.parsed for block in blocks(read(measure_table.PAGE)) if language_of(block) == "python")
+    first = next(
+        block.parsed for block in blocks(read(measure_table.PAGE)) if language_of(block) == "python"
+    )
     assert len([line for line in first.splitlines() if line.strip()]) <= 20
 
 
@@ -37,7 +42,11 @@ def test_the_errors_are_those_that_are_shown(tmp_path: Path) -> None:
             fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **simulate_arguments(options))
         return str(refused.value)
 
-    errors = next(block.parsed for block in blocks(read(measure_table.PAGE)) if language_of(block) == "text")
+    errors = next(
+        block.parsed for block in blocks(read(measure_table.PAGE)) if language_of(block) == "text"
+    )
     raised, returned, taken = errors.splitlines()
     assert said("gap", third) == raised and said("gap", pair) == returned
-    assert said("accuracy", third).removeprefix("measures: ") == taken.removeprefix("run.measures: ")
+    assert said("accuracy", third).removeprefix("measures: ") == taken.removeprefix(
+        "run.measures: "
+    )

@@ -1,4 +1,5 @@
-"""The page "write your own task" keeps its word: its tasks run in every world, and what it says of tasks is so."""
+"""The page "write your own task" keeps its word: its tasks run in every world, and what it says of
+tasks is so."""
 
 from __future__ import annotations
 
@@ -46,12 +47,16 @@ def test_a_running_tested_and_deployed_task_has_forty_lines() -> None:
     first, *others = python_blocks(read(task_table.PAGE))
     tested = next(block for block in others if "compiled=compiled" in block)
     deployed = next(block for block in others if "jax_client" in block)
-    lines = [line for block in (first, tested, deployed) for line in block.splitlines() if line.strip()]
+    lines = [
+        line for block in (first, tested, deployed) for line in block.splitlines() if line.strip()
+    ]
     assert 25 < len(lines) <= 40
 
 
 def test_the_table_is_that_of_the_declarations() -> None:
-    assert task_table.stored() == task_table.table(), "write it again: python -m tests.docs.task_table"
+    assert task_table.stored() == task_table.table(), (
+        "write it again: python -m tests.docs.task_table"
+    )
     assert len(task_table.built_in()) > 10
 
 
@@ -60,17 +65,26 @@ def test_the_error_is_the_one_that_is_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run_page(task_table.PAGE)
-    shown = [block.parsed for block in blocks(read(task_table.PAGE)) if language_of(block) == "text"]
+    shown = [
+        block.parsed for block in blocks(read(task_table.PAGE)) if language_of(block) == "text"
+    ]
     assert len(shown) == 1 and shown[0] in capsys.readouterr().out
 
 
 def test_what_it_lists_exists() -> None:
     """Ways to travel, the model engine, and names that are taken."""
     ways = set(get_args(get_type_hints(Down)["kind"]))
-    assert set(re.findall(r"^\| `(\w+)\(", TEXT, re.MULTILINE)) >= (ways - {"setting"}) and len(ways) == 7
+    assert (
+        set(re.findall(r"^\| `(\w+)\(", TEXT, re.MULTILINE)) >= (ways - {"setting"})
+        and len(ways) == 7
+    )
     engine = {"train", "gradient", "losses", "score", "predict", "scores", "raw_scores"}
-    assert engine <= set(re.findall(r"^\| `(\w+)\(", TEXT, re.MULTILINE)) and all(hasattr(Client, n) for n in engine)
-    taken = next(line for line in TEXT.splitlines() if line.startswith("* Call an array of its reply"))
+    assert engine <= set(re.findall(r"^\| `(\w+)\(", TEXT, re.MULTILINE)) and all(
+        hasattr(Client, n) for n in engine
+    )
+    taken = next(
+        line for line in TEXT.splitlines() if line.startswith("* Call an array of its reply")
+    )
     assert set(re.findall(r"`(\w+)`", taken)) == RESERVED
     fields = TEXT[TEXT.index("* Call a field") :].partition(", which every request has")[0]
     assert set(re.findall(r"`(\w+)`", fields)) == task_registry._REQUEST
@@ -84,7 +98,9 @@ def known() -> FederatedData:
     axes = np.eye(4, dtype=np.float32)
     x = np.concatenate([axes[[0, 0]], axes[[0, 1, 1]], axes[[0, 1, 2]] + axes[[1, 2, 0]]])
     samples = [np.arange(0, 2), np.arange(2, 5), np.arange(5, 8)]
-    return FederatedData("known", x, np.array([0, 1, 0, 0, 1, 2, 2, 2]), 3, Ragged.of(samples), Ragged.of(samples))
+    return FederatedData(
+        "known", x, np.array([0, 1, 0, 0, 1, 2, 2, 2]), 3, Ragged.of(samples), Ragged.of(samples)
+    )
 
 
 def world_of(data: FederatedData, **options: Any) -> fk.SimulatedWorld:
@@ -96,7 +112,10 @@ def test_ranks_and_sums_by_hand(page: dict[str, Any]) -> None:
     assert world.run(page["Rank"](), np.arange(3)).rank.tolist() == [1, 2, 3]
     assert world.run(page["Rank"](), np.array([2, 0])).rank.tolist() == [3, 1]
     assert world.run(page["LabelTotals"](), np.arange(3)).counts.tolist() == [3, 2, 3]
-    assert world.ledger.up == {"rank": 5 * 4, "label_totals": 3 * 3 * 4} and world.ledger.down["rank"] == 0
+    assert (
+        world.ledger.up == {"rank": 5 * 4, "label_totals": 3 * 3 * 4}
+        and world.ledger.down["rank"] == 0
+    )
 
 
 def test_memory_is_of_the_client_and_of_the_run(page: dict[str, Any]) -> None:
@@ -121,18 +140,23 @@ def test_random_numbers_need_a_stream(page: dict[str, Any]) -> None:
     assert (drawn <= 3).all() and (world.run(task, CLIENTS[::-1], stream).rank[::-1] == drawn).all()
 
 
-@pytest.mark.parametrize("scenario", [None, fk.Population(dropout=0.4)], ids=["all reply", "drop-out"])
+@pytest.mark.parametrize(
+    "scenario", [None, fk.Population(dropout=0.4)], ids=["all reply", "drop-out"]
+)
 def test_two_forms_have_one_meaning(page: dict[str, Any], scenario: fk.Population | None) -> None:
     data, stream = clustered_data(), fk.Stream(3, round=1)
     models = np.stack([model_of().initial(fk.Stream(seed).words()) for seed in range(3)])
     clients, index = np.array([4, 1, 1, 0, 5, 4, 2, 3]), np.array([0, 2, 1, 0, 2, 2, 1, 0])
     task = page["FastAgreement"](models[0], models, index)
     one, two = (
-        world_of(data, population=scenario, compiled=compiled).run(task, clients, stream) for compiled in (True, False)
+        world_of(data, population=scenario, compiled=compiled).run(task, clients, stream)
+        for compiled in (True, False)
     )
     np.testing.assert_allclose(one.agreement, two.agreement, rtol=1e-6)
     assert (one.arrived == two.arrived).all() and one.arrived.all() == (scenario is None)
-    assert (one.agreement[index == 0] == 1)[one.arrived[index == 0]].all()  # a model agrees with itself
+    assert (one.agreement[index == 0] == 1)[
+        one.arrived[index == 0]
+    ].all()  # a model agrees with itself
 
 
 # --- in a federation
@@ -144,7 +168,9 @@ def examples(page: dict[str, Any]) -> Sequence[tuple[Task, fk.Stream | None]]:
     index = CLIENTS % 2
     agreements = [page[name](models[0], models, index) for name in ("Agreement", "FastAgreement")]
     plain = [page[name]() for name in ("Rank", "LabelTotals", "RankChanged", "RankChanged")]
-    return [(task, None) for task in (*plain, *agreements)] + [(page["SampledRank"](samples=3), fk.Stream(5))]
+    return [(task, None) for task in (*plain, *agreements)] + [
+        (page["SampledRank"](samples=3), fk.Stream(5))
+    ]
 
 
 @pytest.mark.parametrize("groups", GROUPS)
@@ -160,12 +186,16 @@ def test_deployed_tasks_reply_what_simulated_ones_do(page: dict[str, Any], group
         here, there = (world.run(task, CLIENTS, stream) for world in (near, far))
         assert there.arrived.all() and there.arrays.keys() == here.arrays.keys()
         for name, values in here.arrays.items():
-            np.testing.assert_allclose(there.arrays[name], values, rtol=1e-6, err_msg=f"{task.name}: {name}")
+            np.testing.assert_allclose(
+                there.arrays[name], values, rtol=1e-6, err_msg=f"{task.name}: {name}"
+            )
     assert near.ledger.up == far.ledger.up and near.ledger.down == far.ledger.down
     assert far.ledger.measured_up["rank"] > far.ledger.up["rank"]
 
 
-def test_a_site_that_does_not_know_a_task_does_not_reply(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_that_does_not_know_a_task_does_not_reply(
+    page: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     transport = MemoryTransport()
     join_nodes(transport, GROUPS["fleets"], clustered_data(), model_of())
     far = remote(transport, clustered_data(), model_of())

@@ -13,7 +13,9 @@ import fedkin as fk
 from fedkin.export.predictor import as_samples
 from fedkin.export.reader import Export
 
-SAMPLES: Any = SimpleNamespace(name="here", x=np.zeros((1, 2), np.float32), classes=2, feature_names=("age", "dose"))
+SAMPLES: Any = SimpleNamespace(
+    name="here", x=np.zeros((1, 2), np.float32), classes=2, feature_names=("age", "dose")
+)
 TABLE = pd.DataFrame({"age": [1.0, 2.0], "dose": [3.0, 4.0]})
 
 
@@ -34,7 +36,10 @@ def test_columns_are_taken_by_name(table: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (TABLE.rename(columns={"dose": "doze"}), "samples: unknown column 'dose'; did you mean 'doze'.*model needs it"),
+        (
+            TABLE.rename(columns={"dose": "doze"}),
+            "samples: unknown column 'dose'; did you mean 'doze'.*model needs it",
+        ),
         (TABLE.assign(dose="a"), "expected numbers in column 'dose'"),
         (TABLE[["age", "dose", "age"]], "'age' twice"),
         (
@@ -54,7 +59,14 @@ def test_without_names_columns_keep_their_order() -> None:
 
 
 def test_an_export_knows_the_names_of_its_columns(tmp_path: Any) -> None:
-    card: dict[str, Any] = {"data": "d", "classes": 2, "input": {"shape": [2], "dtype": "float32", "features": None}}
+    card: dict[str, Any] = {
+        "data": "d",
+        "classes": 2,
+        "input": {"shape": [2], "dtype": "float32", "features": None},
+    }
     named = {**card, "input": {**card["input"], "features": ["age", "dose"]}}
     assert Export(tmp_path, card).samples.feature_names is None
-    assert as_samples(TABLE[["dose", "age"]], Export(tmp_path, named).samples).tolist() == [[1, 3], [2, 4]]
+    assert as_samples(TABLE[["dose", "age"]], Export(tmp_path, named).samples).tolist() == [
+        [1, 3],
+        [2, 4],
+    ]

@@ -1,4 +1,5 @@
-"""Exports: the files give the run's own predictions, in plain PyTorch and ONNX Runtime too, and say what they are."""
+"""Exports: the files give the run's own predictions, in plain PyTorch and ONNX Runtime too, and say
+what they are."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def images() -> FederatedData:
     x[np.arange(60), y] += 1
     rows = np.arange(60).reshape(6, 10)
     parts = Ragged.of([r[:8] for r in rows]), Ragged.of([r[8:] for r in rows])
-    return FederatedData("images", x, y, 3, *parts, client_names=tuple("abcdef"), label_names=("cat", "dog", "eel"))
+    return FederatedData(
+        "images", x, y, 3, *parts, client_names=tuple("abcdef"), label_names=("cat", "dog", "eel")
+    )
 
 
 MODELS = {
@@ -61,7 +64,9 @@ MODELS = {
 @pytest.fixture(scope="module", params=MODELS)
 def run(request: pytest.FixtureRequest, images: FederatedData) -> fk.Run:
     model = MODELS[request.param](images)
-    run = fk.simulate(fk.FlexCFL(clusters=2, steps=3), images, model, rounds=1, cohort=6, local=LOCAL)
+    run = fk.simulate(
+        fk.FlexCFL(clusters=2, steps=3), images, model, rounds=1, cohort=6, local=LOCAL
+    )
     assert set(run.assignment) == {0, 1}
     return run
 
@@ -72,13 +77,18 @@ def test_every_format_gives_the_predictions_of_the_run(
 ) -> None:
     card = run.export(tmp_path / "e", format)
     exported = export.load(card.parent, model=Net() if run.config.model_name == "torch" else None)
-    different = run.predict(images.x, cluster=0, proba=True) - run.predict(images.x, cluster=1, proba=True)
+    different = run.predict(images.x, cluster=0, proba=True) - run.predict(
+        images.x, cluster=1, proba=True
+    )
     assert np.abs(different).max() > 1e-3  # files that were exchanged would show
     for client in "af":
         model = exported.model(client=client)
         scores = run.model_for(client)(images.x)
-        # Of the largest score: single precision rounds a sum of 256 products in proportion to its size.
-        np.testing.assert_allclose(model(images.x), scores, atol=1e-5 * np.abs(scores).max(), rtol=0)
+        # Of the largest score: single precision rounds a sum of 256 products in proportion to its
+        # size.
+        np.testing.assert_allclose(
+            model(images.x), scores, atol=1e-5 * np.abs(scores).max(), rtol=0
+        )
         assert (model.predict(images.x[:7]) == run.predict(images.x[:7], client=client)).all()
 
 
@@ -91,7 +101,9 @@ def definition(folder: Path) -> ModuleType:
     return module
 
 
-def test_plain_pytorch_reads_a_state_dict_without_fedkin(run: fk.Run, images: FederatedData, tmp_path: Path) -> None:
+def test_plain_pytorch_reads_a_state_dict_without_fedkin(
+    run: fk.Run, images: FederatedData, tmp_path: Path
+) -> None:
     card = json.loads(run.export(tmp_path / "e", "torch").read_text())
     network: nn.Module = Net()
     if card["architecture"]:
@@ -115,11 +127,16 @@ def test_the_twin_of_every_convolutional_network(variant: Any, side: int) -> Non
 
     rng = np.random.default_rng(1)
     x = rng.random((2, side, side, 2), np.float32)
-    data = FederatedData("x", x, np.arange(2), 2, Ragged.of([np.arange(2)]), Ragged.of([np.arange(2)]))
+    data = FederatedData(
+        "x", x, np.arange(2), 2, Ragged.of([np.arange(2)]), Ragged.of([np.arange(2)])
+    )
     model = fk.models.cnn(data, variant=variant, dropout=False)
     vector = (0.05 * rng.standard_normal(model.spec.parameters)).astype(np.float32)
     architecture = architecture_of(model)
-    assert architecture is not None and entry_of(model, architecture) == {"name": "cnn", "variant": variant}
+    assert architecture is not None and entry_of(model, architecture) == {
+        "name": "cnn",
+        "variant": variant,
+    }
     network = build(json.loads(json.dumps(architecture))).eval()
     layers = {name: torch.tensor(array) for name, array in layers_of(model, vector).items()}
     network.load_state_dict(layers, strict=True)
@@ -129,11 +146,26 @@ def test_the_twin_of_every_convolutional_network(variant: Any, side: int) -> Non
 
 
 def test_the_card_says_what_the_files_are(images: FederatedData, tmp_path: Path) -> None:
-    run = fk.simulate(fk.FlexCFL(clusters=2, steps=3), images, fk.models.mclr(images), rounds=1, cohort=6, local=LOCAL)
+    run = fk.simulate(
+        fk.FlexCFL(clusters=2, steps=3),
+        images,
+        fk.models.mclr(images),
+        rounds=1,
+        cohort=6,
+        local=LOCAL,
+    )
     card = json.loads(run.export(tmp_path / "e").read_text())
-    assert card["method"]["name"] == "flexcfl" and card["data"] == "images" and card["labels"] == ["cat", "dog", "eel"]
+    assert (
+        card["method"]["name"] == "flexcfl"
+        and card["data"] == "images"
+        and card["labels"] == ["cat", "dog", "eel"]
+    )
     assert card["input"]["shape"] == [16, 16, 1] and card["input"]["dtype"] == "float32"
-    assert card["fedkin"] == fk.__version__ and card["run"] == run.fingerprint and card["finished"] is True
+    assert (
+        card["fedkin"] == fk.__version__
+        and card["run"] == run.fingerprint
+        and card["finished"] is True
+    )
     assert card["layers"] == {"layers.0.weight": [3, 256], "layers.0.bias": [3]}
     for entry in card["models"]:
         content = (tmp_path / "e" / entry["file"]).read_bytes()
@@ -141,17 +173,25 @@ def test_the_card_says_what_the_files_are(images: FederatedData, tmp_path: Path)
         members = np.flatnonzero(run.assignment == entry["cluster"])
         assert entry["clients"] == ["abcdef"[m] for m in members]
         own = run.clients[run.clients["client"].isin(members.tolist())]
-        assert entry["test_accuracy"] == pytest.approx(own["correct"].sum() / own["test_samples"].sum())
+        assert entry["test_accuracy"] == pytest.approx(
+            own["correct"].sum() / own["test_samples"].sum()
+        )
     arrays = load_file(tmp_path / "e/cluster-1.safetensors")
     np.testing.assert_array_equal(arrays["layers.0.weight"].ravel(), run.models[1][:768])
 
 
-def test_clients_with_models_of_their_own_have_files_of_their_own(images: FederatedData, tmp_path: Path) -> None:
+def test_clients_with_models_of_their_own_have_files_of_their_own(
+    images: FederatedData, tmp_path: Path
+) -> None:
     model = fk.models.mlp(images, hidden=4)
-    for number, method in enumerate((fk.FedPer(), fk.PANM(neighbours=2, stage_one=2, candidates=2))):
+    for number, method in enumerate(
+        (fk.FedPer(), fk.PANM(neighbours=2, stage_one=2, candidates=2))
+    ):
         run = fk.simulate(method, images, model, rounds=2, cohort=6, local=LOCAL)
         exported = export.load(run.export(tmp_path / str(number)).parent)
-        assert [entry["name"] for entry in exported.card["models"]] == [f"client-{name}" for name in "abcdef"]
+        assert [entry["name"] for entry in exported.card["models"]] == [
+            f"client-{name}" for name in "abcdef"
+        ]
         scores = [exported.model(client=name)(images.x) for name in "ab"]
         assert np.abs(scores[0] - scores[1]).max() > 1e-3
         np.testing.assert_array_equal(scores[1], run.model_for(1)(images.x))
@@ -172,11 +212,17 @@ def test_detectors_are_exported_as_one_classifier(format: str, tmp_path: Path) -
     assert (scores[:, 2] == -np.inf).all() and exported.card["models"][0]["detected"] == [0, 1, 3]
     np.testing.assert_allclose(scores, expected, atol=1e-5)
     np.testing.assert_allclose(
-        exported.model(cluster=1).predict(x, proba=True), run.predict(x, cluster=1, proba=True), atol=1e-5
+        exported.model(cluster=1).predict(x, proba=True),
+        run.predict(x, cluster=1, proba=True),
+        atol=1e-5,
     )
     if format == "torch":
-        network = definition(tmp_path / "e").build_detectors(exported.card["architecture"], [0, 1, 3], 4)
-        network.load_state_dict(torch.load(tmp_path / "e/cluster-1.pt", weights_only=True), strict=True)
+        network = definition(tmp_path / "e").build_detectors(
+            exported.card["architecture"], [0, 1, 3], 4
+        )
+        network.load_state_dict(
+            torch.load(tmp_path / "e/cluster-1.pt", weights_only=True), strict=True
+        )
 
 
 def test_what_cannot_be_exported_is_refused_by_name(
@@ -186,7 +232,9 @@ def test_what_cannot_be_exported_is_refused_by_name(
     flat = replace(images, x=images.x.reshape(60, -1))
     run = fk.simulate(fk.FedAvg(), flat, mine, rounds=1, cohort=6, local=LOCAL)
     for format in ("torch", "onnx"):
-        with pytest.raises(fk.ModelError, match=rf"model 'mine' cannot be exported as '{format}'.*'safetensors'"):
+        with pytest.raises(
+            fk.ModelError, match=rf"model 'mine' cannot be exported as '{format}'.*'safetensors'"
+        ):
             run.export(tmp_path / "e", format)
     with pytest.raises(fk.ConfigError, match="unknown format 'onx'; did you mean 'onnx'"):
         run.export(tmp_path / "e", "onx")
@@ -194,7 +242,9 @@ def test_what_cannot_be_exported_is_refused_by_name(
     run.export(tmp_path / "e")
     with pytest.raises(fk.ModelError, match=r"user's own.*load\(folder, model=\.\.\.\).*'onnx'"):
         export.load(tmp_path / "e").model()
-    np.testing.assert_array_equal(export.load(tmp_path / "e", mine).model()(flat.x), run.model_for(0)(flat.x))
+    np.testing.assert_array_equal(
+        export.load(tmp_path / "e", mine).model()(flat.x), run.model_for(0)(flat.x)
+    )
     with pytest.raises(fk.StorageError, match="is not empty"):
         run.export(tmp_path / "e")
     with pytest.raises(MissingExtra, match=r"pip install 'fedkin\[onnx\]'"):
@@ -213,14 +263,23 @@ class Odd(nn.Module):
         return self.out(x) if float(x.sum()) >= 0 else self.out(-x)
 
 
-def test_a_module_that_no_graph_holds_is_refused_for_onnx(images: FederatedData, tmp_path: Path) -> None:
+def test_a_module_that_no_graph_holds_is_refused_for_onnx(
+    images: FederatedData, tmp_path: Path
+) -> None:
     run = fk.simulate(fk.FedAvg(), images, Odd(), rounds=1, cohort=6, local=LOCAL)
     with pytest.raises(fk.ModelError, match=r"cannot be exported as 'onnx': .*take format 'torch'"):
         run.export(tmp_path / "e", "onnx")
 
 
 def test_damaged_exports_are_refused(images: FederatedData, tmp_path: Path) -> None:
-    run = fk.simulate(fk.FlexCFL(clusters=2, steps=3), images, fk.models.mclr(images), rounds=1, cohort=6, local=LOCAL)
+    run = fk.simulate(
+        fk.FlexCFL(clusters=2, steps=3),
+        images,
+        fk.models.mclr(images),
+        rounds=1,
+        cohort=6,
+        local=LOCAL,
+    )
     folder = run.export(tmp_path / "e").parent
     exported = export.load(folder)
     with pytest.raises(fk.ConfigError, match="has 2 models: say whose"):
@@ -252,7 +311,9 @@ def test_a_fine_tuned_model_is_exported_by_itself(format: str, tmp_path: Path) -
     tuned, x = run.fine_tune(3, epochs=1), data.x[:20]
     card = export.write_model(tuned, tmp_path / "tuned", format)
     again = export.load(card.parent).model()
-    assert np.allclose(again(x), tuned(x), atol=1e-5) and not np.allclose(again(x), run.model_for(3)(x), atol=1e-5)
+    assert np.allclose(again(x), tuned(x), atol=1e-5) and not np.allclose(
+        again(x), run.model_for(3)(x), atol=1e-5
+    )
     assert json.loads(card.read_text())["models"][0]["name"] == tuned.name
     with pytest.raises(fk.StorageError, match="needs a new folder"):
         export.write_model(tuned, tmp_path / "tuned")

@@ -19,7 +19,12 @@ HOSPITALS = np.arange(8) // 4
 def trained(y: Any, **options: Any) -> fk.Run:
     data = fk.data.from_arrays(X, y, clients=HOSPITALS, test=0, **options)
     return fk.simulate(
-        fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=1, cohort=2, callbacks=fk.Progress(False)
+        fk.IFCA(clusters=2),
+        data,
+        fk.models.mclr(data),
+        rounds=1,
+        cohort=2,
+        callbacks=fk.Progress(False),
     )
 
 
@@ -40,7 +45,9 @@ def test_labels_are_read_as_data_read_them(y: Any, names: Any, expected: list[in
     assert encoded_labels(y, names, 2, by_number=True).tolist() == expected
 
 
-@pytest.mark.parametrize(("y", "names"), [([0.5, 0], None), ([np.inf], None), ([1], ("3", "5")), (["1", 1], None)])
+@pytest.mark.parametrize(
+    ("y", "names"), [([0.5, 0], None), ([np.inf], None), ([1], ("3", "5")), (["1", 1], None)]
+)
 def test_labels_that_data_would_refuse_are_refused(y: Any, names: Any) -> None:
     with pytest.raises(fk.DataError, match="label"):
         encoded_labels(y, names, 2, by_number=True)
@@ -49,7 +56,9 @@ def test_labels_that_data_would_refuse_are_refused(y: Any, names: Any) -> None:
 @pytest.mark.parametrize("by_number", [False, True])
 @pytest.mark.parametrize("y", [[True, False], pd.Series([True, False], dtype="boolean")])
 def test_booleans_are_no_positions(y: Any, by_number: bool) -> None:
-    with pytest.raises(fk.DataError, match=r"booleans, such as True .* named ill, well: .* write these names"):
+    with pytest.raises(
+        fk.DataError, match=r"booleans, such as True .* named ill, well: .* write these names"
+    ):
         encoded_labels(y, ("ill", "well"), 2, by_number)
 
 
@@ -71,7 +80,9 @@ def test_data_say_whether_their_named_labels_were_numbers() -> None:
     numbers = pd.Series([0, 1] * 4, dtype="Int64")
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(y=numbers.to_numpy(), c=HOSPITALS)
     for y in (frame["y"], frame["y"].astype("Int64"), frame["y"].astype(object)):
-        data = fk.data.from_pandas(frame.assign(y=y), label="y", client="c", label_names=["well", "ill"])
+        data = fk.data.from_pandas(
+            frame.assign(y=y), label="y", client="c", label_names=["well", "ill"]
+        )
         assert numbers_are_classes(data.columns)
         assert data.label_names == ("well", "ill")
 

@@ -1,5 +1,5 @@
-"""ATHENA-FL's combined classifier against vectors: the class of the highest score, the lowest class of equals; and its
-two-class split, which clients are found to share."""
+"""ATHENA-FL's combined classifier against vectors: the class of the highest score, the lowest class
+of equals; and its two-class split, which clients are found to share."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ NOBODY_ELSE = np.array([[0, 1, 2]])
 
 
 def scored(vector: dict[str, Any], labels: np.ndarray) -> np.ndarray:
-    """How many of each client's samples, one each, are of the class that three detectors together say. Sample i has
-    the scores as its features, and detector c returns feature c."""
+    """How many of each client's samples, one each, are of the class that three detectors together
+    say. Sample i has the scores as its features, and detector c returns feature c."""
     x = np.array(vector["scores"], np.float32)
     rows = Ragged.of(list(np.arange(len(x))[:, None]))
     data = FederatedData("scores", x, labels.astype(np.int64), 3, rows, rows)
     models = np.concatenate([np.eye(3), np.zeros((3, 1))], axis=1).astype(np.float32)
     clients = np.arange(len(x))
-    return evaluate(SimulatedWorld(data, linear(3)), models, clients, np.repeat(NOBODY_ELSE, len(x), axis=0)).correct
+    return evaluate(
+        SimulatedWorld(data, linear(3)), models, clients, np.repeat(NOBODY_ELSE, len(x), axis=0)
+    ).correct
 
 
 def test_the_class_of_the_highest_score_and_the_first_of_equals(oracle: Oracle) -> None:
@@ -41,18 +43,22 @@ def test_the_class_of_the_highest_score_and_the_first_of_equals(oracle: Oracle) 
 
 
 def pairs(seed: int = 0) -> FederatedData:
-    """The two-class split of the authors: clients 2i - 1 and 2i share the classes 2i - 2 and 2i - 1, of ten."""
+    """The two-class split of the authors: clients 2i - 1 and 2i share the classes 2i - 2 and 2i -
+    1, of ten."""
     rng = np.random.default_rng(seed)
     owner = np.repeat(np.arange(10), 24)
     y = 2 * (owner // 2) + np.arange(len(owner)) % 2
     x = (3 * np.eye(10)[y] + rng.normal(scale=0.3, size=(len(y), 10))).astype(np.float32)
     rows = np.arange(len(y)).reshape(10, 24)
-    return FederatedData("pairs", x, y, 10, Ragged.of(list(rows[:, 8:])), Ragged.of(list(rows[:, :8])))
+    return FederatedData(
+        "pairs", x, y, 10, Ragged.of(list(rows[:, 8:])), Ragged.of(list(rows[:, :8]))
+    )
 
 
 @pytest.mark.parametrize("layer", ["bias", "last_layer"])
 def test_ten_detectors_in_five_clusters(layer: Any) -> None:
-    """Each cluster has two classes and their detectors, no class has two, and everybody uses all ten."""
+    """Each cluster has two classes and their detectors, no class has two, and everybody uses all
+    ten."""
     w = SimulatedWorld(pairs(), linear(10), LocalTraining(batch_size=32, lr=0.5))
     method = Athena("kmeans", clusters=5, pretraining=5, layer=layer)
     state = method.init(w, INIT)

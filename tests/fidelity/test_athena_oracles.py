@@ -1,4 +1,5 @@
-"""ATHENA-FL and its hierarchical clustering against vectors: clusters of biases, epochs, and the bytes of Table 1."""
+"""ATHENA-FL and its hierarchical clustering against vectors: clusters of biases, epochs, and the
+bytes of Table 1."""
 
 from __future__ import annotations
 
@@ -9,14 +10,21 @@ import numpy as np
 import pytest
 
 from fedkin.clustering.dbscan_eps import eps_ranges, suggest_eps, useful_range
-from fedkin.clustering.density import dbscan, euclidean, nearest_neighbour_distance, optics, same_partition
+from fedkin.clustering.density import (
+    dbscan,
+    euclidean,
+    nearest_neighbour_distance,
+    optics,
+    same_partition,
+)
 from fedkin.measures.convergence import convergence_epoch, economy, transmitted_mib
 
 Oracle = Callable[[str], dict[str, Any]]
 EPS = 0.0279  # the middle of 0.0083 and 0.0475, the range of 10 local epochs that suits 2 and 5 classes per client
 CASES = ("pairs", "iid")
 
-# Table 1 as it is printed: MiB of ATHENA-FL and of FedAvg with MobileNet, and the economy in per cent.
+# Table 1 as it is printed: MiB of ATHENA-FL and of FedAvg with MobileNet, and the economy in per
+# cent.
 TABLE_1 = {
     ("CIFAR-10", "IID"): ("37.635", "378.106", "90.05"),
     ("CIFAR-10", "Non-IID 5"): ("64.517", "289.881", "77.74"),
@@ -61,7 +69,9 @@ def test_distances(oracle: Oracle, case: str) -> None:
 
 
 @pytest.mark.parametrize(("case", "clusters"), [("pairs", 5), ("iid", 1)])
-def test_the_suggested_eps_finds_what_the_authors_eps_finds(oracle: Oracle, case: str, clusters: int) -> None:
+def test_the_suggested_eps_finds_what_the_authors_eps_finds(
+    oracle: Oracle, case: str, clusters: int
+) -> None:
     points, vector = biases(oracle, case)
     labels = dbscan(points, suggest_eps(eps_ranges(points, 2)), 2)
     assert labels.max() + 1 == clusters
@@ -70,7 +80,9 @@ def test_the_suggested_eps_finds_what_the_authors_eps_finds(oracle: Oracle, case
 
 def test_the_authors_eps_is_in_the_range_of_five_clusters(oracle: Oracle) -> None:
     points, _ = biases(oracle, "pairs")
-    assert [(r.clusters, r.noise) for r in eps_ranges(points, 2) if r.low <= EPS < r.high] == [(5, 0)]
+    assert [(r.clusters, r.noise) for r in eps_ranges(points, 2) if r.low <= EPS < r.high] == [
+        (5, 0)
+    ]
 
 
 def test_convergence_epoch(oracle: Oracle) -> None:
@@ -82,7 +94,10 @@ def test_bytes_per_epoch(oracle: Oracle) -> None:
     vector = oracle("others")["athena_tdt"]
     sizes = vector["bytes"]
     assert transmitted_mib(1, 10, sizes["detector_file"]) == vector["per_epoch_MiB"]["athena"]
-    assert transmitted_mib(1, 1, sizes["mobilenet_file"]) == vector["per_epoch_MiB"]["fedavg_mobilenet"]
+    assert (
+        transmitted_mib(1, 1, sizes["mobilenet_file"])
+        == vector["per_epoch_MiB"]["fedavg_mobilenet"]
+    )
 
 
 @pytest.mark.parametrize("cell", range(9))
@@ -93,6 +108,8 @@ def test_table_1(oracle: Oracle, cell: int) -> None:
     fedavg = transmitted_mib(row["E_fedavg"], 1, vector["bytes"]["mobilenet_file"])
     saved = 100 * economy(athena, fedavg)
     result = (athena, fedavg, saved)
-    assert result == pytest.approx((row["tdt_athena"], row["tdt_fedavg"], row["economy_percent"]), rel=1e-12)
+    assert result == pytest.approx(
+        (row["tdt_athena"], row["tdt_fedavg"], row["economy_percent"]), rel=1e-12
+    )
     expected = TABLE_1[row["dataset"], row["setting"]]
     assert tuple(map(printed, result, expected)) == expected

@@ -1,7 +1,8 @@
-"""FedGroup against vectors from the authors' code, one function at a time and through the method's own steps.
+"""FedGroup against vectors from the authors' code, one function at a time and through the method's
+own steps.
 
-A quadratic client whose target is w_0 + 2 D sends the update D after one epoch of lr 0.5; so the published update
-matrix goes through the method like any clients' answers.
+A quadratic client whose target is w_0 + 2 D sends the update D after one epoch of lr 0.5; so the
+published update matrix goes through the method like any clients' answers.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def w0(oracle: Oracle) -> np.ndarray:
 
 
 def world(w0: np.ndarray, updates: np.ndarray) -> FakeWorld:
-    return FakeWorld((w0 + 2 * updates).astype(np.float32), np.ones(len(updates), int), start=lambda _: w0)
+    return FakeWorld(
+        (w0 + 2 * updates).astype(np.float32), np.ones(len(updates), int), start=lambda _: w0
+    )
 
 
 def same_partition(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -66,12 +69,17 @@ def test_base_directions(cold: dict[str, Any], updates: np.ndarray) -> None:
 
 def test_ternary_matrix(cold: dict[str, Any], updates: np.ndarray) -> None:
     directions = np.array(cold["base_directions_d_by_3"]).T
-    np.testing.assert_allclose(ternary_similarity(updates, directions), cold["ternary_matrix_n_by_3"], atol=1e-5)
+    np.testing.assert_allclose(
+        ternary_similarity(updates, directions), cold["ternary_matrix_n_by_3"], atol=1e-5
+    )
 
 
 def test_ternary_matrix_from_float32_updates(cold: dict[str, Any], updates: np.ndarray) -> None:
     u = updates.astype(np.float32)
-    result, expected = ternary_similarity(u, base_directions(u)), np.array(cold["ternary_matrix_n_by_3"])
+    result, expected = (
+        ternary_similarity(u, base_directions(u)),
+        np.array(cold["ternary_matrix_n_by_3"]),
+    )
     flipped = np.abs(result - expected).max(axis=0) > np.abs(1 - result - expected).max(axis=0)
     np.testing.assert_allclose(np.where(flipped, 1 - result, result), expected, atol=1e-5)
 
@@ -85,8 +93,12 @@ def test_group_cold_start(cold: dict[str, Any], updates: np.ndarray, w0: np.ndar
     state = FedGroup(clusters=3).init(world(w0, updates), STREAM)
     names = same_partition(state.assignment, np.array(cold["labels"]))
     for theirs, ours in enumerate(names):
-        np.testing.assert_allclose(state.models[ours], cold["group_model_flat"][str(theirs)], atol=1e-5)
-        np.testing.assert_allclose(state.directions[ours], cold["group_update_flat"][str(theirs)], atol=1e-5)
+        np.testing.assert_allclose(
+            state.models[ours], cold["group_model_flat"][str(theirs)], atol=1e-5
+        )
+        np.testing.assert_allclose(
+            state.directions[ours], cold["group_update_flat"][str(theirs)], atol=1e-5
+        )
 
 
 def test_difference_of_a_client_to_the_groups(cold: dict[str, Any], updates: np.ndarray) -> None:
@@ -97,7 +109,10 @@ def test_difference_of_a_client_to_the_groups(cold: dict[str, Any], updates: np.
 
 def test_client_cold_start(oracle: Oracle, w0: np.ndarray) -> None:
     case = oracle("flexcfl")["client_cold_start"]
-    groups, update = np.array(case["group_opt_updates_flat"]), np.array([case["newcomer_update_flat"]])
+    groups, update = (
+        np.array(case["group_opt_updates_flat"]),
+        np.array([case["newcomer_update_flat"]]),
+    )
     np.testing.assert_allclose(dissimilarity(update, groups), [case["dissimilarity"]], atol=1e-9)
     state = FedGroupState(
         models=(w0 + groups).astype(np.float32),
@@ -111,7 +126,9 @@ def test_client_cold_start(oracle: Oracle, w0: np.ndarray) -> None:
 
 
 def groups_before(oracle: Oracle) -> np.ndarray:
-    return np.stack([flat(g) for g in oracle("flexcfl")["inter_group_aggregation"]["groups_before"]])
+    return np.stack(
+        [flat(g) for g in oracle("flexcfl")["inter_group_aggregation"]["groups_before"]]
+    )
 
 
 @pytest.mark.parametrize("case", [0, 1])
@@ -125,7 +142,8 @@ def test_inter_group_aggregation(oracle: Oracle, case: int) -> None:
 
 
 def test_inter_group_aggregation_in_a_round(oracle: Oracle) -> None:
-    """Clients that already have what they want: a round is then nothing but the aggregation between groups."""
+    """Clients that already have what they want: a round is then nothing but the aggregation between
+    groups."""
     [case] = oracle("fedgroup_v1")["aggregate_groups_v1"]["cases"]
     before = groups_before(oracle).astype(np.float32)
     state = FedGroupState(

@@ -1,4 +1,5 @@
-"""FedProx's perturbed gradient descent, w <- w - lr (g + mu (w - w_global)), in the compiled local training."""
+"""FedProx's perturbed gradient descent, w <- w - lr (g + mu (w - w_global)), in the compiled local
+training."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ Oracle = Callable[[str], dict[str, Any]]
 def test_a_proximal_step(oracle: Oracle) -> None:
     """The vector's step is the second of two; the first one leads from w_global to its w.
 
-    Scores do not depend on the parameters, so the gradient is the penalty's alone: linear in w, with the value that
-    leads to w at w_global, and the vector's gradient at w.
+    Scores do not depend on the parameters, so the gradient is the penalty's alone: linear in w,
+    with the value that leads to w at w_global, and the vector's gradient at w.
     """
     case = {name: np.array(value) for name, value in oracle("others")["fedprox_pgd"].items()}
     start, w, lr = case["w_global"], case["w"], float(case["lr"])
@@ -33,10 +34,16 @@ def test_a_proximal_step(oracle: Oracle) -> None:
         away = p - start
         return jnp.sum(first * away + slope * away**2 / 2)
 
-    model = as_model((lambda key: jnp.asarray(start), lambda p, x, key: jnp.zeros((len(x), 2))), penalty=penalty)
+    model = as_model(
+        (lambda key: jnp.asarray(start), lambda p, x, key: jnp.zeros((len(x), 2))), penalty=penalty
+    )
     one = Ragged.of([np.arange(4)])
-    data = FederatedData("constant", np.zeros((4, 1), np.float32), np.zeros(4, np.int64), 2, one, one)
+    data = FederatedData(
+        "constant", np.zeros((4, 1), np.float32), np.zeros(4, np.int64), 2, one, one
+    )
     work = LocalTraining(steps=2, batch_size=4, lr=lr, mu=float(case["mu"]))
     models = start[None].astype(np.float32)
-    trained = train(SimulatedWorld(data, model, work), models, np.array([0]), np.array([0]), stream=Stream(0))
+    trained = train(
+        SimulatedWorld(data, model, work), models, np.array([0]), np.array([0]), stream=Stream(0)
+    )
     np.testing.assert_allclose(trained.update[0] + start, case["w_next"], atol=1e-5)

@@ -1,7 +1,8 @@
 """FedSim against vectors from the authors' code: partition, cluster models and global model.
 
-A quadratic client that goes all the way to its target (lr 1) sends that target as its solution; gradients are the
-published ones, whatever the model. The published gradients are one number shorter than the published model.
+A quadratic client that goes all the way to its target (lr 1) sends that target as its solution;
+gradients are the published ones, whatever the model. The published gradients are one number shorter
+than the published model.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Published(FakeWorld):
         if isinstance(task, Gradients):
             self.asked.append(task.models.copy())
         names = {"gradient", "gradients"} & reply.arrays.keys()
-        return replace(reply, arrays=reply.arrays | dict.fromkeys(names, self.given_gradients[clients]))
+        return replace(
+            reply, arrays=reply.arrays | dict.fromkeys(names, self.given_gradients[clients])
+        )
 
 
 def world(vector: dict[str, Any], gradients: np.ndarray | None = None) -> Published:
@@ -59,13 +62,16 @@ def world(vector: dict[str, Any], gradients: np.ndarray | None = None) -> Publis
 
 
 def start(vector: dict[str, Any]) -> FedSimState:
-    """Some w_t, on which the next model does not depend where all clients find their solution from anywhere."""
+    """Some w_t, on which the next model does not depend where all clients find their solution from
+    anywhere."""
     w = np.linspace(-1, 1, len(flat(vector["global_model"]))).astype(np.float32)
     everybody = np.zeros(10, np.int64)
     return FedSimState(w[None], everybody, everybody - 1, w + 1)
 
 
-def after(method: FedSim, w: Published, vector: dict[str, Any], stream: Stream = LATER) -> FedSimState:
+def after(
+    method: FedSim, w: Published, vector: dict[str, Any], stream: Stream = LATER
+) -> FedSimState:
     return method.round(w, start(vector), np.arange(10), stream)
 
 
@@ -82,7 +88,9 @@ def test_principal_components(vector: dict[str, Any]) -> None:
     assert scores.shape == (10, vector["pca_n_components"])
     np.testing.assert_allclose(np.abs(scores), vector["pca_abs_scores"], atol=1e-9)
     shares = explained_variance(gradients)
-    np.testing.assert_allclose(shares[: vector["pca_n_components"]], vector["pca_explained_ratio"], rtol=1e-9)
+    np.testing.assert_allclose(
+        shares[: vector["pca_n_components"]], vector["pca_explained_ratio"], rtol=1e-9
+    )
 
 
 def test_clusters(vector: dict[str, Any]) -> None:
@@ -99,10 +107,13 @@ def test_the_order_of_selection_does_not_matter(vector: dict[str, Any]) -> None:
 
 
 def test_the_last_cluster_model_is_one_of_the_published(vector: dict[str, Any]) -> None:
-    """Clusters have no numbers of their own: the last of ours is the published one with the same clients."""
+    """Clusters have no numbers of their own: the last of ours is the published one with the same
+    clients."""
     state = after(FedSim(clusters=3), world(vector), vector)
     members = sorted(np.flatnonzero(state.groups == 2).tolist())
-    [name] = [name for name, clients in vector["round1_groups"].items() if sorted(clients) == members]
+    [name] = [
+        name for name, clients in vector["round1_groups"].items() if sorted(clients) == members
+    ]
     np.testing.assert_allclose(state.last_cluster, flat(vector["cluster_models"][name]), atol=1e-6)
     assert sum(vector["n_k"][c] for c in members) == vector["cluster_num_samples"][name]
 
@@ -121,7 +132,8 @@ def test_one_cluster_is_the_mean_by_samples(vector: dict[str, Any]) -> None:
 
 
 def test_leftover_model(vector: dict[str, Any]) -> None:
-    """The published gradients do not depend on the model, so the result is the same; what differs is who was asked."""
+    """The published gradients do not depend on the model, so the result is the same; what differs
+    is who was asked."""
     w = world(vector)
     state = after(FedSim(clusters=3, as_coded=("leftover_model",)), w, vector)
     np.testing.assert_allclose(state.models, [flat(vector["global_model"])], atol=1e-6)
@@ -130,16 +142,22 @@ def test_leftover_model(vector: dict[str, Any]) -> None:
 
 
 def three_gradients(vector: dict[str, Any]) -> np.ndarray:
-    """Every client with the first gradient of its published cluster: no more than three clusters can be formed."""
+    """Every client with the first gradient of its published cluster: no more than three clusters
+    can be formed."""
     gradients, true = np.array(vector["gradients"]), np.array(vector["true"])
     return np.stack([gradients[np.flatnonzero(true == kind)[0]] for kind in true])
 
 
 def test_fewer_clusters_than_configured(vector: dict[str, Any]) -> None:
-    """By default the mean is over the clusters that were formed; as coded the sum is divided by what was asked for."""
+    """By default the mean is over the clusters that were formed; as coded the sum is divided by
+    what was asked for."""
     state = after(FedSim(clusters=4), world(vector, three_gradients(vector)), vector)
     np.testing.assert_allclose(state.models, [flat(vector["global_model"])], atol=1e-6)
-    coded = after(FedSim(clusters=4, as_coded=("configured_count",)), world(vector, three_gradients(vector)), vector)
+    coded = after(
+        FedSim(clusters=4, as_coded=("configured_count",)),
+        world(vector, three_gradients(vector)),
+        vector,
+    )
     expected = flat(vector["global_model_if_num_groups_4_but_3_formed"])
     np.testing.assert_allclose(coded.models, [expected], atol=1e-6)
 
@@ -149,12 +167,16 @@ def test_as_many_clusters_as_configured(vector: dict[str, Any]) -> None:
     np.testing.assert_allclose(state.models, [flat(vector["global_model"])], atol=1e-6)
 
 
-DEALT = {"round_robin_start": FedSim(3, as_coded=("round_robin_start",)), "always": FedSim(3, clustering="round_robin")}
+DEALT = {
+    "round_robin_start": FedSim(3, as_coded=("round_robin_start",)),
+    "always": FedSim(3, clustering="round_robin"),
+}
 
 
 @pytest.mark.parametrize("method", DEALT.values(), ids=DEALT.keys())
 def test_round_robin(method: FedSim, vector: dict[str, Any]) -> None:
-    """The code deals clients in the order in which they were selected, which is random: sizes are what is promised."""
+    """The code deals clients in the order in which they were selected, which is random: sizes are
+    what is promised."""
     sizes = sorted(len(clients) for clients in vector["round0_groups_round_robin"].values())
     deals = set()
     for seed in range(5):
@@ -174,7 +196,10 @@ def test_the_start_is_dealt_and_the_rest_is_not(vector: dict[str, Any]) -> None:
 
 def test_all_as_coded(vector: dict[str, Any]) -> None:
     """First a round that is dealt, then one with gradients at what was its last cluster model."""
-    method, w = FedSim(4, as_coded=("leftover_model", "round_robin_start", "configured_count")), world(vector)
+    method, w = (
+        FedSim(4, as_coded=("leftover_model", "round_robin_start", "configured_count")),
+        world(vector),
+    )
     first = after(method, w, vector, FIRST)
     assert not w.asked and sorted(np.bincount(first.groups)) == [2, 2, 3, 3]
     w = world(vector, three_gradients(vector))

@@ -1,4 +1,5 @@
-"""FeSEM against worked vectors: whose center is nearest, the new centers, the collapse, and what it costs."""
+"""FeSEM against worked vectors: whose center is nearest, the new centers, the collapse, and what it
+costs."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def after(centers: Any, local: Any) -> FeSEMState:
 
 
 def test_the_vectors_distances_are_euclidean(case: dict[str, Any]) -> None:
-    """Guards the vectors themselves: the assignment below is the argmin of the distances they print."""
+    """Guards the vectors themselves: the assignment below is the argmin of the distances they
+    print."""
     away = np.array(case["local"])[:, None] - np.array(case["centres"])
     np.testing.assert_allclose(np.sqrt(np.sum(away**2, axis=2)), case["l2"], rtol=1e-12)
     np.testing.assert_array_equal(np.argmin(case["l2"], axis=1), case["assignment"])
@@ -57,7 +59,8 @@ def test_the_collapse(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("setting", ["mnist_mclr_swap_all", "femnist_mlp_swap_part"])
 def test_messages_of_a_run(oracle: Oracle, setting: str) -> None:
-    """A round of K clients costs 2 K messages, newcomers and all; the vectors count those of all T rounds."""
+    """A round of K clients costs 2 K messages, newcomers and all; the vectors count those of all T
+    rounds."""
     numbers = oracle("others")["communication_fig6"][setting]
     data = federation((2,) * 24)
     w = SimulatedWorld(data, mclr(data))

@@ -1,7 +1,8 @@
-"""FlexCFL against vectors from the authors' code, through the method's own steps, and its bytes against Fig. 6.
+"""FlexCFL against vectors from the authors' code, through the method's own steps, and its bytes
+against Fig. 6.
 
-A quadratic client whose target is w_0 + 2 D sends the update D after one epoch of lr 0.5; so the published update
-matrix goes through the method like any clients' answers.
+A quadratic client whose target is w_0 + 2 D sends the update D after one epoch of lr 0.5; so the
+published update matrix goes through the method like any clients' answers.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def world(w0: np.ndarray, updates: np.ndarray, examples: Any = 1) -> FakeWorld:
     return FakeWorld((w0 + 2 * updates).astype(np.float32), examples, start=lambda _: w0)
 
 
-def state_of(models: Any, assignment: Any, start: Any = 0.0, directions: Any = None) -> FlexCFLState:
+def state_of(
+    models: Any, assignment: Any, start: Any = 0.0, directions: Any = None
+) -> FlexCFLState:
     models, assignment = np.asarray(models, np.float32), np.asarray(assignment)
     directions = np.ones_like(models) if directions is None else np.asarray(directions, np.float32)
     start = np.broadcast_to(np.asarray(start, np.float32), models.shape[1:]).copy()
@@ -81,19 +84,27 @@ def test_client_cold_start(oracle: Oracle, cold: dict[str, Any]) -> None:
     w = world(w0, np.array([case["newcomer_update_flat"]]))
     result = w.run(Similarities(w0, groups, w.work), np.array([0]), STREAM).cosine
     np.testing.assert_allclose((1 - result[0]) / 2, case["dissimilarity"], atol=1e-5)
-    placed = FlexCFL(clusters=3).place(w, state_of(w0 + groups, [-1], w0, groups), np.array([0]), STREAM)
+    placed = FlexCFL(clusters=3).place(
+        w, state_of(w0 + groups, [-1], w0, groups), np.array([0]), STREAM
+    )
     assert placed.assignment[0] == case["assigned"]
 
 
 def inter_group_cases(oracle: Oracle) -> list[dict[str, Any]]:
-    return oracle("flexcfl")["inter_group_aggregation"]["cases"] + oracle("fedgroup_v1")["aggregate_groups_v1"]["cases"]
+    return (
+        oracle("flexcfl")["inter_group_aggregation"]["cases"]
+        + oracle("fedgroup_v1")["aggregate_groups_v1"]["cases"]
+    )
 
 
 @pytest.mark.parametrize("case", [0, 1, 2])
 def test_inter_group_aggregation_in_a_round(oracle: Oracle, case: int) -> None:
-    """Clients that already have what they want: a round is then nothing but the aggregation between groups."""
+    """Clients that already have what they want: a round is then nothing but the aggregation between
+    groups."""
     expected = inter_group_cases(oracle)[case]
-    before = np.stack([flat(g) for g in oracle("flexcfl")["inter_group_aggregation"]["groups_before"]])
+    before = np.stack(
+        [flat(g) for g in oracle("flexcfl")["inter_group_aggregation"]["groups_before"]]
+    )
     before = before.astype(np.float32)
     w, state = FakeWorld(before, np.ones(3, int)), state_of(before, [0, 1, 2])
     after = FlexCFL(eta_g=expected["eta"]).round(w, state, np.arange(3), STREAM)
@@ -105,7 +116,8 @@ def test_inter_group_aggregation_in_a_round(oracle: Oracle, case: int) -> None:
 
 
 def test_groups_without_clients_take_no_part() -> None:
-    """Lengths 5, 10 and 10, eta 2; the third group has nobody: it stays, and the others see only each other."""
+    """Lengths 5, 10 and 10, eta 2; the third group has nobody: it stays, and the others see only
+    each other."""
     before = np.array([[3, 4], [0, 10], [6, 8]], np.float32)
     w, state = FakeWorld(before[:2], np.ones(2, int)), state_of(before, [0, 1])
     after = FlexCFL(eta_g=2.0).round(w, state, np.arange(2), STREAM)
@@ -126,9 +138,13 @@ def test_intra_group_aggregation(oracle: Oracle) -> None:
 def test_shift_detection(oracle: Oracle) -> None:
     detection = oracle("flexcfl")["shift_detection"]
     old, new = (
-        np.array([c[f"{model_index}_counts"] for c in detection["cases"]], int) for model_index in ("old", "new")
+        np.array([c[f"{model_index}_counts"] for c in detection["cases"]], int)
+        for model_index in ("old", "new")
     )
-    w, everybody = FakeWorld(np.zeros((len(old), 2), np.float32), old.sum(axis=1), counts=old), np.arange(len(old))
+    w, everybody = (
+        FakeWorld(np.zeros((len(old), 2), np.float32), old.sum(axis=1), counts=old),
+        np.arange(len(old)),
+    )
     w.counts = new
     result = w.run(Shifted("label_blind", 0.2), everybody).shifted
     np.testing.assert_array_equal(result, [case["shift_detected"] for case in detection["cases"]])
@@ -143,7 +159,9 @@ def messages(n: int, k: int, m: int, t: int, alpha: int) -> dict[str, int]:
     return {"fedavg": 2 * k * t, "flexcfl": flexcfl, "flexcfl_eta": flexcfl + m * t}
 
 
-@pytest.mark.parametrize("case", ["mnist_mclr_swap_all", "femnist_mlp_swap_part", "fmnist_incremental"])
+@pytest.mark.parametrize(
+    "case", ["mnist_mclr_swap_all", "femnist_mlp_swap_part", "fmnist_incremental"]
+)
 def test_the_formula_gives_the_papers_ratios(oracle: Oracle, case: str) -> None:
     given = oracle("others")["communication_fig6"][case]
     result = messages(*(given[name] for name in ("N", "K", "m", "T", "alpha")))
@@ -156,22 +174,34 @@ N, K, M, T, ALPHA = 22, 5, 3, 6, 2
 
 @cache
 def federation() -> FederatedData:
-    """22 clients of three clusters with four training samples each; a cluster has mostly one of the three classes."""
+    """22 clients of three clusters with four training samples each; a cluster has mostly one of the
+    three classes."""
     rng = np.random.default_rng(0)
     label = np.arange(N) % 3
     y = np.where(rng.random((N, 5)) < 0.9, label[:, None], rng.integers(3, size=(N, 5)))
     x = (rng.normal(size=(N, 5, 2)) + np.array([[3, 0], [-2, 3], [-2, -3]])[y]).astype(np.float32)
     rows = np.arange(5 * N).reshape(N, 5)
     return FederatedData(
-        "bytes", x.reshape(-1, 2), y.ravel(), 3, Ragged.of(list(rows[:, :4])), Ragged.of(list(rows[:, 4:]))
+        "bytes",
+        x.reshape(-1, 2),
+        y.ravel(),
+        3,
+        Ragged.of(list(rows[:, :4])),
+        Ragged.of(list(rows[:, 4:])),
     )
 
 
 def counted(method: Method, **options: Any) -> tuple[float, float, list[dict[str, Any]]]:
-    """Messages with clients, messages between servers, and the records of a run that meets everybody."""
+    """Messages with clients, messages between servers, and the records of a run that meets
+    everybody."""
     data = federation()
     model = mclr(data)
-    settings: dict[str, Any] = {"rounds": T, "cohort": K, "selection": "round_robin", "evaluate_every": T} | options
+    settings: dict[str, Any] = {
+        "rounds": T,
+        "cohort": K,
+        "selection": "round_robin",
+        "evaluate_every": T,
+    } | options
     last = (
         records := fk.simulate(
             method, data, model, local=fk.SGD(epochs=1, lr=0.1), **simulate_arguments(settings)

@@ -1,7 +1,8 @@
-"""Hierarchical clustering against vectors: the biases of ten clients after ten epochs of one model, and the clusters
-that three algorithms make of them.
+"""Hierarchical clustering against vectors: the biases of ten clients after ten epochs of one model,
+and the clusters that three algorithms make of them.
 
-A quadratic client whose target is its bias vector moves from zeros right there in one epoch of lr 1.
+A quadratic client whose target is its bias vector moves from zeros right there in one epoch of lr
+1.
 """
 
 from __future__ import annotations
@@ -57,9 +58,13 @@ def test_kmeans(oracle: Oracle, clusters: int) -> None:
 
 @each_case
 def test_outside_its_range_the_authors_eps_is_remarked_on(oracle: Oracle, case: str) -> None:
-    """It tells the pairs apart and makes one cluster of the others; distances are those of the vectors."""
+    """It tells the pairs apart and makes one cluster of the others; distances are those of the
+    vectors."""
     state, vector = clustered(oracle, case)
     said = Hierarchical().remarks(state)
     assert len(said) == (case == "iid")
     if said:
-        assert "one cluster of all clients" in said[0] and f"from {vector['min_dist']:.3g} up to" in said[0]
+        assert (
+            "one cluster of all clients" in said[0]
+            and f"from {vector['min_dist']:.3g} up to" in said[0]
+        )

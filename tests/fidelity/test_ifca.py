@@ -33,7 +33,9 @@ class Told(FakeWorld):
 
 def told(solutions: Any, losses: Any, examples: Any = None) -> Told:
     target = np.array(solutions, np.float32)
-    w = Told(target, np.ones(len(target), int) if examples is None else examples, LocalTraining(lr=1.0))
+    w = Told(
+        target, np.ones(len(target), int) if examples is None else examples, LocalTraining(lr=1.0)
+    )
     w.table = np.array(losses)
     return w
 
@@ -60,9 +62,14 @@ def test_an_empty_cluster(oracle: Oracle) -> None:
     np.testing.assert_allclose(result.models, empty["new_cluster_models"], atol=1e-6)
 
 
-def aggregated(case: dict[str, Any], name: str, round: int, **options: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The model of a round in which all three clients of a case choose one cluster, and what the vector says of it."""
-    updates = np.stack([np.concatenate([np.ravel(layer) for layer in update]) for update in case["updates"]])
+def aggregated(
+    case: dict[str, Any], name: str, round: int, **options: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """The model of a round in which all three clients of a case choose one cluster, and what the
+    vector says of it."""
+    updates = np.stack(
+        [np.concatenate([np.ravel(layer) for layer in update]) for update in case["updates"]]
+    )
     w = told(updates, np.zeros((3, 1)), np.array(case["nks"]).astype(int))
     model = after(w, np.zeros((1, 6)), round, **options).models[0]
     return model, np.concatenate([np.ravel(layer) for layer in case[name]])
@@ -79,8 +86,8 @@ def test_the_mean(oracle: Oracle, weighting: Any, name: str) -> None:
 
 
 def test_the_first_client_as_coded(oracle: Oracle) -> None:
-    """The vector's cohort was drawn in the order 0, 1, 2, as in the first turn of a round robin; of later rounds, that
-    are drawn uniformly, client 0 is the first one in a third."""
+    """The vector's cohort was drawn in the order 0, 1, 2, as in the first turn of a round robin; of
+    later rounds, that are drawn uniformly, client 0 is the first one in a third."""
     case = oracle("flexcfl")["intra_group_aggregation"]
     options = {"name": "avg_as_coded_first_client_only", "weighting": "first_client"}
     rounds = [aggregated(case, round=round, **options) for round in range(1, 31)]
@@ -91,7 +98,8 @@ def test_the_first_client_as_coded(oracle: Oracle) -> None:
 
 @pytest.mark.parametrize("setting", ["mnist_mclr_swap_all", "femnist_mlp_swap_part"])
 def test_messages_of_a_run(oracle: Oracle, setting: str) -> None:
-    """A round of K clients and m clusters costs K (m + 1) messages; the vectors count those of all T rounds."""
+    """A round of K clients and m clusters costs K (m + 1) messages; the vectors count those of all
+    T rounds."""
     case = oracle("others")["communication_fig6"][setting]
     data = federation((2,) * 24)
     w = SimulatedWorld(data, mclr(data))

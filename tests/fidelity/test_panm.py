@@ -1,4 +1,5 @@
-"""PANM against its oracle vectors: similarity, confident neighbour initialisation, neighbour matching, the bag."""
+"""PANM against its oracle vectors: similarity, confident neighbour initialisation, neighbour
+matching, the bag."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def peer(vector: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("alpha", "key"), [(0.5, "alpha_half"), (0, "alpha_0"), (1, "alpha_1"), (0, "cos2"), (1, "cos1")]
+    ("alpha", "key"),
+    [(0.5, "alpha_half"), (0, "alpha_0"), (1, "alpha_1"), (0, "cos2"), (1, "cos1")],
 )
 def test_similarity_of_gradients(vectors: dict[str, Any], alpha: float, key: str) -> None:
     vector = vectors["similarity"]
@@ -51,12 +53,16 @@ def test_similarity_in_single_precision(vectors: dict[str, Any]) -> None:
     vector = vectors["similarity"]
     start, *both = (np.array(vector["w0"], np.float32), peer(vector, "i"), peer(vector, "j"))
     i, j = ((model.astype(np.float32), update.astype(np.float32)) for model, update in both)
-    np.testing.assert_allclose(gradient_similarity(0.5, start, i, j), [[vector["alpha_half"]]], atol=1e-6)
+    np.testing.assert_allclose(
+        gradient_similarity(0.5, start, i, j), [[vector["alpha_half"]]], atol=1e-6
+    )
 
 
 def test_similarity_by_loss(vectors: dict[str, Any]) -> None:
     vector = vectors["similarity"]["loss"]
-    np.testing.assert_allclose(loss_similarity(np.array([vector["F"]])), [vector["similarity"]], rtol=1e-12)
+    np.testing.assert_allclose(
+        loss_similarity(np.array([vector["F"]])), [vector["similarity"]], rtol=1e-12
+    )
 
 
 # --- stage one (eq. 5)
@@ -64,7 +70,9 @@ def test_similarity_by_loss(vectors: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", [PANM, PANMLoss])
 @pytest.mark.parametrize("age", [2, STAGE_ONE, T1])
-def test_confident_neighbour_initialisation(vectors: dict[str, Any], kind: type[PANM], age: int) -> None:
+def test_confident_neighbour_initialisation(
+    vectors: dict[str, Any], kind: type[PANM], age: int
+) -> None:
     vector = vectors["cni"]
     candidates, previous = vector["candidates"], vector["previous_neighbours"]
     method = kind(neighbours=vector["k"], candidates=len(candidates))
@@ -75,7 +83,10 @@ def test_confident_neighbour_initialisation(vectors: dict[str, Any], kind: type[
     similar = np.full((1, N), 0.99)  # of those that were not asked
     for j, value in vector["similarities"].items():
         similar[0, int(j)] = value
-    assert np.flatnonzero(method.match_neighbours(known, answered, similar).trust[0]).tolist() == vector["N_t"]
+    assert (
+        np.flatnonzero(method.match_neighbours(known, answered, similar).trust[0]).tolist()
+        == vector["N_t"]
+    )
 
 
 # --- stage two (eqs. 6-10)
@@ -83,21 +94,30 @@ def test_confident_neighbour_initialisation(vectors: dict[str, Any], kind: type[
 
 @pytest.mark.parametrize("name", ["clear two modes", "overlap", "grad similarities negative"])
 def test_heuristic_neighbour_matching(vectors: dict[str, Any], name: str) -> None:
-    """S is the whole bag, members 0, 1, ... of M, and C comes after; peer N - 1 is the one that matches."""
+    """S is the whole bag, members 0, 1, ... of M, and C comes after; peer N - 1 is the one that
+    matches."""
     [vector] = [case for case in vectors["hnm"] if case["name"] == name]
-    values, inside = vector["S_similarities"] + vector["C_similarities"], len(vector["S_similarities"])
+    values, inside = (
+        vector["S_similarities"] + vector["C_similarities"],
+        len(vector["S_similarities"]),
+    )
     N = len(values) + 1
     method, bag = PANM(neighbours=3, candidates=max(inside, len(values) - inside)), range(inside)
     asked = method.select_queries(one_peer(N, bag, MATCHING), ~row(N, [N - 1]), np.zeros((1, N)))
     np.testing.assert_array_equal(asked, ~row(N, [N - 1]))
     after = method.match_neighbours(one_peer(N, bag, MATCHING), asked, np.array([[*values, 1.0]]))
     result = np.flatnonzero(after.trust[0]).tolist()
-    assert result == vector["H_indices_in_M"] == [j for j, r in enumerate(vector["labels_component"]) if r == 0]
+    assert (
+        result
+        == vector["H_indices_in_M"]
+        == [j for j, r in enumerate(vector["labels_component"]) if r == 0]
+    )
     assert result != vector["literal_poster_init_H"]
 
 
 def test_the_bag(vectors: dict[str, Any]) -> None:
-    """B <- (B - S) and H, with similarities that make H what it is: high for its members, low for the others of M."""
+    """B <- (B - S) and H, with similarities that make H what it is: high for its members, low for
+    the others of M."""
     vector = vectors["bag_update"]
     B, S, C, H = (vector[key] for key in "BSCH")
     N = 16

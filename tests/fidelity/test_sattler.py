@@ -1,6 +1,8 @@
-"""Sattler's CFL against vectors: similarities, norms and the cut that the authors' code makes of one update matrix.
+"""Sattler's CFL against vectors: similarities, norms and the cut that the authors' code makes of
+one update matrix.
 
-A quadratic client whose target is 2 D sends the update D from a model of zeros after one epoch of lr 0.5.
+A quadratic client whose target is 2 D sends the update D from a model of zeros after one epoch of
+lr 0.5.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def after(case: dict[str, Any], method: SattlerCFL, round: int = 21) -> SattlerS
     """The state after one round with everybody."""
     updates = np.array(case["dW"])
     nothing = np.zeros(updates.shape[1])
-    world = FakeWorld((2 * updates).astype(np.float32), np.ones(len(updates), int), start=lambda _: nothing)
+    world = FakeWorld(
+        (2 * updates).astype(np.float32), np.ones(len(updates), int), start=lambda _: nothing
+    )
     state = method.init(world, Stream(0, 0, "init"))
     return method.round(world, state, np.arange(len(updates)), Stream(0, round, "method"))
 
@@ -46,7 +50,8 @@ def test_the_decision_to_cut(case: dict[str, Any], example: int) -> None:
 
 
 def test_the_norms_that_decide(case: dict[str, Any]) -> None:
-    """The cut comes and goes exactly at the published norms of the mean update and of the longest one."""
+    """The cut comes and goes exactly at the published norms of the mean update and of the longest
+    one."""
     mean, longest = case["mean_update_norm"], case["max_update_norm"]
     for eps1, eps2, cut in (
         (mean + 1e-4, longest - 1e-4, True),

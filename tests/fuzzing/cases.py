@@ -34,7 +34,10 @@ def failure(target: Target, seed: int) -> str:
     except FedkinError:
         return ""
     except Exception as error:
-        places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+        places = [
+            f"{Path(frame.filename).name}:{frame.lineno}"
+            for frame in traceback.extract_tb(error.__traceback__)
+        ]
         return f"{type(error).__name__}: {str(error)[:300]} ({' > '.join(places[-6:])})"
     finally:
         log.propagate = before

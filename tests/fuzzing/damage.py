@@ -5,15 +5,47 @@ from __future__ import annotations
 import numpy as np
 
 _TOKENS = [
-    *("-1", "0", "1e308", "-1e308", "1e-320", "nan", "inf", "true", "''", "[]", "{}", "[[1, 2], [3]]", "2 ** 63"),
-    *("9223372036854775808", "-9223372036854775809", "1" * 400, "'a b'", '"[red]"', '"\\u0000"', "'é\U0001f600'"),
-    *("1979-05-27T07:32:00Z", "{a = 1}", "[" * 60, "'" + "x" * 5000 + "'", "0x10", "'nan'", "'../..'", "'/'"),
+    *(
+        "-1",
+        "0",
+        "1e308",
+        "-1e308",
+        "1e-320",
+        "nan",
+        "inf",
+        "true",
+        "''",
+        "[]",
+        "{}",
+        "[[1, 2], [3]]",
+        "2 ** 63",
+    ),
+    *(
+        "9223372036854775808",
+        "-9223372036854775809",
+        "1" * 400,
+        "'a b'",
+        '"[red]"',
+        '"\\u0000"',
+        "'é\U0001f600'",
+    ),
+    *(
+        "1979-05-27T07:32:00Z",
+        "{a = 1}",
+        "[" * 60,
+        "'" + "x" * 5000 + "'",
+        "0x10",
+        "'nan'",
+        "'../..'",
+        "'/'",
+    ),
 ]
 _SIZES = [0, 1, 2**31, 2**62, 2**64 - 1]  # where a file says how long something is
 
 
 def damaged_bytes(rng: np.random.Generator, content: bytes) -> bytes:
-    """The content after one to three accidents: bits that flip, bytes that are lost, doubled, moved or overwritten.
+    """The content after one to three accidents: bits that flip, bytes that are lost, doubled, moved
+    or overwritten.
 
     Args:
         rng: draws.
@@ -38,13 +70,15 @@ def damaged_bytes(rng: np.random.Generator, content: bytes) -> bytes:
             case 5:
                 data[first:second] = b"\0" * (second - first)
             case _:
-                data[first : first + 8] = _SIZES[int(rng.integers(len(_SIZES)))].to_bytes(8, "little")
+                data[first : first + 8] = _SIZES[int(rng.integers(len(_SIZES)))].to_bytes(
+                    8, "little"
+                )
     return bytes(data)
 
 
 def damaged_text(rng: np.random.Generator, text: str) -> str:
-    """Lines of a configuration or a table after one to three mistakes: values that cannot be meant, keys that are
-    misspelt, lines that are doubled, lost or swapped.
+    """Lines of a configuration or a table after one to three mistakes: values that cannot be meant,
+    keys that are misspelt, lines that are doubled, lost or swapped.
 
     Args:
         rng: draws.

@@ -1,7 +1,8 @@
 """What is damaged, and what must hold then: an error that names the cause, or nothing has changed.
 
-A target makes its things once, in a folder of its own; ``case`` damages one of them, as a seed says. Whatever escapes
-``case`` that is no ``FedkinError`` is a fault of the library, and so is a ``Fault``.
+A target makes its things once, in a folder of its own; ``case`` damages one of them, as a seed
+says. Whatever escapes ``case`` that is no ``FedkinError`` is a fault of the library, and so is a
+``Fault``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ from tests.fuzzing import configurations
 from tests.fuzzing.damage import damaged_bytes, damaged_text
 from tests.server.small_federations import ABOUT, P, fake_node
 
-SETTINGS = ["run.rounds=3", "run.cohort=3", "local.epochs=1", "data.clients=8", "run.checkpoint_every=2"]
+SETTINGS = [
+    "run.rounds=3",
+    "run.cohort=3",
+    "local.epochs=1",
+    "data.clients=8",
+    "run.checkpoint_every=2",
+]
 
 
 class Fault(AssertionError):
@@ -48,14 +55,17 @@ class Target(ABC):
 
 
 class RunFolder(Target):
-    """A finished run: a damaged file of it is noticed, or nothing that is read from the folder differs."""
+    """A finished run: a damaged file of it is noticed, or nothing that is read from the folder
+    differs."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.whole = folder / "whole"
         result = CliRunner().invoke(app, ["run", *SETTINGS, "--out", str(self.whole)])
         assert result.exit_code == 0, result.output
-        self.files = sorted(path.relative_to(self.whole) for path in self.whole.rglob("*") if path.is_file())
+        self.files = sorted(
+            path.relative_to(self.whole) for path in self.whole.rglob("*") if path.is_file()
+        )
         self.before = self.read(self.whole)
         self.sums = (self.whole / integrity.SUMS).read_text()
 
@@ -63,7 +73,13 @@ class RunFolder(Target):
     def read(folder: Path) -> tuple[object, ...]:
         """What a reader of the folder gets."""
         read = fk.Run.load(folder)
-        return read.records, read.summary(), read.state.models.tobytes(), read.assignment.tolist(), sorted(read.against)
+        return (
+            read.records,
+            read.summary(),
+            read.state.models.tobytes(),
+            read.assignment.tolist(),
+            sorted(read.against),
+        )
 
     def case(self, rng: np.random.Generator) -> None:
         copy = self.folder / "copy"
@@ -111,7 +127,9 @@ class Configurations(Target):
         try:
             load(path)
         except FedkinError as error:
-            if not str(error) or len(str(error)) > 8000:  # more than the longest mistake, and what is said of it
+            if (
+                not str(error) or len(str(error)) > 8000
+            ):  # more than the longest mistake, and what is said of it
                 raise Fault(f"a message of {len(str(error))} characters") from error
             raise
 
@@ -122,8 +140,13 @@ class Samples(Target):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         rng = np.random.default_rng(0)
-        x, y = rng.normal(size=(40, 3)).astype(np.float32), np.array(["ill", "well"])[np.arange(40) % 2]
-        table = pd.DataFrame(x, columns=["age", "pulse", "weight"]).assign(y=y, client_id=np.arange(40) // 10)
+        x, y = (
+            rng.normal(size=(40, 3)).astype(np.float32),
+            np.array(["ill", "well"])[np.arange(40) % 2],
+        )
+        table = pd.DataFrame(x, columns=["age", "pulse", "weight"]).assign(
+            y=y, client_id=np.arange(40) // 10
+        )
         table.to_csv(folder / "mine.csv", index=False)
         table.to_parquet(folder / "mine.parquet")
         np.savez(folder / "mine.npz", x=x, y=np.arange(40) % 2, client_id=np.arange(40) // 10)
@@ -144,33 +167,63 @@ class Samples(Target):
 
 
 class Messages(Target):
-    """Requests to a site, and messages of peers: understood, or refused without an exception of another kind."""
+    """Requests to a site, and messages of peers: understood, or refused without an exception of
+    another kind."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        own = {"run": "trial", "first": 0, "count": 1, "handshake": ABOUT.header(), "stream": [1, 2, "a"]}
+        own = {
+            "run": "trial",
+            "first": 0,
+            "count": 1,
+            "handshake": ABOUT.header(),
+            "stream": [1, 2, "a"],
+        }
         arrays = {"clients": np.zeros(1, np.int64), "models": np.ones((2, P), np.float32)}
         operations = ("hello", "train", "evaluate", "losses", "similarities", "shifted")
         self.requests = [
-            encode(RpcMessage({"operation": name, **own, **ABOUT.header()}, arrays)) for name in operations
+            encode(RpcMessage({"operation": name, **own, **ABOUT.header()}, arrays))
+            for name in operations
         ]
         sent = messages.Message("ada", 4, 60, {"model": np.array([1.5, -2.0, 0.25], np.float32)})
-        self.peers, self.request = messages.encode(sent, "trial"), messages.Request("trial", "ada", messages.MODEL, 3)
+        self.peers, self.request = (
+            messages.encode(sent, "trial"),
+            messages.Request("trial", "ada", messages.MODEL, 3),
+        )
 
     def case(self, rng: np.random.Generator) -> None:
         if rng.random() < 0.3:
             received = messages.decode(damaged_bytes(rng, self.peers), self.request)
-            if not np.isfinite(received.arrays["model"]).all() or received.arrays["model"].shape != (3,):
+            if not np.isfinite(received.arrays["model"]).all() or received.arrays[
+                "model"
+            ].shape != (3,):
                 raise Fault("a model of a peer that no peer can have sent")
             return
         data = self.requests[int(rng.integers(len(self.requests)))]
-        data = damaged_bytes(rng, data) if rng.random() < 0.4 else encode(damaged_message(rng, decode(data)))
+        data = (
+            damaged_bytes(rng, data)
+            if rng.random() < 0.4
+            else encode(damaged_message(rng, decode(data)))
+        )
         reply = respond(lambda: fake_node("berlin"), lambda: decode(data))
         if not isinstance(reply, RpcMessage):
             raise Fault(f"a reply of type {type(reply).__name__}")
 
 
-VALUES: list[Any] = [None, -1, 0, 2**70, 1.5, True, "", "x" * 5000, [], [1, "a"], {}, {"a": {"b": 1}}]
+VALUES: list[Any] = [
+    None,
+    -1,
+    0,
+    2**70,
+    1.5,
+    True,
+    "",
+    "x" * 5000,
+    [],
+    [1, "a"],
+    {},
+    {"a": {"b": 1}},
+]
 ARRAYS = [
     np.zeros(0, np.float32),
     np.full((2, P), np.nan, np.float32),

@@ -1,5 +1,5 @@
-"""Damage is named or changes nothing, in a few hundred cases; ``make chaos`` has thousands. What was ever found by them
-has a test of its own at the end."""
+"""Damage is named or changes nothing, in a few hundred cases; ``make chaos`` has thousands. What
+was ever found by them has a test of its own at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ CASES = {"runs": 150, "configurations": 1500, "samples": 500, "messages": 2000}
 
 
 @pytest.fixture(scope="module", params=TARGETS)
-def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Target]:
+def target(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Target]:
     return request.param, TARGETS[request.param](tmp_path_factory.mktemp(request.param))
 
 
@@ -46,7 +48,9 @@ def test_a_case_can_fail(tmp_path: Path) -> None:
     assert any(texts) and not all(texts)
 
 
-def test_a_finished_run_without_its_last_checkpoint(run_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_finished_run_without_its_last_checkpoint(
+    run_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     run = fk.Run.load(run_folder)
     newest, *older = sorted((run_folder / "checkpoints").glob("round-*"), reverse=True)
     shutil.copy(newest, run_folder / "kept")
@@ -54,10 +58,14 @@ def test_a_finished_run_without_its_last_checkpoint(run_folder: Path, caplog: py
     assert older
     with caplog.at_level(logging.WARNING, "fedkin"):
         fk.Run.load(run_folder)
-    assert "has no whole checkpoint of its last round, 2: its models are those of round" in caplog.text
+    assert (
+        "has no whole checkpoint of its last round, 2: its models are those of round" in caplog.text
+    )
     assert any("no whole checkpoint" in problem for problem in state_of(run_folder).problems)
     shutil.move(run_folder / "kept", newest)
-    assert not state_of(run_folder).problems and (fk.Run.load(run_folder).models == run.models).all()
+    assert (
+        not state_of(run_folder).problems and (fk.Run.load(run_folder).models == run.models).all()
+    )
 
 
 def test_a_sites_file_without_a_data_set_or_a_shape(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
-"""The figure of the packages in docs/design.md, drawn from the import table: ``python -m tests.house.imports_figure``.
+"""The figure of the packages in docs/design.md, drawn from the import table: ``python -m
+tests.house.imports_figure``.
 
-A package stands above all packages that it imports. An arrow that follows from two others is left out.
+A package stands above all packages that it imports. An arrow that follows from two others is left
+out.
 """
 
 from __future__ import annotations
@@ -55,11 +57,17 @@ ABOUT = {  # what a package is for, in two words
 
 
 def below() -> dict[str, set[str]]:
-    """The packages that each package imports, from the table. Where a folder and one inside it import each other, as
-    the world and its engines do, the inner one stands above."""
-    table = {package: set(line.split()) & ABOUT.keys() for package, line in PACKAGES.items() if package}
+    """The packages that each package imports, from the table. Where a folder and one inside it
+    import each other, as the world and its engines do, the inner one stands above."""
+    table = {
+        package: set(line.split()) & ABOUT.keys() for package, line in PACKAGES.items() if package
+    }
     return {
-        package: {other for other in others if not (other.startswith(f"{package}.") and package in table[other])}
+        package: {
+            other
+            for other in others
+            if not (other.startswith(f"{package}.") and package in table[other])
+        }
         for package, others in table.items()
     }
 
@@ -91,7 +99,10 @@ def svg() -> str:
     """The figure as text; the same table gives the same text."""
     imports = below()
     level = levels(imports)
-    rows = [[name for name in imports if level[name] == height] for height in range(max(level.values()) + 1)][::-1]
+    rows = [
+        [name for name in imports if level[name] == height]
+        for height in range(max(level.values()) + 1)
+    ][::-1]
     place = {}
     for number, row in enumerate(rows):
         gap = WIDTH / len(row)

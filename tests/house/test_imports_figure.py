@@ -12,7 +12,9 @@ def test_every_package_is_shown() -> None:
 
 def test_packages_stand_above_what_they_import() -> None:
     level = levels(below())
-    assert all(level[package] > level[other] for package, others in below().items() for other in others)
+    assert all(
+        level[package] > level[other] for package, others in below().items() for other in others
+    )
     assert ("cli", "core") not in arrows(below()) and ("measures", "core") in arrows(below())
 
 

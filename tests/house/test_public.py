@@ -40,7 +40,9 @@ NAMES = [*WRITTEN, *LISTED]
 
 def fresh(code: str) -> str:
     """What a new interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     return done.stdout.strip()
 
 
@@ -57,7 +59,11 @@ def test_every_name_is_there(name: str) -> None:
 
 
 def test_every_error_is_public() -> None:
-    tree = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+    tree = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
     assert tree <= set(fedkin.__all__)
 
 
@@ -76,9 +82,14 @@ def test_the_package_takes_its_version_from_here() -> None:
 def test_importing_loads_nothing_heavy() -> None:
     heavy = "numpy jax pandas sklearn matplotlib pydantic scipy"
     for module in ("fedkin", "fedkin.cli"):
-        assert fresh(f"import sys, {module}; print([m for m in {heavy.split()} if m in sys.modules])") == "[]"
+        assert (
+            fresh(f"import sys, {module}; print([m for m in {heavy.split()} if m in sys.modules])")
+            == "[]"
+        )
 
 
 def test_a_star_import_is_whole() -> None:
-    names = fresh("from fedkin import *; print(' '.join(sorted(n for n in dir() if n != '__builtins__')))").split()
+    names = fresh(
+        "from fedkin import *; print(' '.join(sorted(n for n in dir() if n != '__builtins__')))"
+    ).split()
     assert set(NAMES) <= set(names)

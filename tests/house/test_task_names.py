@@ -1,11 +1,13 @@
 """What runs tasks knows none of them: generic files name no class of task, and no task's ``name``.
 
-The rule: in these files no name, attribute, argument, import or word of a string is a task's class (``Gradients``), and
-no attribute, function, keyword argument or word of a string is a task's ``name`` (``gradients``); docstrings count.
-A name of two words counts in all spellings (``label_errors``, "label errors"). Comments do not count, nor names of
-local variables and parameters, nor, in sentences, words of plain English (``EVERYDAY``), unless they are marked as code
-by backquotes. ``ALLOWED`` are words that a file uses in another sense, each with the reason. Functions of the model
-engine have such names; they are those of its protocols, and the file of the protocols says the words nowhere else.
+The rule: in these files no name, attribute, argument, import or word of a string is a task's class
+(``Gradients``), and no attribute, function, keyword argument or word of a string is a task's
+``name`` (``gradients``); docstrings count. A name of two words counts in all spellings
+(``label_errors``, "label errors"). Comments do not count, nor names of local variables and
+parameters, nor, in sentences, words of plain English (``EVERYDAY``), unless they are marked as code
+by backquotes. ``ALLOWED`` are words that a file uses in another sense, each with the reason.
+Functions of the model engine have such names; they are those of its protocols, and the file of the
+protocols says the words nowhere else.
 """
 
 from __future__ import annotations
@@ -37,7 +39,12 @@ EVERYDAY = {"ask", "classes", "gradients", "losses", "send", "shifted", "train"}
 ENGINE = "a function of the model engine, which tasks of any kind use"
 SPLIT = "a split of the samples"
 ALLOWED = {
-    "core/client.py": {"train": f"{SPLIT}, and {ENGINE}", "classes": "C", "gradients": ENGINE, "losses": ENGINE},
+    "core/client.py": {
+        "train": f"{SPLIT}, and {ENGINE}",
+        "classes": "C",
+        "gradients": ENGINE,
+        "losses": ENGINE,
+    },
     "core/layout.py": {"classes": "C"},
     "core/workers.py": {"train": ENGINE, "gradients": ENGINE, "losses": ENGINE},
     "simulation/engine.py": {"train": SPLIT, "classes": "C"},
@@ -50,15 +57,22 @@ ALLOWED = {
     "server/remote_world.py": {"classes": "C"},
     "server/rpc_client.py": {"send": "a message"},
 }
-CLASSES = {kind.__name__ for kind in fedkin.tasks.all_tasks() if kind.__module__.startswith("fedkin.")}
+CLASSES = {
+    kind.__name__ for kind in fedkin.tasks.all_tasks() if kind.__module__.startswith("fedkin.")
+}
 NAMES = {kind.name for kind in fedkin.tasks.all_tasks() if kind.__module__.startswith("fedkin.")}
 
 
 def words(text: str) -> set[str]:
-    """The words of a text, and each two neighbours as one name; in a sentence without those of plain English."""
+    """The words of a text, and each two neighbours as one name; in a sentence without those of
+    plain English."""
     single = re.findall(r"[A-Za-z_]\w*", text)
     found = {*single, *(f"{one}_{other}" for one, other in zip(single, single[1:], strict=False))}
-    code = {word for span in re.findall(r"``([^`]+)``", text) for word in re.findall(r"[A-Za-z_]\w*", span)}
+    code = {
+        word
+        for span in re.findall(r"``([^`]+)``", text)
+        for word in re.findall(r"[A-Za-z_]\w*", span)
+    }
     return found - (EVERYDAY - code) if " " in text.strip() else found
 
 
@@ -89,7 +103,9 @@ def named_tasks(source: str) -> set[str]:
     nodes = list(ast.walk(ast.parse(source)))
     found = {word for node in nodes for word in said(node)}
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    modules = {name for node in nodes for name in imported(node) if name.startswith("fedkin.tasks.")}
+    modules = {
+        name for node in nodes for name in imported(node) if name.startswith("fedkin.tasks.")
+    }
     return (found & (CLASSES | NAMES)) | (names & CLASSES) | modules
 
 
@@ -104,11 +120,17 @@ def test_functions_of_the_model_engine_are_those_of_its_protocols() -> None:
     """And where these are, a word that is allowed is the name of such a function, and nothing else."""
     path = "core/workers.py"
     tree = ast.parse((ROOT / path).read_text())
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in ("Trainer", "Scorer")]
+    classes = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name in ("Trainer", "Scorer")
+    ]
     functions = [node for one in classes for node in one.body if isinstance(node, ast.FunctionDef)]
     names = {function.name for function in functions}
     assert ALLOWED[path].keys() == names & (NAMES | CLASSES)
-    assert {word for words in ALLOWED.values() for word, reason in words.items() if ENGINE in reason} <= names
+    assert {
+        word for words in ALLOWED.values() for word, reason in words.items() if ENGINE in reason
+    } <= names
     for function in functions:
         function.name = "function"
     assert named_tasks(ast.unparse(tree)) == set()

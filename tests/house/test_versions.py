@@ -16,13 +16,25 @@ from tests.conftest import LEVELS, level_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = {name: [Requirement(entry) for entry in entries] for name, entries in PROJECT["optional-dependencies"].items()}
+EXTRAS = {
+    name: [Requirement(entry) for entry in entries]
+    for name, entries in PROJECT["optional-dependencies"].items()
+}
 CORE = [Requirement(entry) for entry in PROJECT["dependencies"]]
 PAGE = (ROOT / "docs/installing.md").read_text()
 
 # Modules that only an extra brings.
 MODULES_OF_EXTRAS = {
-    *("cryptography", "Crypto", "zenoh", "dp_accounting", "flwr", "flwr_datasets", "torch", "torchax"),
+    *(
+        "cryptography",
+        "Crypto",
+        "zenoh",
+        "dp_accounting",
+        "flwr",
+        "flwr_datasets",
+        "torch",
+        "torchax",
+    ),
     *("scikit_posthocs", "ray", "onnx", "onnxruntime", "onnxscript", "datasets", "mlflow", "wandb"),
 }
 
@@ -41,7 +53,8 @@ def bounds(requirements: list[Requirement]) -> dict[str, SpecifierSet]:
 
 
 def table(heading: str) -> list[list[str]]:
-    """The cells of the table below a heading of the page, without backquotes; one list for each row."""
+    """The cells of the table below a heading of the page, without backquotes; one list for each
+    row."""
     section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     cells = [[cell.strip().replace("`", "") for cell in row] for row in rows]
@@ -67,17 +80,30 @@ def test_no_newer_python_is_refused() -> None:
 
 def test_the_classifiers_are_the_pythons_of_the_page() -> None:
     prefix = "Programming Language :: Python :: 3."
-    classifiers = {entry.removeprefix(prefix) for entry in PROJECT["classifiers"] if entry.startswith(prefix)}
+    classifiers = {
+        entry.removeprefix(prefix) for entry in PROJECT["classifiers"] if entry.startswith(prefix)
+    }
     tested = {re.match(r"3\.(\d+)", row[0]) for row in table("What was tested")}
     assert classifiers == {match[1] for match in tested if match}
 
 
 def test_the_page_names_the_bounds_and_the_pins() -> None:
-    shown = {row[0]: (row[1], SpecifierSet(row[2].replace("any", "")), row[3]) for row in table("Allowed versions")}
-    expected = {name: ("", specifier, str(pins()[name])) for name, specifier in bounds(CORE).items()}
+    shown = {
+        row[0]: (row[1], SpecifierSet(row[2].replace("any", "")), row[3])
+        for row in table("Allowed versions")
+    }
+    expected = {
+        name: ("", specifier, str(pins()[name])) for name, specifier in bounds(CORE).items()
+    }
     for extra, requirements in EXTRAS.items():
-        capped = {name: specifier for name, specifier in bounds(requirements).items() if is_capped(specifier)}
-        expected |= {name: (extra, specifier, str(pins()[name])) for name, specifier in capped.items()}
+        capped = {
+            name: specifier
+            for name, specifier in bounds(requirements).items()
+            if is_capped(specifier)
+        }
+        expected |= {
+            name: (extra, specifier, str(pins()[name])) for name, specifier in capped.items()
+        }
     assert shown == expected
 
 
@@ -102,7 +128,9 @@ def test_the_page_has_every_extra() -> None:
 
 
 def test_unit_tests_need_no_extra() -> None:
-    files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if level_of(path) == "unit"]
+    files = [
+        path for path in sorted((ROOT / "tests").rglob("test_*.py")) if level_of(path) == "unit"
+    ]
     assert len(files) > 50 and LEVELS["security"] != "unit"
     skips = re.compile(r"pytest\.importorskip\(")
     imports = re.compile(r"^\s*(?:import|from) (\w+)", re.MULTILINE)

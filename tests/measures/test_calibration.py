@@ -23,7 +23,9 @@ from fedkin.measures.calibration import (
 )
 
 
-def drawn(seed: int, n: int, a: float, b: float, spread: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
+def drawn(
+    seed: int, n: int, a: float, b: float, spread: float = 3.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Scores, and whether each is positive: it is so with probability sigma(a s + b)."""
     rng = np.random.default_rng(seed)
     scores = spread * rng.normal(size=n)
@@ -35,7 +37,10 @@ def loss(scale: np.ndarray, counts: np.ndarray) -> float:
     positives, negatives = counts.sum(axis=1)
     scores = scale[0] * CENTRES + scale[1]
     total = 0.0
-    for target, row in ((1 / (negatives + 2), NEGATIVE), ((positives + 1) / (positives + 2), POSITIVE)):
+    for target, row in (
+        (1 / (negatives + 2), NEGATIVE),
+        ((positives + 1) / (positives + 2), POSITIVE),
+    ):
         entropy = target * log_expit(scores) + (1 - target) * log_expit(-scores)
         total -= float(counts[row] @ entropy)
     return total
@@ -58,26 +63,39 @@ def test_histogram_by_hand() -> None:
 
 
 def test_histogram_of_nobody() -> None:
-    np.testing.assert_array_equal(score_histogram(np.zeros(0), np.zeros(0, bool)), np.zeros((2, 64)))
+    np.testing.assert_array_equal(
+        score_histogram(np.zeros(0), np.zeros(0, bool)), np.zeros((2, 64))
+    )
 
 
 @given(st.integers(0, 10_000), st.integers(0, 200))
 def test_histograms_of_clients_add_up(seed: int, first: int) -> None:
     scores, positive = drawn(seed, 200, 1, 0, spread=10)
-    parts = score_histogram(scores[:first], positive[:first]) + score_histogram(scores[first:], positive[first:])
+    parts = score_histogram(scores[:first], positive[:first]) + score_histogram(
+        scores[first:], positive[first:]
+    )
     np.testing.assert_array_equal(parts, score_histogram(scores, positive))
-    counts = [np.histogram(np.clip(scores[some], -15.99, 15.99), EDGES)[0] for some in (positive, ~positive)]
+    counts = [
+        np.histogram(np.clip(scores[some], -15.99, 15.99), EDGES)[0]
+        for some in (positive, ~positive)
+    ]
     np.testing.assert_array_equal(parts, counts)
 
 
 @given(
-    st.integers(0, 10_000), st.integers(5, 500), st.floats(-2, 3), st.floats(-2, 2), st.sampled_from([0.5, 2.0, 8.0])
+    st.integers(0, 10_000),
+    st.integers(5, 500),
+    st.floats(-2, 3),
+    st.floats(-2, 2),
+    st.sampled_from([0.5, 2.0, 8.0]),
 )
 def test_against_scipy(seed: int, n: int, a: float, b: float, spread: float) -> None:
     counts = score_histogram(*drawn(seed, n, a, b, spread))
     result = platt_scale(counts)
     if counts.sum(axis=1).all():
-        best = minimize(loss, np.zeros(2), args=(counts,), method="Nelder-Mead", options={"fatol": 1e-12}).fun
+        best = minimize(
+            loss, np.zeros(2), args=(counts,), method="Nelder-Mead", options={"fatol": 1e-12}
+        ).fun
         assert loss(result, counts) <= best + 1e-9 * n
 
 
@@ -90,19 +108,27 @@ def test_against_logistic_regression_on_the_bins(a: float, b: float) -> None:
     weights = np.concatenate([target @ counts, (1 - target) @ counts])
     x = np.concatenate([CENTRES, CENTRES])[weights > 0, None]
     y = np.repeat([1, 0], BINS)[weights > 0]
-    fit = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(x, y, sample_weight=weights[weights > 0])
-    np.testing.assert_allclose(platt_scale(counts), [fit.coef_[0, 0], fit.intercept_[0]], rtol=1e-4, atol=1e-4)
+    fit = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(
+        x, y, sample_weight=weights[weights > 0]
+    )
+    np.testing.assert_allclose(
+        platt_scale(counts), [fit.coef_[0, 0], fit.intercept_[0]], rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize(("a", "b"), [(1.0, 0.0), (0.5, 1.0), (1.5, -2.0), (-1.0, 0.5)])
 def test_the_scale_that_the_samples_were_drawn_with(a: float, b: float) -> None:
     """Scores that are calibrated already are left at about (1, 0)."""
-    np.testing.assert_allclose(platt_scale(score_histogram(*drawn(1, 100_000, a, b))), [a, b], atol=0.05)
+    np.testing.assert_allclose(
+        platt_scale(score_histogram(*drawn(1, 100_000, a, b))), [a, b], atol=0.05
+    )
 
 
 def test_narrow_scores_are_flattened_by_the_bins() -> None:
     a, _ = platt_scale(score_histogram(*drawn(1, 400_000, 1, 0, spread=0.5)))
-    assert 0.88 < a < 0.94  # 0.25 / (0.25 + 0.5^2 / 12) = 0.92 of it: the variance, and that within a bin
+    assert (
+        0.88 < a < 0.94
+    )  # 0.25 / (0.25 + 0.5^2 / 12) = 0.92 of it: the variance, and that within a bin
 
 
 def test_a_detector_without_an_error_has_a_finite_scale() -> None:
@@ -110,20 +136,27 @@ def test_a_detector_without_an_error_has_a_finite_scale() -> None:
     counts = np.zeros((2, 64), int)
     counts[POSITIVE, 40], counts[NEGATIVE, 23] = 10, 20
     high, low = logit(11 / 12), logit(1 / 22)
-    np.testing.assert_allclose(platt_scale(counts), [(high - low) / 8.5, (high + low) / 2], rtol=1e-6)
+    np.testing.assert_allclose(
+        platt_scale(counts), [(high - low) / 8.5, (high + low) / 2], rtol=1e-6
+    )
 
 
 def test_a_whole_newton_step_would_be_too_long() -> None:
-    """A hundred positives at one score and a negative at another: the targets 101/102 and 1/3 are met exactly."""
+    """A hundred positives at one score and a negative at another: the targets 101/102 and 1/3 are
+    met exactly."""
     counts = np.zeros((2, 64), int)
     counts[POSITIVE, 10], counts[NEGATIVE, 52] = 100, 1
-    np.testing.assert_allclose(expit(platt_scale(counts) @ [CENTRES[[10, 52]], [1, 1]]), [101 / 102, 1 / 3], rtol=1e-6)
+    np.testing.assert_allclose(
+        expit(platt_scale(counts) @ [CENTRES[[10, 52]], [1, 1]]), [101 / 102, 1 / 3], rtol=1e-6
+    )
 
 
 def test_many_samples_without_an_error() -> None:
     counts = np.zeros((2, 64), int)
     counts[POSITIVE, 63], counts[NEGATIVE, 0] = 10**7, 10**7
-    np.testing.assert_allclose(platt_scale(counts), [logit((10**7 + 1) / (10**7 + 2)) / 15.75, 0], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        platt_scale(counts), [logit((10**7 + 1) / (10**7 + 2)) / 15.75, 0], rtol=1e-3, atol=1e-3
+    )
 
 
 def test_scores_in_one_bin_say_how_frequent_positives_are() -> None:
@@ -144,9 +177,13 @@ def test_what_cannot_be_calibrated_stays() -> None:
 
 
 def test_detectors_are_calibrated_each_on_its_own() -> None:
-    counts = np.stack([score_histogram(*drawn(s, 40 * 10**s, s - 1.0, 1.0, 2.0**s)) for s in range(4)])
+    counts = np.stack(
+        [score_histogram(*drawn(s, 40 * 10**s, s - 1.0, 1.0, 2.0**s)) for s in range(4)]
+    )
     counts[2, NEGATIVE] = 0
-    np.testing.assert_allclose(platt_scale(counts), [platt_scale(each) for each in counts], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        platt_scale(counts), [platt_scale(each) for each in counts], rtol=1e-6, atol=1e-8
+    )
 
 
 def test_a_scale_is_folded_into_the_last_layer() -> None:
@@ -165,7 +202,8 @@ def test_a_scale_is_folded_into_the_last_layer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "bias"), [(slice(3, 7), slice(7, 8)), (slice(3, 9), slice(8, 9)), (slice(3, 8), slice(2, 3))]
+    ("head", "bias"),
+    [(slice(3, 7), slice(7, 8)), (slice(3, 9), slice(8, 9)), (slice(3, 8), slice(2, 3))],
 )
 def test_a_bias_that_is_not_the_heads(head: slice, bias: slice) -> None:
     with pytest.raises(ModelError, match="part of the head"):

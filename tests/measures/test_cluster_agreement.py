@@ -19,12 +19,18 @@ LABELS = st.lists(st.tuples(st.integers(-1, 4), st.integers(-1, 4)), min_size=1,
         ([0, 0, 1, 1], [1, 1, 0, 0], 1.0),  # names do not count
         ([0, 0, 0, 0], [0, 1, 2, 3], 0.0),
         ([0, 0, 1, 1], [0, 0, 0, 1], 0.0),  # ordered pairs: a, b, c, d = 2, 2, 4, 4
-        ([0, 0, 1, 1, 2, 2], [0, 0, 1, 2, 2, 2], 4 / 9),  # 4, 2, 4, 20: 2 (80 - 8) / (6 * 22 + 8 * 24)
+        (
+            [0, 0, 1, 1, 2, 2],
+            [0, 0, 1, 2, 2, 2],
+            4 / 9,
+        ),  # 4, 2, 4, 20: 2 (80 - 8) / (6 * 22 + 8 * 24)
         ([3], [5], 1.0),
     ],
 )
 def test_by_hand(first: list[int], second: list[int], expected: float) -> None:
-    assert adjusted_rand_index(np.array(first), np.array(second)) == pytest.approx(expected, abs=1e-15)
+    assert adjusted_rand_index(np.array(first), np.array(second)) == pytest.approx(
+        expected, abs=1e-15
+    )
 
 
 @given(LABELS)

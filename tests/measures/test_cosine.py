@@ -43,7 +43,9 @@ def test_rows_whose_squares_leave_float32_keep_their_direction(scale: float) -> 
     np.testing.assert_allclose(cosine(far, far), [[1, 0.6], [0.6, 1]], atol=1e-6)
 
 
-vectors = hnp.arrays(np.float32, (3, 4), elements=st.floats(-10, 10, width=32).map(lambda v: round(v, 2)))
+vectors = hnp.arrays(
+    np.float32, (3, 4), elements=st.floats(-10, 10, width=32).map(lambda v: round(v, 2))
+)
 
 
 @given(vectors, vectors, st.floats(0.125, 8))

@@ -18,10 +18,13 @@ from fedkin.measures.descriptors import (
 
 
 def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
-    """Axes up to sign, descriptors from the code's own axes and centre, scaling, and FEROMA's weights."""
+    """Axes up to sign, descriptors from the code's own axes and centre, scaling, and FEROMA's
+    weights."""
     for case in oracle("methods2")["flux"]:
         classes, axes = case["classes"], np.array(case["pca_components"])
-        np.testing.assert_allclose(np.abs(random_axes(axes.shape[1], classes)), np.abs(axes), atol=1e-9)
+        np.testing.assert_allclose(
+            np.abs(random_axes(axes.shape[1], classes)), np.abs(axes), atol=1e-9
+        )
         descriptors = []
         for latents, labels in zip(case["latents"], case["labels"], strict=True):
             z = (np.array(latents) - case["pca_mean"]) @ axes.T
@@ -31,19 +34,25 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
         found = np.stack(descriptors)
         np.testing.assert_allclose(found, case["descriptors"], atol=case["tolerance"])
         ranges = value_ranges(found, classes)
-        np.testing.assert_allclose(scaled(found, ranges, classes), case["scaled"], atol=case["tolerance"])
+        np.testing.assert_allclose(
+            scaled(found, ranges, classes), case["scaled"], atol=case["tolerance"]
+        )
         np.testing.assert_allclose(
             scaled(found[:, : 2 * classes], ranges, classes),
             np.array(case["scaled"])[:, : 2 * classes],
             atol=case["tolerance"],
         )
-        weights = inverse_distances(np.array(case["feroma_current_profiles"]), np.array(case["scaled"]))
+        weights = inverse_distances(
+            np.array(case["feroma_current_profiles"]), np.array(case["scaled"])
+        )
         np.testing.assert_allclose(weights, case["feroma_weights"], atol=case["tolerance"])
 
 
 def test_moments_by_hand() -> None:
     """Group 0 has 1 and 3, group 1 one sample, group 2 none."""
-    moments = group_moments(np.array([[1.0, 5], [9, 9], [3, 5]], np.float32), np.array([0, 1, 0]), 3)
+    moments = group_moments(
+        np.array([[1.0, 5], [9, 9], [3, 5]], np.float32), np.array([0, 1, 0]), 3
+    )
     np.testing.assert_array_equal(moments[0], [[2, 5], [ABSENT] * 2, [ABSENT] * 2])
     np.testing.assert_array_equal(moments[1], [[1, 0], [ABSENT] * 2, [ABSENT] * 2])
     assert group_moments(np.zeros((0, 2)), np.zeros(0, np.int64), 2).shape == (2, 2, 2)

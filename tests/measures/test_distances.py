@@ -19,7 +19,9 @@ SCIPY: dict[str, Any] = {"l1": "cityblock", "l2": "euclidean", "cosine": "cosine
 
 
 def test_l1_by_hand() -> None:
-    np.testing.assert_array_equal(pairwise(ROWS, "l1"), [[0, 7, 21, 8], [7, 0, 14, 7], [21, 14, 0, 15], [8, 7, 15, 0]])
+    np.testing.assert_array_equal(
+        pairwise(ROWS, "l1"), [[0, 7, 21, 8], [7, 0, 14, 7], [21, 14, 0, 15], [8, 7, 15, 0]]
+    )
 
 
 def test_l2_by_hand() -> None:
@@ -44,7 +46,9 @@ def test_two_rows_without_direction() -> None:
 def test_against_scipy(metric: str, seed: int, n: int, parameters: int) -> None:
     rows = np.random.default_rng(seed).normal(size=(n, parameters)).astype(np.float32)
     result = pairwise(rows, metric)
-    np.testing.assert_allclose(result, cdist(rows.astype(float), rows.astype(float), SCIPY[metric]), atol=1e-12)
+    np.testing.assert_allclose(
+        result, cdist(rows.astype(float), rows.astype(float), SCIPY[metric]), atol=1e-12
+    )
     np.testing.assert_array_equal(result, result.T)
     np.testing.assert_array_equal(result.diagonal(), 0)
 
@@ -54,11 +58,14 @@ def test_more_columns_than_a_block_holds(metric: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(gram_module, "_BLOCK", 1)
     rows = np.random.default_rng(0).normal(size=(5, 1000))
     rows[4] = rows[3] * (1 + 1e-9)
-    np.testing.assert_allclose(pairwise(rows, metric), cdist(rows, rows, SCIPY[metric]), atol=1e-13, rtol=1e-6)
+    np.testing.assert_allclose(
+        pairwise(rows, metric), cdist(rows, rows, SCIPY[metric]), atol=1e-13, rtol=1e-6
+    )
 
 
 def test_near_rows_far_from_the_others() -> None:
-    """Two rows differ by 2^-20 of their length; sums of squares in float64 would find their distance to 5 digits."""
+    """Two rows differ by 2^-20 of their length; sums of squares in float64 would find their
+    distance to 5 digits."""
     rows = np.array([[1, 1, 0], [1, 1, 2**-20], [0, 1, 5]], np.float32)
     np.testing.assert_allclose(pairwise(rows, "l2")[0], [0, 2**-20, np.sqrt(26)], rtol=1e-15)
     # the angle is 2^-20 / sqrt 2, and 1 - cos half its square
@@ -68,7 +75,9 @@ def test_near_rows_far_from_the_others() -> None:
 def test_equal_rows_are_at_no_distance() -> None:
     rows = np.repeat(np.random.default_rng(0).normal(size=(3, 100)), 4, axis=0).astype(np.float32)
     for metric in METRICS:
-        assert np.all((pairwise(rows, metric) == 0) == np.kron(np.eye(3), np.ones((4, 4))).astype(bool))
+        assert np.all(
+            (pairwise(rows, metric) == 0) == np.kron(np.eye(3), np.ones((4, 4))).astype(bool)
+        )
 
 
 def test_length_does_not_matter_to_cosine() -> None:

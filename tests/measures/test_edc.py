@@ -34,16 +34,23 @@ def test_distances_of_the_paper(case: dict[str, Any]) -> None:
 
 
 def test_labels_of_the_authors(case: dict[str, Any]) -> None:
-    labels = kmeans(edc_embedding(np.array(case["update_matrix_n_by_d"]), case["m"]), case["m"], seed=case["seed"])
+    labels = kmeans(
+        edc_embedding(np.array(case["update_matrix_n_by_d"]), case["m"]),
+        case["m"],
+        seed=case["seed"],
+    )
     expected = np.array(case["results"]["EDC"]["labels"])
     np.testing.assert_array_equal(labels[:, None] == labels, expected[:, None] == expected)
 
 
 def test_embedding_by_hand() -> None:
-    """The columns 3 e_x, -4 e_x, 2 e_y, 1 e_z have directions x, y, z; the strongest entry of each is positive."""
+    """The columns 3 e_x, -4 e_x, 2 e_y, 1 e_z have directions x, y, z; the strongest entry of each
+    is positive."""
     updates = np.array([[3, 0, 0], [-4, 0, 0], [0, -2, 0], [0, 0, 1]], np.float32)
     result = edc_embedding(updates, 3)
-    np.testing.assert_allclose(np.abs(result), [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], atol=1e-12)
+    np.testing.assert_allclose(
+        np.abs(result), [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], atol=1e-12
+    )
     assert result[0, 0] == -result[1, 0] and result[2, 1] > 0 and result[3, 2] > 0
 
 
@@ -60,7 +67,8 @@ def test_distances_by_hand() -> None:
 
 
 def test_a_direction_a_thousand_times_weaker() -> None:
-    """All updates share a direction; that in which they differ has a thousandth of its singular value."""
+    """All updates share a direction; that in which they differ has a thousandth of its singular
+    value."""
     shared, own = np.eye(2, 5000, dtype=np.float32)
     side = np.array([1, -1] * 10, np.float32)
     result = edc_embedding(shared + np.outer(side, own) / np.float32(1000), 2)
@@ -79,7 +87,9 @@ def test_rank_too_low(parameters: int) -> None:
     updates = np.random.default_rng(0).normal(size=(6, parameters)).astype(np.float32)
     result = edc_embedding(updates, 6)
     np.testing.assert_array_equal(result[:, parameters:], 0)
-    np.testing.assert_allclose(np.sum(result**2, axis=1), 1)  # all there is of an update lies in those directions
+    np.testing.assert_allclose(
+        np.sum(result**2, axis=1), 1
+    )  # all there is of an update lies in those directions
 
 
 def test_updates_of_zeros() -> None:

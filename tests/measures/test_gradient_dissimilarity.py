@@ -14,7 +14,9 @@ def test_term_by_term() -> None:
     gradients, sizes = rng.normal(size=(5, 8)) + 1, np.array([3, 1, 4, 1, 5])
     shares = sizes / sizes.sum()
     mean = np.sum([share * g for share, g in zip(shares, gradients, strict=True)], axis=0)
-    expected = sum(share * (g @ g) for share, g in zip(shares, gradients, strict=True)) / (mean @ mean)
+    expected = sum(share * (g @ g) for share, g in zip(shares, gradients, strict=True)) / (
+        mean @ mean
+    )
     assert gradient_dissimilarity(gradients, sizes.astype(float)) == pytest.approx(expected)
 
 

@@ -11,7 +11,9 @@ from fedkin.measures.gram import float64_blocks, gram, leading_eigenpairs
 
 
 def test_inner_products_by_hand() -> None:
-    np.testing.assert_array_equal(gram(np.array([[1, 2, 2], [0, 3, -1]], np.float32)), [[9, 4], [4, 10]])
+    np.testing.assert_array_equal(
+        gram(np.array([[1, 2, 2], [0, 3, -1]], np.float32)), [[9, 4], [4, 10]]
+    )
 
 
 @pytest.mark.parametrize("columns", [255, 256, 257, 1000])

@@ -27,14 +27,18 @@ def slow(similarity: np.ndarray) -> np.ndarray:
 
 def test_matrix_of_the_authors(oracle: Oracle) -> None:
     case = oracle("flexcfl")["edc_madc"]
-    np.testing.assert_allclose(madc(np.array(case["cosine_matrix"])), case["madc_matrix"], atol=1e-12)
+    np.testing.assert_allclose(
+        madc(np.array(case["cosine_matrix"])), case["madc_matrix"], atol=1e-12
+    )
     updates = np.array(case["update_matrix_n_by_d"], np.float32)
     np.testing.assert_allclose(madc(cosine(updates, updates)), case["madc_matrix"], atol=1e-5)
 
 
 def test_labels_of_the_authors(oracle: Oracle) -> None:
     case = oracle("flexcfl")["edc_madc"]
-    labels = agglomerative(madc(np.array(case["cosine_matrix"])), clusters=case["m"], linkage="complete")
+    labels = agglomerative(
+        madc(np.array(case["cosine_matrix"])), clusters=case["m"], linkage="complete"
+    )
     expected = np.array(case["results"]["MADC"]["labels"])
     np.testing.assert_array_equal(labels[:, None] == labels, expected[:, None] == expected)
 
@@ -58,7 +62,9 @@ def test_strips_are_the_whole(n: int) -> None:
     """Rows are compared in strips by several threads: no number differs from a single call's."""
     updates = np.random.default_rng(n).normal(size=(n, 4))
     similarity = cosine(updates, updates)
-    np.testing.assert_array_equal(_cityblock(similarity), squareform(pdist(similarity, "cityblock")))
+    np.testing.assert_array_equal(
+        _cityblock(similarity), squareform(pdist(similarity, "cityblock"))
+    )
     np.testing.assert_allclose(madc(similarity), slow(similarity), atol=1e-12)
 
 

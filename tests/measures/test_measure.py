@@ -10,22 +10,51 @@ import pytest
 from fedkin.core.errors import ConfigError
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import byte_text, duration, number_text, percent
-from fedkin.measures.table import COMPARED, EXTRA, MEASURES, OTHER_ENTRIES, PLACED, compared_by, measures_in
+from fedkin.measures.table import (
+    COMPARED,
+    EXTRA,
+    MEASURES,
+    OTHER_ENTRIES,
+    PLACED,
+    compared_by,
+    measures_in,
+)
 
 
 def test_a_measure_has_words_for_all_that_was_not_said() -> None:
     gap = Measure("client_gap", unit="share", direction="lower")
-    assert (gap.title, gap.head, gap.narrow, gap.label, gap.by, gap.column) == ("client gap",) * 4 + ("client_gap",) * 2
+    assert (gap.title, gap.head, gap.narrow, gap.label, gap.by, gap.column) == (
+        "client gap",
+    ) * 4 + ("client_gap",) * 2
     assert (gap.head_with_unit, gap.sign, gap.better(0.1, 0.2)) == ("client gap (%)", -1, True)
 
 
 def test_values_are_written_by_their_unit() -> None:
-    texts = {unit: Measure("m", unit=unit).text_with_unit(1234.5678) for unit in ("index", "number", "count", "rounds")}
-    assert texts == {"index": "1234.57", "number": "1,234.568", "count": "1,235", "rounds": "1234.6"}
+    texts = {
+        unit: Measure("m", unit=unit).text_with_unit(1234.5678)
+        for unit in ("index", "number", "count", "rounds")
+    }
+    assert texts == {
+        "index": "1234.57",
+        "number": "1,234.568",
+        "count": "1,235",
+        "rounds": "1234.6",
+    }
     share = Measure("m", unit="share")
-    assert (share.text_with_unit(0.8125), share.text(0.8125), share.text_with_unit(None)) == ("81.2%", "81.2", "-")
-    assert share.mean_with_unit(0.5, 0.525) == "50.0 ± 2.5%" and share.text_with_half(0.5, None) == "50.0"
-    assert (share.gain_text(0.01), share.gain_text(-0.01), share.points) == ("+1.0", "-1.0", " points")
+    assert (share.text_with_unit(0.8125), share.text(0.8125), share.text_with_unit(None)) == (
+        "81.2%",
+        "81.2",
+        "-",
+    )
+    assert (
+        share.mean_with_unit(0.5, 0.525) == "50.0 ± 2.5%"
+        and share.text_with_half(0.5, None) == "50.0"
+    )
+    assert (share.gain_text(0.01), share.gain_text(-0.01), share.points) == (
+        "+1.0",
+        "-1.0",
+        " points",
+    )
     assert Measure("m", unit="bytes").text_with_unit(2_500_000) == "2.5 MB"
     assert number_text(1234.5, "bytes", grouped=True) == "0.0" and percent(0.25, digits=0) == "25%"
     assert (byte_text(310), duration(90.0), duration(7200)) == ("310 B", "90.0 s", "2.0 h")
@@ -52,7 +81,9 @@ def test_every_name_is_there_once() -> None:
 
 
 def test_comparisons_name_four_measures_and_those_of_the_run() -> None:
-    assert [compared_by(word).name for word in ("final", "best", "bottom", "validation")] == list(COMPARED)
+    assert [compared_by(word).name for word in ("final", "best", "bottom", "validation")] == list(
+        COMPARED
+    )
     own = [Measure("gap", direction="lower"), Measure("age", direction="neither")]
     assert compared_by("gap", own) is own[0]
     with pytest.raises(ConfigError, match="unknown measure 'fianl'; did you mean 'final'"):
@@ -62,10 +93,18 @@ def test_comparisons_name_four_measures_and_those_of_the_run() -> None:
 
 
 def test_what_a_damaged_description_has_is_left_out() -> None:
-    entries = [{"name": "gap", "title": "a gap", "digits": 2}, {"name": 3}, {"title": "no name"}, "text", {"name": "A"}]
+    entries = [
+        {"name": "gap", "title": "a gap", "digits": 2},
+        {"name": 3},
+        {"title": "no name"},
+        "text",
+        {"name": "A"},
+    ]
     (gap,) = measures_in({"run": {"measures": entries}})
     assert (gap.name, gap.title, gap.digits) == ("gap", "a gap", 2)
-    assert measures_in({}) == measures_in({"run": 3}) == measures_in({"run": {"measures": 3}}) == EXTRA
+    assert (
+        measures_in({}) == measures_in({"run": 3}) == measures_in({"run": {"measures": 3}}) == EXTRA
+    )
 
 
 def test_a_measure_is_a_value() -> None:

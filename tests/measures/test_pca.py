@@ -1,4 +1,5 @@
-"""Principal components by the Gram matrix against scikit-learn's full SVD, which FedSim's code calls."""
+"""Principal components by the Gram matrix against scikit-learn's full SVD, which FedSim's code
+calls."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def assert_scores_of_scikit_learn(rows: np.ndarray, variance: float = 0.95) -> N
     result = principal_scores(rows, variance)
     assert result.shape == expected.shape and result.dtype == np.float64
     signs = np.sign(np.sum(result * expected, axis=0))
-    np.testing.assert_allclose(signs * result, expected, rtol=1e-6, atol=1e-7 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        signs * result, expected, rtol=1e-6, atol=1e-7 * np.abs(expected).max()
+    )
 
 
 @each_case
@@ -74,7 +77,9 @@ def test_explained_variance_is_that_of_scikit_learn(rows: np.ndarray) -> None:
     expected = PCA(svd_solver="full").fit(rows.astype(np.float64)).explained_variance_ratio_
     result = explained_variance(rows)
     assert result.shape == (len(rows),)
-    np.testing.assert_allclose(result[: len(expected)], expected[: len(result)], rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(
+        result[: len(expected)], expected[: len(result)], rtol=1e-6, atol=1e-10
+    )
     np.testing.assert_allclose(result[len(expected) :], 0, atol=1e-10)
 
 
@@ -82,8 +87,12 @@ def test_components_by_hand() -> None:
     """Around the mean (1, 1) the rows lie at (+-3, 0) and (0, +-1): shares 0.9 and 0.1."""
     rows = np.array([[4, 1], [-2, 1], [1, 2], [1, 0]], np.float32)
     np.testing.assert_allclose(explained_variance(rows), [0.9, 0.1, 0, 0], atol=1e-12)
-    np.testing.assert_allclose(np.abs(principal_scores(rows, 0.89)), [[3], [3], [0], [0]], atol=1e-12)
-    np.testing.assert_allclose(np.abs(principal_scores(rows, 0.95)), [[3, 0], [3, 0], [0, 1], [0, 1]], atol=1e-12)
+    np.testing.assert_allclose(
+        np.abs(principal_scores(rows, 0.89)), [[3], [3], [0], [0]], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        np.abs(principal_scores(rows, 0.95)), [[3, 0], [3, 0], [0, 1], [0, 1]], atol=1e-12
+    )
 
 
 def test_all_of_the_variance_keeps_all_distances() -> None:
@@ -98,7 +107,9 @@ def test_more_columns_than_a_block_holds(monkeypatch: pytest.MonkeyPatch) -> Non
     assert_scores_of_scikit_learn(common_mean(6, 1000, 1e4, 1.0))
 
 
-@pytest.mark.parametrize("rows", [draw((1, 20)), np.zeros((1, 3), np.float32)], ids=["a row", "a row of zeros"])
+@pytest.mark.parametrize(
+    "rows", [draw((1, 20)), np.zeros((1, 3), np.float32)], ids=["a row", "a row of zeros"]
+)
 def test_one_row(rows: np.ndarray) -> None:
     np.testing.assert_array_equal(principal_scores(rows), [[0]])
     np.testing.assert_array_equal(explained_variance(rows), [0])

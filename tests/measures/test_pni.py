@@ -16,7 +16,12 @@ from fedkin.measures.pni import client_pni, pni
 
 def by_pairs(rmse: np.ndarray) -> np.ndarray:
     """Eq. 17 as it is written: for each client, all others."""
-    return np.array([np.sqrt(sum((a - b) ** 2 for j, b in enumerate(rmse) if j != i)) for i, a in enumerate(rmse)])
+    return np.array(
+        [
+            np.sqrt(sum((a - b) ** 2 for j, b in enumerate(rmse) if j != i))
+            for i, a in enumerate(rmse)
+        ]
+    )
 
 
 @pytest.mark.parametrize("case", [0, 1])

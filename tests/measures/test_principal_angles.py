@@ -1,4 +1,5 @@
-"""Principal angles of subspaces: the paper's two forms, the authors' code, and what counts as a direction."""
+"""Principal angles of subspaces: the paper's two forms, the authors' code, and what counts as a
+direction."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def test_oracle(form: str, oracle: Callable[[str], dict[str, Any]]) -> None:
 
 def test_against_scipy() -> None:
     bases = drawn()
-    expected = np.array([[np.degrees(scipy_angles(a, b)) for b in bases] for a in bases])  # descending
+    expected = np.array(
+        [[np.degrees(scipy_angles(a, b)) for b in bases] for a in bases]
+    )  # descending
     np.testing.assert_allclose(subspace_angles(bases), expected[..., -1], atol=1e-5)
     np.testing.assert_allclose(subspace_angles(bases, "sum"), expected.sum(axis=2), atol=1e-5)
 
@@ -60,7 +63,9 @@ def test_principal_angles_do_not_depend_on_signs_or_order(form: str) -> None:
     bases = drawn()
     other = bases.copy()
     other[0] = bases[0][:, ::-1] * np.array([1, -1, 1])
-    np.testing.assert_allclose(subspace_angles(other, form), subspace_angles(bases, form), atol=1e-6)
+    np.testing.assert_allclose(
+        subspace_angles(other, form), subspace_angles(bases, form), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("form", ["same_rank", "as_coded"])
@@ -78,7 +83,8 @@ def test_the_smallest_entry_is_never_below_the_smallest_principal_angle() -> Non
 
 @pytest.mark.parametrize("form", FORMS)
 def test_missing_directions_count_as_nothing(form: str) -> None:
-    """A client with one direction is compared by it alone; one with none, or without a reply, is not compared."""
+    """A client with one direction is compared by it alone; one with none, or without a reply, is
+    not compared."""
     bases = np.zeros((4, 3, 2))
     bases[0], bases[1, :, 0], bases[3] = np.eye(3)[:, :2], [np.sqrt(0.5), 0, np.sqrt(0.5)], np.nan
     angles = subspace_angles(bases, form)
@@ -110,11 +116,16 @@ def test_they_do_not_change_when_all_samples_change_their_sign() -> None:
 
 
 def test_by_hand() -> None:
-    """Samples along two axes, the second three times as strong: no centring, whole numbers as they are."""
-    np.testing.assert_allclose(leading_directions(np.array([[1, 0, 0], [0, -3, 0]]), 2), [[0, 1], [1, 0], [0, 0]])
+    """Samples along two axes, the second three times as strong: no centring, whole numbers as they
+    are."""
+    np.testing.assert_allclose(
+        leading_directions(np.array([[1, 0, 0], [0, -3, 0]]), 2), [[0, 1], [1, 0], [0, 0]]
+    )
 
 
-@pytest.mark.parametrize("x", [np.ones((1, 4)), np.ones((6, 4)), np.ones((2, 1)), np.zeros((3, 4)), np.ones((0, 4))])
+@pytest.mark.parametrize(
+    "x", [np.ones((1, 4)), np.ones((6, 4)), np.ones((2, 1)), np.zeros((3, 4)), np.ones((0, 4))]
+)
 def test_directions_that_are_not_there_are_zero(x: np.ndarray) -> None:
     basis, rank = leading_directions(x, 3), np.linalg.matrix_rank(x) if x.size else 0
     assert basis.shape == (x.shape[1], 3) and not basis[:, rank:].any()

@@ -37,7 +37,8 @@ def test_rows_of_zeros_and_rows_that_are_not_finite() -> None:
 
 
 def test_second_moments_have_the_squared_length_and_give_the_matrix_back() -> None:
-    """That length is the sensitivity: without the sqrt(2) a client could add up to 1 and noise would be for less."""
+    """That length is the sensitivity: without the sqrt(2) a client could add up to 1 and noise
+    would be for less."""
     rows = RNG.normal(size=(4, 5))
     moments = second_moments(rows)
     assert moments.shape == (4, 15)

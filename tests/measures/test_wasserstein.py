@@ -21,7 +21,9 @@ def test_cases_of_the_authors(oracle: Callable[[str], dict[str, Any]]) -> None:
     distances, thresholds = label_blind(new, old), shift_threshold(old.sum(axis=1), detection["L"])
     np.testing.assert_allclose(distances, [case["wasserstein"] for case in cases], atol=1e-12)
     np.testing.assert_allclose(thresholds, [case["threshold"] for case in cases])
-    np.testing.assert_array_equal(distances > thresholds, [case["shift_detected"] for case in cases])
+    np.testing.assert_array_equal(
+        distances > thresholds, [case["shift_detected"] for case in cases]
+    )
 
 
 def test_it_is_the_wasserstein_distance_of_the_counts() -> None:
@@ -64,7 +66,9 @@ def test_a_loss_of_exactly_a_fifth_is_no_shift(classes: int) -> None:
     for lost, shifted in ((sizes // 5, False), (sizes // 5 + 1, True)):
         new = old.copy()
         new[:, 0] -= lost
-        np.testing.assert_array_equal(label_blind(new, old) > shift_threshold(sizes, classes), shifted)
+        np.testing.assert_array_equal(
+            label_blind(new, old) > shift_threshold(sizes, classes), shifted
+        )
 
 
 @pytest.mark.parametrize("classes", [10, 19, 62])

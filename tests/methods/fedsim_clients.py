@@ -18,7 +18,9 @@ from fedkin.tasks.train import Train
 from tests.methods.test_conformance import arrays
 
 AXES = np.eye(3)[[0, 1, 2, 0, 1, 2]]
-TARGET = (AXES * np.array([[8], [8], [8], [10], [10], [10]])).astype(np.float32)  # two clients of a cluster per axis
+TARGET = (AXES * np.array([[8], [8], [8], [10], [10], [10]])).astype(
+    np.float32
+)  # two clients of a cluster per axis
 EXAMPLES = np.array([10, 20, 30, 40, 50, 60])
 EVERYONE = np.arange(6)
 
@@ -44,7 +46,9 @@ class RecordingWorld(FakeWorld):
         reply = super().run(task, clients, stream)
         if not wanted:
             return reply
-        return replace(reply, arrays=reply.arrays | {name: self.slope(task.models, clients, task.model_index)})
+        return replace(
+            reply, arrays=reply.arrays | {name: self.slope(task.models, clients, task.model_index)}
+        )
 
 
 W = TypeVar("W", bound=RecordingWorld)
@@ -54,7 +58,11 @@ def world_of(kind: type[W], target: Any = TARGET, lr: float = 0.5, **options: An
     """Clients that start at zero."""
     target = np.asarray(target, np.float32)
     return kind(
-        target, EXAMPLES[: len(target)], LocalTraining(lr=lr), start=lambda _: np.zeros(target.shape[1]), **options
+        target,
+        EXAMPLES[: len(target)],
+        LocalTraining(lr=lr),
+        start=lambda _: np.zeros(target.shape[1]),
+        **options,
     )
 
 

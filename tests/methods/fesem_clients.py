@@ -20,7 +20,8 @@ from tests.simulation.small_federation import federation
 
 STREAM = Stream(3, 2, "method")
 MODELS = np.array([[0, 0], [8, 0], [40, 0]], np.float32)
-# last solutions: clients 0 1 2 are nearest to the first model, 3 and 4 to the second; their data say nothing of it
+# last solutions: clients 0 1 2 are nearest to the first model, 3 and 4 to the second; their data
+# say nothing of it
 LOCAL = np.array([[1, 1], [0, -1], [3, 2], [7, 0], [9, 3]], np.float32)
 NEAREST = np.array([0, 0, 0, 1, 1])
 TARGET = np.array([[40, 0], [0, 2], [8, 2], [0, 4], [40, 0]], np.float32)
@@ -33,11 +34,18 @@ def world(target: Any = TARGET, **options: Any) -> FakeWorld:
     return FakeWorld(target, np.resize(EXAMPLES, len(target)), LocalTraining(lr=0.5), **options)
 
 
-def given(assignment: Any = (UNASSIGNED,) * 5, models: np.ndarray = MODELS, local: np.ndarray = LOCAL) -> FeSEMState:
+def given(
+    assignment: Any = (UNASSIGNED,) * 5, models: np.ndarray = MODELS, local: np.ndarray = LOCAL
+) -> FeSEMState:
     return FeSEMState(models, np.array(assignment), local)
 
 
-def after(cohort: Any = EVERYBODY, w: FakeWorld | None = None, state: FeSEMState | None = None, **options: Any) -> Any:
+def after(
+    cohort: Any = EVERYBODY,
+    w: FakeWorld | None = None,
+    state: FeSEMState | None = None,
+    **options: Any,
+) -> Any:
     return FeSEM(**options).round(w or world(), state or given(), np.asarray(cohort), STREAM)
 
 

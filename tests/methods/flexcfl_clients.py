@@ -1,7 +1,8 @@
-"""Quadratic clients of three parameters and three clusters, one cluster per axis, for tests of FlexCFL.
+"""Quadratic clients of three parameters and three clusters, one cluster per axis, for tests of
+FlexCFL.
 
-One epoch of lr 0.5 goes half the way from the model to the client's target, so from w_0 = (1, 1, 1) an update is half
-of target - w_0.
+One epoch of lr 0.5 goes half the way from the model to the client's target, so from w_0 = (1, 1, 1)
+an update is half of target - w_0.
 """
 
 from __future__ import annotations
@@ -39,11 +40,18 @@ class RecordingWorld(FakeWorld):
         return reply
 
 
-def world(update: np.ndarray = UPDATE, counts: np.ndarray | None = None, **options: Any) -> RecordingWorld:
+def world(
+    update: np.ndarray = UPDATE, counts: np.ndarray | None = None, **options: Any
+) -> RecordingWorld:
     target = (ONE + 2 * update).astype(np.float32)
     counts = COUNTS[np.arange(len(update)) % 6] if counts is None else counts
     return RecordingWorld(
-        target, counts.sum(axis=1), LocalTraining(lr=0.5), start=lambda _: ONE, counts=counts, **options
+        target,
+        counts.sum(axis=1),
+        LocalTraining(lr=0.5),
+        start=lambda _: ONE,
+        counts=counts,
+        **options,
     )
 
 
@@ -53,7 +61,9 @@ def many(each: int = 20) -> np.ndarray:
     return np.random.default_rng(0).permutation(rows).astype(np.float32)
 
 
-def given(assignment: Any, models: Any = None, directions: Any = None, informed: bool = True) -> FlexCFLState:
+def given(
+    assignment: Any, models: Any = None, directions: Any = None, informed: bool = True
+) -> FlexCFLState:
     """A state whose cluster k has the direction and the model of axis k, unless said otherwise."""
     assignment = np.asarray(assignment, np.int64)
     models = ONE + np.eye(3) if models is None else models

@@ -1,6 +1,7 @@
 """Five quadratic clients that choose among three models on a line, for tests of IFCA.
 
-One epoch of lr 0.5 goes half the way from the model to the client's target; the loss is half the squared distance.
+One epoch of lr 0.5 goes half the way from the model to the client's target; the loss is half the
+squared distance.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from fedkin.tasks.train import Train
 from tests.simulation.small_federation import federation
 
 STREAM = Stream(3, 2, "method")
-# models at 0, 8 and 40 on a line; clients 0 1 2 are nearest to the first, 3 and 4 to the second, nobody to the third
+# models at 0, 8 and 40 on a line; clients 0 1 2 are nearest to the first, 3 and 4 to the second,
+# nobody to the third
 MODELS = np.array([[0, 0], [8, 0], [40, 0]], np.float32)
 TARGET = np.array([[2, 0], [0, 2], [1, 1], [8, 4], [10, 0]], np.float32)
 EXAMPLES = np.array([10, 20, 30, 40, 60])
@@ -46,14 +48,18 @@ class RecordingWorld(FakeWorld):
 
 
 def world(target: Any = TARGET, **options: Any) -> RecordingWorld:
-    return RecordingWorld(target, np.resize(EXAMPLES, len(target)), LocalTraining(lr=0.5), **options)
+    return RecordingWorld(
+        target, np.resize(EXAMPLES, len(target)), LocalTraining(lr=0.5), **options
+    )
 
 
 def given(assignment: Any = (UNASSIGNED,) * 5, models: np.ndarray = MODELS) -> State:
     return State(models, np.array(assignment))
 
 
-def after(cohort: Any = EVERYBODY, w: FakeWorld | None = None, state: State | None = None, **options: Any) -> Any:
+def after(
+    cohort: Any = EVERYBODY, w: FakeWorld | None = None, state: State | None = None, **options: Any
+) -> Any:
     return IFCA(**options).round(w or world(), state or given(), np.asarray(cohort), STREAM)
 
 
@@ -63,4 +69,6 @@ CLIENTS = 12
 def simulated(work: LocalTraining | None = None) -> SimulatedWorld:
     """Twelve clients of six samples."""
     data = federation((6,) * CLIENTS)
-    return SimulatedWorld(data, mlp(data, hidden=3), work or LocalTraining(epochs=1, batch_size=3, lr=0.1))
+    return SimulatedWorld(
+        data, mlp(data, hidden=3), work or LocalTraining(epochs=1, batch_size=3, lr=0.1)
+    )

@@ -1,7 +1,8 @@
-"""Quadratic clients whose last layer moves to where they want it, and a small simulated federation, for the tests of
-Hierarchical and Athena.
+"""Quadratic clients whose last layer moves to where they want it, and a small simulated federation,
+for the tests of Hierarchical and Athena.
 
-One epoch of lr 1 goes all the way from the model to the client's target: from zeros, the update is the target.
+One epoch of lr 1 goes all the way from the model to the client's target: from zeros, the update is
+the target.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class RecordingWorld(FakeWorld):
     noted: Any = None
 
     def clients(self, round: int) -> Any:
-        return np.arange(self.total_clients - sum(n for when, n in (self.late or {}).items() if when > round))
+        return np.arange(
+            self.total_clients - sum(n for when, n in (self.late or {}).items() if when > round)
+        )
 
     def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
         if isinstance(task, Train):
@@ -47,7 +50,13 @@ def world(points: Any, late: Any = None, **options: Any) -> RecordingWorld:
     """Client i has 10 i + 10 examples and wants point i."""
     points = np.asarray(points, np.float32)
     examples = 10 * np.arange(1, len(points) + 1)
-    made = RecordingWorld(points, examples, LocalTraining(lr=1.0), start=lambda _: np.zeros(points.shape[1]), **options)
+    made = RecordingWorld(
+        points,
+        examples,
+        LocalTraining(lr=1.0),
+        start=lambda _: np.zeros(points.shape[1]),
+        **options,
+    )
     made.late = late
     return made
 
@@ -62,7 +71,8 @@ def groups(state: Any) -> list[list[int]]:
     return sorted(np.flatnonzero(state.assignment == number).tolist() for number in numbers)
 
 
-# --- nine simulated clients of three clusters, a cluster being two of the six classes; the tenth is like nobody
+# --- nine simulated clients of three clusters, a cluster being two of the six classes; the tenth is
+# like nobody
 
 CLIENTS = 9
 
@@ -81,6 +91,10 @@ def clustered_data(strange: bool = False, seed: int = 1) -> FederatedData:
     return FederatedData("kinds", x, y, 6, train, test, np.arange(clients) % 3)
 
 
-def simulated(data: FederatedData | None = None, work: LocalTraining | None = None, **options: Any) -> SimulatedWorld:
+def simulated(
+    data: FederatedData | None = None, work: LocalTraining | None = None, **options: Any
+) -> SimulatedWorld:
     data = data or clustered_data()
-    return SimulatedWorld(data, mclr(data), work or LocalTraining(epochs=1, batch_size=4, lr=0.1), **options)
+    return SimulatedWorld(
+        data, mclr(data), work or LocalTraining(epochs=1, batch_size=4, lr=0.1), **options
+    )

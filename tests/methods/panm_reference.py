@@ -1,7 +1,9 @@
-"""A slow reference implementation of PANM's rounds, peer after peer, with sets; and worlds of twelve peers.
+"""A slow reference implementation of PANM's rounds, peer after peer, with sets; and worlds of
+twelve peers.
 
-The reference knows the names of the streams, and that k random peers are those of the lowest noise; all else is from
-the paper, and that peers outside the cohort are inactive: they do not reply. It trains and evaluates one row at a time.
+The reference knows the names of the streams, and that k random peers are those of the lowest noise;
+all else is from the paper, and that peers outside the cohort are inactive: they do not reply. It
+trains and evaluates one row at a time.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ def all_of_them(round: int) -> np.ndarray:
 
 
 class UnresponsivePeers(FakeWorld):
-    """Peers in ``mute`` train, and answer nobody, from round ``since`` on; ``here`` says who can be reached."""
+    """Peers in ``mute`` train, and answer nobody, from round ``since`` on; ``here`` says who can be
+    reached."""
 
     mute: tuple[int, ...] = ()
     since: int = 0
@@ -61,14 +64,22 @@ class UnresponsivePeers(FakeWorld):
 
 
 def fake(
-    *, noise: float = 0.6, lr: float = 0.3, here: Callable[[int], np.ndarray] = all_of_them, **options: Any
+    *,
+    noise: float = 0.6,
+    lr: float = 0.3,
+    here: Callable[[int], np.ndarray] = all_of_them,
+    **options: Any,
 ) -> UnresponsivePeers:
     """Three clusters of quadratic peers, far apart; w_0 is in the middle of them."""
     rng = np.random.default_rng(0)
     target = 6 * np.eye(3, 5)[TRUE_CLUSTERS] + rng.normal(scale=noise, size=(CLIENTS, 5))
     examples = rng.integers(5, 50, CLIENTS)
     w = UnresponsivePeers(
-        target.astype(np.float32), examples, LocalTraining(lr=lr), start=lambda _: np.full(5, 1.0), **options
+        target.astype(np.float32),
+        examples,
+        LocalTraining(lr=lr),
+        start=lambda _: np.full(5, 1.0),
+        **options,
     )
     w.here = here
     return w
@@ -82,9 +93,13 @@ def simulated(**options: Any) -> SimulatedWorld:
     y = 2 * TRUE_CLUSTERS[owner] + rng.integers(0, 2, len(owner))
     x = (np.eye(6)[y] + rng.normal(scale=0.3, size=(len(y), 6))).astype(np.float32)
     rows = Ragged.of([np.flatnonzero(owner == c) for c in EVERYBODY])
-    train, test = (Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2)))
+    train, test = (
+        Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2))
+    )
     data = FederatedData("kinds", x, y, 6, train, test, TRUE_CLUSTERS)
-    return SimulatedWorld(data, mclr(data), LocalTraining(epochs=2, batch_size=5, lr=0.1), **options)
+    return SimulatedWorld(
+        data, mclr(data), LocalTraining(epochs=2, batch_size=5, lr=0.1), **options
+    )
 
 
 def stream(t: int) -> Stream:
@@ -95,7 +110,9 @@ def initial_state(method: Matching, w: Any) -> PeerState:
     return method.init(w, Stream(SEED, 0, "method/init"))
 
 
-def run(method: Matching, w: Any, rounds: int, cohort: Callable[[int], np.ndarray] | None = None) -> list[PeerState]:
+def run(
+    method: Matching, w: Any, rounds: int, cohort: Callable[[int], np.ndarray] | None = None
+) -> list[PeerState]:
     """States before the first round and after each."""
     states = [initial_state(method, w)]
     for t in range(1, rounds + 1):
@@ -127,8 +144,11 @@ def draw(s: Stream, peer: int, pool: set[int], count: int) -> set[int]:
     return set(sorted(pool, key=lambda j: noise[j])[:count])
 
 
-def rematched(method: Matching, peer: Peer, first: bool, answers: set[int], similar: dict[int, float]) -> set[int]:
-    """Eq. 5 where neighbours are chosen, for the places that those who are asked and silent leave; else eq. 10."""
+def rematched(
+    method: Matching, peer: Peer, first: bool, answers: set[int], similar: dict[int, float]
+) -> set[int]:
+    """Eq. 5 where neighbours are chosen, for the places that those who are asked and silent leave;
+    else eq. 10."""
     if first:
         silent = peer.trust - answers
         places = max(0, method.neighbours - len(silent))
@@ -154,12 +174,16 @@ def reference_round(
 
     def alike(i: int, j: int) -> float:
         if not isinstance(method, PANM):
-            return 1 / float(evaluate(w, solution[j][None], np.array([i]), np.array([0]), split="train").loss[0])
+            return 1 / float(
+                evaluate(w, solution[j][None], np.array([i]), np.array([0]), split="train").loss[0]
+            )
         g, h = cosine(update[i], update[j]), cosine(solution[i] - start, solution[j] - start)
         return method.alpha * g + (1 - method.alpha) * h
 
     reachable = set(w.clients(s.round).tolist())
-    able = set(solution) - set(getattr(w, "unresponsive", ()))  # the others are inactive, or are not answered
+    able = set(solution) - set(
+        getattr(w, "unresponsive", ())
+    )  # the others are inactive, or are not answered
     of_each = 2 if isinstance(method, PANM) and method.alpha > 0 else 1
     for i in sorted(solution):
         peer, others = peers[i], reachable - {i}
@@ -180,7 +204,9 @@ def reference_round(
             for j in who:
                 peers[j].given.append(vectors)
         together = sorted((partners & answers) | later | {i})
-        peer.model = np.average([solution[j] for j in together], axis=0, weights=[examples[j] for j in together])
+        peer.model = np.average(
+            [solution[j] for j in together], axis=0, weights=[examples[j] for j in together]
+        )
         peer.model = peer.model.astype(np.float32)
 
 
@@ -193,7 +219,9 @@ def assert_equal_peers(state: PeerState, peers: list[Peer]) -> None:
     assert not state.votes.any()
 
 
-def compare_with_reference(method: Matching, make: Callable[[], Any], rounds: int, cohort: Any = None) -> PeerState:
+def compare_with_reference(
+    method: Matching, make: Callable[[], Any], rounds: int, cohort: Any = None
+) -> PeerState:
     """Both run, compared after every round; the twin in a world of its own. The last state."""
     w, own = make(), make()
     states = run(method, w, rounds, cohort)
@@ -201,7 +229,14 @@ def compare_with_reference(method: Matching, make: Callable[[], Any], rounds: in
     assert_equal_peers(states[0], peers)
     for t in range(1, rounds + 1):
         own.begin(Stream(SEED, t, "world"))
-        reference_round(method, own, peers, states[0].start, own.clients(t) if cohort is None else cohort(t), stream(t))
+        reference_round(
+            method,
+            own,
+            peers,
+            states[0].start,
+            own.clients(t) if cohort is None else cohort(t),
+            stream(t),
+        )
         assert_equal_peers(states[t], peers)
     sent = int(states[-1].vectors[:, 0].sum()) * 4 * w.spec.parameters
     assert w.ledger.total() == (sent, sent) and w.ledger.up == {"ask": sent}

@@ -1,4 +1,5 @@
-"""A simulated world of clients with a quadratic loss each, (w - b)^T A (w - b) / 2, as the oracle vectors have them."""
+"""A simulated world of clients with a quadratic loss each, (w - b)^T A (w - b) / 2, as the oracle
+vectors have them."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from fedkin.simulation.engine import SimulatedWorld
 
 
 def quadratic_world(a: Any, b: Any, start: Any, work: LocalTraining) -> SimulatedWorld:
-    """A world of such clients, whose initial model is ``start``. The one sample of a client is its A and b, and the
-    cross entropy of a sample is its quadratic loss plus 1, so that everything compiled is as in any run.
+    """A world of such clients, whose initial model is ``start``. The one sample of a client is its
+    A and b, and the cross entropy of a sample is its quadratic loss plus 1, so that everything
+    compiled is as in any run.
 
     Args:
         a: symmetric, of each client.

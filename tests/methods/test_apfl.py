@@ -34,12 +34,17 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
             np.testing.assert_allclose(kept[OWN], expected["v"], atol=3e-6)
             np.testing.assert_allclose(kept[SHARE], expected["alpha"], atol=3e-6)
             share = kept[SHARE][:, None]
-            np.testing.assert_allclose(share * kept[OWN] + (1 - share) * state.models, expected["served"], atol=3e-6)
+            np.testing.assert_allclose(
+                share * kept[OWN] + (1 - share) * state.models, expected["served"], atol=3e-6
+            )
 
 
 def world(**options: Any) -> FakeWorld:
     """Gradients are w - target."""
-    target, given = np.array([[8.0], [16.0], [4.0]], np.float32), {"work": LocalTraining(2, lr=0.5), **options}
+    target, given = (
+        np.array([[8.0], [16.0], [4.0]], np.float32),
+        {"work": LocalTraining(2, lr=0.5), **options},
+    )
     return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), **given)
 
 
@@ -52,8 +57,9 @@ def rounds(w: FakeWorld, cohorts: list[list[int]], **options: Any) -> APFLState:
 
 
 def test_two_steps_by_hand() -> None:
-    """w: 0 -> 4 -> 6. v: 0 + 0.5 * 0.5 * 8 = 2; the mix of 2 and 4 is 3, and v = 2 + 0.25 * 5 = 3.25. Without the
-    factor of the share v would go to 4 first; with w after its step in the mix, to 1.5 and then 2.53."""
+    """w: 0 -> 4 -> 6. v: 0 + 0.5 * 0.5 * 8 = 2; the mix of 2 and 4 is 3, and v = 2 + 0.25 * 5 =
+    3.25. Without the factor of the share v would go to 4 first; with w after its step in the mix,
+    to 1.5 and then 2.53."""
     w = world()
     state = rounds(w, [[0]], adapt=False)
     np.testing.assert_allclose(state.models, [[6]])
@@ -61,7 +67,8 @@ def test_two_steps_by_hand() -> None:
 
 
 def test_the_share_moves_along_its_slope_where_the_round_begins() -> None:
-    """v = 3.25, w = 6, their mix 4.625: slope (3.25 - 6) (4.625 - 8) = 9.28, and 0.5 - 0.01 * 9.28 = 0.4072."""
+    """v = 3.25, w = 6, their mix 4.625: slope (3.25 - 6) (4.625 - 8) = 9.28, and 0.5 - 0.01 * 9.28
+    = 0.4072."""
     w = world()
     rounds(w, [[0]], share_lr=0.01)
     np.testing.assert_allclose(w.memory()[SHARE][0], 0.5)  # v was w: no slope
@@ -97,7 +104,8 @@ def test_one_model_travels_each_way() -> None:
 
 
 def test_clients_are_tested_with_the_mix() -> None:
-    """Client 2, which never trained, with the global model, which is 14 after one full step of 8 and 16."""
+    """Client 2, which never trained, with the global model, which is 14 after one full step of 8
+    and 16."""
     w = world(work=LocalTraining(lr=1.0))
     state = rounds(w, [[0, 1]], share=0.25, adapt=False)
     own = w.memory()[OWN][:, 0]

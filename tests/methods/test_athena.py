@@ -29,14 +29,17 @@ def athena_world(counts: Any = COUNTS, target: Any = TARGET, **options: Any) -> 
 
 def round_of(method: Athena, w: Any, state: Any = None, cohort: Any = None) -> Any:
     state = started(method, w) if state is None else state
-    return method.round(w, state, np.arange(w.total_clients) if cohort is None else np.asarray(cohort), ROUND)
+    return method.round(
+        w, state, np.arange(w.total_clients) if cohort is None else np.asarray(cohort), ROUND
+    )
 
 
 # --- clusters
 
 
 def test_clusters_come_from_the_last_layers_of_a_detector_for_each_class() -> None:
-    """End to end, and zero for a class that a client has not; each client trains those of its classes only."""
+    """End to end, and zero for a class that a client has not; each client trains those of its
+    classes only."""
     w = athena_world()
     state = started(Athena(**NEAR, pretraining=3), w)
     assert groups(state) == [[0, 1, 2], [3, 4]]
@@ -85,15 +88,26 @@ def test_a_detector_for_each_class_of_each_cluster() -> None:
     np.testing.assert_array_equal(state.models, np.zeros((4, 2)))
 
 
-# class 0 has clients 0 to 3 (three of cluster 0, one of cluster 1); class 1 one of each; class 2 the first two of
-# cluster 1 and both of cluster 2; class 3 is nobody's
-SHARED = np.array([[1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 1, 0], [0, 0, 1, 0]])
+# class 0 has clients 0 to 3 (three of cluster 0, one of cluster 1); class 1 one of each; class 2
+# the first two of cluster 1 and both of cluster 2; class 3 is nobody's
+SHARED = np.array(
+    [
+        [1, 1, 0, 0],
+        [1, 0, 0, 0],
+        [1, 0, 0, 0],
+        [1, 0, 1, 0],
+        [0, 1, 1, 0],
+        [0, 0, 1, 0],
+        [0, 0, 1, 0],
+    ]
+)
 WITH = (0, 0, 0, 1, 1, 2, 2)
 
 
 def test_a_class_of_several_clusters_is_detected_by_ones_own_or_where_most_have_it() -> None:
-    """Detectors by cluster and class: 0: 0 1, 1: 0 1 2, 2: 2. Cluster 0 takes class 2 from cluster 1 (the first of
-    equals), cluster 2 takes class 0 from cluster 0 (three clients against one) and class 1 from cluster 0."""
+    """Detectors by cluster and class: 0: 0 1, 1: 0 1 2, 2: 2. Cluster 0 takes class 2 from cluster
+    1 (the first of equals), cluster 2 takes class 0 from cluster 0 (three clients against one) and
+    class 1 from cluster 0."""
     state = started(Athena(assignment=WITH), athena_world(SHARED, np.zeros((7, 2))))
     np.testing.assert_array_equal(state.home, [0, 0, 1, 1, 1, 2])
     np.testing.assert_array_equal(state.positive, [0, 1, 0, 1, 2, 2])
@@ -124,7 +138,8 @@ def test_an_eps_that_makes_one_cluster_is_remarked_on() -> None:
 
 
 def test_a_round_is_fedavg_of_every_detector_in_its_cluster() -> None:
-    """All clients of a cluster train all its detectors: means of targets by 10, 20, 30 and 40, 50 examples."""
+    """All clients of a cluster train all its detectors: means of targets by 10, 20, 30 and 40, 50
+    examples."""
     w = athena_world()
     state = round_of(Athena(assignment=GIVEN), w)
     first = (10 * np.array(TARGET[0]) + 20 * np.array(TARGET[1]) + 30 * np.array(TARGET[2])) / 60
@@ -140,7 +155,13 @@ def test_who_lacks_a_class_trains_its_detector_all_the_same() -> None:
     w = athena_world(SHARED, np.zeros((7, 2)))
     round_of(Athena(assignment=WITH), w)
     [(clients, work, _)] = w.calls
-    assert [c for c, p in zip(clients, work.positive.tolist(), strict=True) if p == 1] == [0, 1, 2, 3, 4]
+    assert [c for c, p in zip(clients, work.positive.tolist(), strict=True) if p == 1] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 def test_a_detector_without_anything_to_tell_its_class_from_is_not_trained() -> None:
@@ -174,7 +195,9 @@ def test_half_of_each_cluster_trains_all_detectors_of_it() -> None:
     chosen = np.array(sorted(set(clients)))
     assert (np.sum(chosen < 6), np.sum(chosen >= 6)) == (3, 2)
     assert clients == np.repeat(chosen, 2).tolist()
-    assert [set(work.positive[np.array(clients) == c].tolist()) for c in chosen] == [{0, 1}] * 3 + [{2, 3}] * 2
+    assert [set(work.positive[np.array(clients) == c].tolist()) for c in chosen] == [{0, 1}] * 3 + [
+        {2, 3}
+    ] * 2
 
 
 # --- newcomers
@@ -209,7 +232,9 @@ def test_a_newcomer_with_a_new_class_joins_and_brings_no_detector() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_a_newcomer_that_gives_no_answer_stays_cold(how: str) -> None:
-    w = athena_world([*COUNTS.tolist(), [0, 0, 5, 5]], [*TARGET, [0, 0]], late={1: 1}, **{how: frozenset({5})})
+    w = athena_world(
+        [*COUNTS.tolist(), [0, 0, 5, 5]], [*TARGET, [0, 0]], late={1: 1}, **{how: frozenset({5})}
+    )
     method = Athena(**NEAR)
     state = started(method, w)
     after = method.place(w, state, np.array([5]), ROUND)
@@ -234,20 +259,25 @@ def test_a_suspicious_client_trains_no_detector() -> None:
 # --- what cannot be
 
 
-@pytest.mark.parametrize("assignment", [(0, 2), (1, 1), (1, 2), (-2, 0), (0, 1, 3, 1), (-1, -1)], ids=str)
+@pytest.mark.parametrize(
+    "assignment", [(0, 2), (1, 1), (1, 2), (-2, 0), (0, 1, 3, 1), (-1, -1)], ids=str
+)
 def test_clusters_with_a_gap_are_refused(assignment: Any) -> None:
     with pytest.raises(MethodError, match="assignment"):
         Athena(assignment=assignment)
 
 
-@pytest.mark.parametrize("assignment", [(), (0, 0, 1), (0, 0, 0, 1, 1, 1)], ids=["none", "fewer", "more"])
+@pytest.mark.parametrize(
+    "assignment", [(), (0, 0, 1), (0, 0, 0, 1, 1, 1)], ids=["none", "fewer", "more"]
+)
 def test_every_client_needs_its_cluster(assignment: Any) -> None:
     with pytest.raises(MethodError, match="assignment"):
         started(Athena(assignment=assignment), athena_world())
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("calibrate", -1), ("fraction", 0.0), ("fraction", 2.0), ("eps", 0.0), ("suspicious", -1.0)]
+    ("field", "value"),
+    [("calibrate", -1), ("fraction", 0.0), ("fraction", 2.0), ("eps", 0.0), ("suspicious", -1.0)],
 )
 def test_impossible_settings_are_refused(field: str, value: Any) -> None:
     with pytest.raises(MethodError, match=field):

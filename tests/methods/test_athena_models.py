@@ -1,4 +1,5 @@
-"""Which detectors ATHENA-FL's clients are tested on, and how they are calibrated, on quadratic clients."""
+"""Which detectors ATHENA-FL's clients are tested on, and how they are calibrated, on quadratic
+clients."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from tests.methods.test_athena import GIVEN, SHARED, WITH, athena_world, round_o
 def test_everybody_is_served_one_detector_of_each_class() -> None:
     state = started(Athena(assignment=WITH), athena_world(SHARED, np.zeros((7, 2))))
     assigned = state.models_for(np.array([6, 0, 3]))
-    np.testing.assert_array_equal(assigned.model_index, [[0, 1, 5, -1], [0, 1, 4, -1], [2, 3, 4, -1]])
+    np.testing.assert_array_equal(
+        assigned.model_index, [[0, 1, 5, -1], [0, 1, 4, -1], [2, 3, 4, -1]]
+    )
     np.testing.assert_array_equal(assigned.models, state.models)
     np.testing.assert_array_equal(assigned.positive, state.positive)
     np.testing.assert_array_equal(assigned.cluster, state.home)
@@ -40,7 +43,12 @@ def test_scales_are_folded_into_the_last_layer() -> None:
         head=np.array([2, 4, 5]),
         scale=np.array([[1.0, 0.0], [2.0, 0.0], [1.0, 0.5], [-1.0, 3.0]]),
     )
-    expected = [[0, 1, 2, 3, 4], [5, 6, 14, 16, 18], [10, 11, 12, 13, 14.5], [15, 16, -17, -18, -16]]
+    expected = [
+        [0, 1, 2, 3, 4],
+        [5, 6, 14, 16, 18],
+        [10, 11, 12, 13, 14.5],
+        [15, 16, -17, -18, -16],
+    ]
     np.testing.assert_allclose(state.models_for(np.array([0])).models, expected)
     assert state.models[1, 2] == 7, "what is trained on stays unscaled"
 
@@ -61,7 +69,9 @@ def test_every_detector_is_scaled_by_the_scores_of_all_clients() -> None:
     np.testing.assert_allclose(after.scale, platt_scale(np.stack(counts)), rtol=1e-12)
     assert (after.scale != [1, 0]).any()
     head = slice(0, 2)
-    np.testing.assert_array_equal(after.models_for(everybody).models, fold_scale(after.models, head, head, after.scale))
+    np.testing.assert_array_equal(
+        after.models_for(everybody).models, fold_scale(after.models, head, head, after.scale)
+    )
     third = method.round(w, after, np.arange(5), ROUND.at(3))
     np.testing.assert_array_equal(third.scale, after.scale)
 
@@ -77,7 +87,11 @@ def test_without_calibration_scores_are_as_they_are() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_who_does_not_answer_is_not_counted(how: str) -> None:
-    w, deaf, method = athena_world(), athena_world(**{how: frozenset({1, 4})}), Athena(assignment=GIVEN, calibrate=1)
+    w, deaf, method = (
+        athena_world(),
+        athena_world(**{how: frozenset({1, 4})}),
+        Athena(assignment=GIVEN, calibrate=1),
+    )
     state = started(method, w)
     after = method.round(deaf, state, NOBODY, ROUND)
     rest, one = np.array([0, 2, 3]), np.ones(3, np.int64)

@@ -1,4 +1,5 @@
-"""ATHENA-FL in the simulated world and through the runner: bytes, scores by hand, calibration, runs that go on."""
+"""ATHENA-FL in the simulated world and through the runner: bytes, scores by hand, calibration, runs
+that go on."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ def after(method: Athena, w: SimulatedWorld, rounds: int = 1) -> Any:
 
 def scores(assigned: Any, row: int, x: np.ndarray) -> np.ndarray:
     columns = [
-        numpy_detectors.scores(assigned.models[d], (6, 1), x) if d >= 0 else np.full(len(x), -np.inf)
+        numpy_detectors.scores(assigned.models[d], (6, 1), x)
+        if d >= 0
+        else np.full(len(x), -np.inf)
         for d in assigned.model_index[row]
     ]
     return np.stack(columns, axis=1)
@@ -65,7 +68,9 @@ def scores(assigned: Any, row: int, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("layer", "numbers"), [("bias", 1), ("last_layer", P)])
-def test_the_clustering_round_sends_detectors_down_and_their_last_layers_up(layer: Any, numbers: int) -> None:
+def test_the_clustering_round_sends_detectors_down_and_their_last_layers_up(
+    layer: Any, numbers: int
+) -> None:
     """Every client has two classes, so two detectors, which start from one model."""
     w = simulated()
     started(Athena(**KMEANS, layer=layer), w)
@@ -102,8 +107,14 @@ def test_scores_of_a_run_by_hand() -> None:
     assert len(last["accuracy_by_cluster"]) == 3 and last["cluster_sizes"] == [3, 3, 3]
     by_detector = []
     for d, (positive, home) in enumerate(zip(state.positive, state.home, strict=True)):
-        parts = [samples(clustered_data(), c, "test") for c in np.flatnonzero(state.assignment == home).tolist()]
-        right = [(numpy_detectors.scores(assigned.models[d], (6, 1), x) >= 0) == (y == positive) for x, y in parts]
+        parts = [
+            samples(clustered_data(), c, "test")
+            for c in np.flatnonzero(state.assignment == home).tolist()
+        ]
+        right = [
+            (numpy_detectors.scores(assigned.models[d], (6, 1), x) >= 0) == (y == positive)
+            for x, y in parts
+        ]
         by_detector.append(np.mean(np.concatenate(right)))
     np.testing.assert_allclose(last["accuracy_by_detector"], by_detector)
 
@@ -118,7 +129,8 @@ def test_detectors_that_have_met_only_their_cluster_learn_its_classes() -> None:
 
 
 def test_a_cluster_of_one_class_scores_zero() -> None:
-    """Clients 2, 5 and 8 are left the class 4 only. Its detector says neither yes nor no, at any sample."""
+    """Clients 2, 5 and 8 are left the class 4 only. Its detector says neither yes nor no, at any
+    sample."""
     data = clustered_data()
     y = np.where(data.y == 5, 4, data.y)
     w = simulated(replace(data, y=y))
@@ -126,7 +138,9 @@ def test_a_cluster_of_one_class_scores_zero() -> None:
     state = after(method, w, rounds=2)
     np.testing.assert_array_equal(state.positive, [0, 1, 2, 3, 4])
     np.testing.assert_array_equal(state.trained, [True] * 4 + [False])
-    counts = w.run(Detections(state.models, np.full(CLIENTS, 4), np.full(CLIENTS, 4)), EVERYBODY).counts
+    counts = w.run(
+        Detections(state.models, np.full(CLIENTS, 4), np.full(CLIENTS, 4)), EVERYBODY
+    ).counts
     assert not counts[:, :, :32].any() and not counts[:, :, 33:].any(), "bin 32 begins at zero"
     assigned = state.models_for(EVERYBODY)
     for row in EVERYBODY.tolist():
@@ -147,11 +161,15 @@ def test_calibrated_scores_are_a_s_plus_b() -> None:
     raw = replace(raw, models=state.models)
     x, _ = samples(clustered_data(), 0)
     a, b = state.scale[state.table[0]].T
-    np.testing.assert_allclose(scores(assigned, 0, x), scores(raw, 0, x) * a + b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        scores(assigned, 0, x), scores(raw, 0, x) * a + b, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_calibration_changes_no_training() -> None:
-    plain, calibrated = (after(Athena(assignment=GIVEN, calibrate=c), simulated(), rounds=3) for c in (0, 1))
+    plain, calibrated = (
+        after(Athena(assignment=GIVEN, calibrate=c), simulated(), rounds=3) for c in (0, 1)
+    )
     assert plain.models.tobytes() == calibrated.models.tobytes()
     np.testing.assert_array_equal(plain.scale, np.tile([1, 0], (6, 1)))
 
@@ -159,10 +177,16 @@ def test_calibration_changes_no_training() -> None:
 def test_calibrated_scores_are_likelier_on_all_clients() -> None:
     """Platt's scale lowers the cross entropy of each detector on the training samples of everybody."""
     state = after(Athena(assignment=GIVEN, calibrate=1), simulated(), rounds=2)
-    x, y = clustered_data().x[clustered_data().train.rows], clustered_data().y[clustered_data().train.rows]
+    x, y = (
+        clustered_data().x[clustered_data().train.rows],
+        clustered_data().y[clustered_data().train.rows],
+    )
     for d in range(6):
         found, (a, b) = numpy_detectors.scores(state.models[d], (6, 1), x), state.scale[d]
-        losses = [np.mean(np.logaddexp(0, s) - (y == state.positive[d]) * s) for s in (found, a * found + b)]
+        losses = [
+            np.mean(np.logaddexp(0, s) - (y == state.positive[d]) * s)
+            for s in (found, a * found + b)
+        ]
         assert losses[1] < losses[0]
 
 
@@ -217,7 +241,12 @@ def test_what_is_remarked_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
 def test_other_models_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="detector"):
         fk.simulate(
-            Athena(assignment=GIVEN), clustered_data(), mclr(clustered_data()), rounds=1, cohort=3, out=tmp_path / "run"
+            Athena(assignment=GIVEN),
+            clustered_data(),
+            mclr(clustered_data()),
+            rounds=1,
+            cohort=3,
+            out=tmp_path / "run",
         )
     assert not (tmp_path / "run").exists()
 
@@ -233,9 +262,20 @@ def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
     )
 
     def go(rounds: int, out: Path | None = None, resume: bool = False) -> Any:
-        settings = {"cohort": 7, "local": SGD, "checkpoint_every": 1, "scenario": Population(arrivals={3: 2})}
+        settings = {
+            "cohort": 7,
+            "local": SGD,
+            "checkpoint_every": 1,
+            "scenario": Population(arrivals={3: 2}),
+        }
         return fk.simulate(
-            method, data, linear(), rounds=rounds, out=out, resume=resume, **simulate_arguments(settings)
+            method,
+            data,
+            linear(),
+            rounds=rounds,
+            out=out,
+            resume=resume,
+            **simulate_arguments(settings),
         )
 
     whole = go(5)

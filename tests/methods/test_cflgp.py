@@ -1,4 +1,5 @@
-"""CFL-GP: its spectral step by the authors' code, the mean over queries by hand, one criterion model for all."""
+"""CFL-GP: its spectral step by the authors' code, the mean over queries by hand, one criterion
+model for all."""
 
 from __future__ import annotations
 
@@ -30,10 +31,14 @@ def world(target: Any = TARGET, **options: Any) -> FakeWorld:
     """Quadratic clients: the gradient at w is w - target, and a round of lr 0.5 goes half the way."""
     target = np.asarray(target, np.float32)
     start = lambda _: np.zeros(target.shape[1])  # noqa: E731
-    return FakeWorld(target, np.full(len(target), 10), LocalTraining(lr=0.5), start=start, **options)
+    return FakeWorld(
+        target, np.full(len(target), 10), LocalTraining(lr=0.5), start=start, **options
+    )
 
 
-def rounds(method: CFLGP, w: FakeWorld, count: int, state: CFLGPState | None = None, first: int = 1) -> CFLGPState:
+def rounds(
+    method: CFLGP, w: FakeWorld, count: int, state: CFLGPState | None = None, first: int = 1
+) -> CFLGPState:
     state = method.init(w, Stream(1, 0, "init")) if state is None else state
     for r in range(first, count + 1):
         state = method.round(w, state, EVERYBODY, Stream(1, r, "method"))
@@ -44,24 +49,31 @@ def rounds(method: CFLGP, w: FakeWorld, count: int, state: CFLGPState | None = N
 
 
 def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
-    """Singular values, projections up to sign, clusters with their numbers, and K by the silhouette."""
+    """Singular values, projections up to sign, clusters with their numbers, and K by the
+    silhouette."""
     for case in oracle("methods2")["cflgp"]:
         before = np.full(len(case["truth"]), UNASSIGNED)
         for number, step in enumerate(case["steps"]):
             columns = np.array(step["profile_block"]).T  # a row for each client
             found = spectrum(gram(columns))
-            np.testing.assert_allclose(found.values[: len(step["singular_values"])], step["singular_values"], atol=1e-7)
+            np.testing.assert_allclose(
+                found.values[: len(step["singular_values"])], step["singular_values"], atol=1e-7
+            )
             reduced = np.abs(found.projected(case["K"]).T)
             np.testing.assert_allclose(reduced, step["abs_reduced"], atol=case["tolerance"])
             labels = match_labels(spectral_clusters(found, case["K"], 42), before, case["K"])
             assert adjusted_rand_score(labels, step["labels"]) == 1
             if number:
                 np.testing.assert_array_equal(labels, step["labels"])
-            assert count_by_silhouette(found, case["K"] + 2, 42) == step["proposed_k_up_to_K_plus_2"]
+            assert (
+                count_by_silhouette(found, case["K"] + 2, 42) == step["proposed_k_up_to_K_plus_2"]
+            )
             before = np.array(step["labels"])
 
 
-def test_the_mean_as_coded_forgets_the_first_queries(oracle: Callable[[str], dict[str, Any]]) -> None:
+def test_the_mean_as_coded_forgets_the_first_queries(
+    oracle: Callable[[str], dict[str, Any]],
+) -> None:
     """The profiles of the oracle, from the method: clients whose gradients are those of the case."""
     for case in oracle("methods2")["cflgp"]:
         method = CFLGP(clusters=case["K"], period=case["period"], weighting="as_coded")
@@ -72,7 +84,9 @@ def test_the_mean_as_coded_forgets_the_first_queries(oracle: Callable[[str], dic
             np.testing.assert_allclose(state.profiles.T, step["profile_block"], atol=1e-5)
 
 
-@pytest.mark.parametrize(("weighting", "expected"), [("mean", [1, 1 / 2, 1 / 3]), ("as_coded", [1, 1, 1 / 2])])
+@pytest.mark.parametrize(
+    ("weighting", "expected"), [("mean", [1, 1 / 2, 1 / 3]), ("as_coded", [1, 1, 1 / 2])]
+)
 def test_weights_of_queries_by_hand(weighting: Any, expected: list[float]) -> None:
     """t = 0, 2, 4 with K p = 4: floor((t + 1) / 4) + 1 is 1, 1, 2."""
     method, w = CFLGP(clusters=2, weighting=weighting), world()
@@ -87,7 +101,9 @@ def test_projections_of_others_are_those_of_the_same_directions() -> None:
     known, others = rng.normal(size=(7, 30)), rng.normal(size=(3, 30))
     left = np.linalg.svd(known.T, full_matrices=False)[0][:, :4]
     found = spectrum(gram(known))
-    np.testing.assert_allclose(np.abs(found.project(others @ known.T, 4)), np.abs(others @ left), atol=1e-9)
+    np.testing.assert_allclose(
+        np.abs(found.project(others @ known.T, 4)), np.abs(others @ left), atol=1e-9
+    )
     np.testing.assert_allclose(found.project(known @ known.T, 4), found.projected(4), atol=1e-9)
 
 
@@ -102,7 +118,8 @@ def test_numbers_of_clusters_that_cannot_be_found() -> None:
 
 
 def test_everybody_is_asked_at_the_model_of_cluster_0() -> None:
-    """In round 3 the clusters' models differ; the gradients of all are at the first (the code: each at its own)."""
+    """In round 3 the clusters' models differ; the gradients of all are at the first (the code: each
+    at its own)."""
     w, method = world(), CFLGP(clusters=2)
     state = rounds(method, w, 2)
     assert adjusted_rand_score(state.assignment, [0, 0, 1, 1]) == 1
@@ -110,7 +127,10 @@ def test_everybody_is_asked_at_the_model_of_cluster_0() -> None:
     first, second = -TARGET, state.models[0] - TARGET
     np.testing.assert_allclose(after.profiles, (first + second) / 2, rtol=1e-6)
     np.testing.assert_array_equal(after.criteria[:2], [np.zeros(3), state.models[0]])
-    assert after.asked.tolist() == [True, True, False, False, False] and after.answers.tolist() == [2] * 4
+    assert (
+        after.asked.tolist() == [True, True, False, False, False]
+        and after.answers.tolist() == [2] * 4
+    )
 
 
 def test_queries_come_every_period_and_end() -> None:
@@ -128,7 +148,9 @@ def test_before_the_first_query_there_is_one_model() -> None:
     np.testing.assert_allclose(state.models, [0.75 * TARGET.mean(axis=0)], rtol=1e-6)
     after = rounds(method, w, 3, state, first=3)
     own = np.stack([TARGET[:2].mean(axis=0), TARGET[2:].mean(axis=0)])
-    np.testing.assert_allclose(after.models[after.assignment[[0, 2]]], (state.models + own) / 2, rtol=1e-6)
+    np.testing.assert_allclose(
+        after.models[after.assignment[[0, 2]]], (state.models + own) / 2, rtol=1e-6
+    )
 
 
 def test_the_number_of_clusters_is_found_and_kept() -> None:
@@ -139,7 +161,9 @@ def test_the_number_of_clusters_is_found_and_kept() -> None:
     state = method.init(w, Stream(1, 0, "init"))
     for r in (1, 2, 3):
         state = method.round(w, state, np.arange(15), Stream(1, r, "method"))
-        assert len(state.models) == 3 and adjusted_rand_score(state.assignment, np.arange(15) % 3) == 1
+        assert (
+            len(state.models) == 3 and adjusted_rand_score(state.assignment, np.arange(15) % 3) == 1
+        )
 
 
 def test_a_newcomer_answers_all_queries() -> None:

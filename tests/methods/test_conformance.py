@@ -1,7 +1,7 @@
 """What every method must do, in a world of quadratic clients and in a small simulated one.
 
-A new method is one more line in CASES; the first test fails until it is there. Other tests of all methods take what
-they expect from it too.
+A new method is one more line in CASES; the first test fails until it is there. Other tests of all
+methods take what they expect from it too.
 """
 
 from __future__ import annotations
@@ -40,27 +40,46 @@ class Case:
     """A method, how it is set up here, and what it promises."""
 
     options: dict[str, Any] = field(default_factory=dict)
-    as_fedavg: dict[str, Any] | None = None  # settings with which a round is FedAvg's, from the same model
+    as_fedavg: dict[str, Any] | None = (
+        None  # settings with which a round is FedAvg's, from the same model
+    )
     impossible: tuple[dict[str, Any], ...] = ()  # settings that must be refused
     clusters: int = 1
-    resting: dict[str, Any] = field(default_factory=dict)  # settings under which an unselected cluster keeps its model
-    finding: dict[str, Any] = field(default_factory=dict)  # settings under which clusters that are far apart are found
-    grows: bool = False  # finds its clusters by and by: it starts with fewer than ``clusters`` models
-    places: bool = True  # ``place`` gives newcomers a cluster at once; else they get one in their first round
+    resting: dict[str, Any] = field(
+        default_factory=dict
+    )  # settings under which an unselected cluster keeps its model
+    finding: dict[str, Any] = field(
+        default_factory=dict
+    )  # settings under which clusters that are far apart are found
+    grows: bool = (
+        False  # finds its clusters by and by: it starts with fewer than ``clusters`` models
+    )
+    places: bool = (
+        True  # ``place`` gives newcomers a cluster at once; else they get one in their first round
+    )
     models_down: float | Fraction = 1  # messages to each client of a round
     models_up: float | Fraction = 1  # and back
     detects: bool = False  # its models are detectors, and a cluster has several
-    samples: bool = False  # it clusters by samples: quadratic clients then have their target for a sample
+    samples: bool = (
+        False  # it clusters by samples: quadratic clients then have their target for a sample
+    )
     hidden: bool = False  # its models must have more than a last layer
     peers: bool = False  # every client has a model of its own, and asks others
     soft: bool = False  # every client trains all models, of which it has shares
-    by_step: frozenset[str] = frozenset()  # arrays of its state that get a column in each step of a stream
-    needs: dict[str, Any] = field(default_factory=dict)  # what it declares with its defaults, where that is not neutral
-    personal: Literal["any", "models", "none"] = "any"  # parts of each client's own that it can run with
+    by_step: frozenset[str] = (
+        frozenset()
+    )  # arrays of its state that get a column in each step of a stream
+    needs: dict[str, Any] = field(
+        default_factory=dict
+    )  # what it declares with its defaults, where that is not neutral
+    personal: Literal["any", "models", "none"] = (
+        "any"  # parts of each client's own that it can run with
+    )
     averages: bool = True  # its models are means, round after round
 
 
-# What methods need: from the papers and the descriptions of the methods, with their default options.
+# What methods need: from the papers and the descriptions of the methods, with their default
+# options.
 SINGLE = {"reads.updates": "single"}  # updates or solutions of single clients are compared
 ALL = {"memory.compares_all": True}  # a matrix over pairs of clients
 KEPT = {"memory.kept_models": 1}  # a vector of the model's size for each client
@@ -71,7 +90,14 @@ MIGRATES = {"reads.standing": (Shifted("label_blind", 0.2),)}  # tau = 0.2
 GROUP = Case(
     options={"clusters": 3, "alpha": 2},
     as_fedavg={"clusters": 1, "mu": 0.0},
-    impossible=({"clusters": 0}, {"clusters": -2}, {"alpha": 0}, {"alpha": -1}, {"eta_g": -0.5}, {"mu": -1.0}),
+    impossible=(
+        {"clusters": 0},
+        {"clusters": -2},
+        {"alpha": 0},
+        {"alpha": -1},
+        {"eta_g": -0.5},
+        {"mu": -1.0},
+    ),
     clusters=3,
     resting={"eta_g": 0.0},
     finding={"alpha": 20},
@@ -102,7 +128,13 @@ FESEM = Case(
 LAST_LAYER = Case(
     options={"algorithm": "kmeans", "clusters": 3},
     impossible=tuple({name: 0} for name in ("clusters", "min_samples", "pretraining"))
-    + ({"fraction": 0.0}, {"suspicious": -1.0}, {"eps": float("nan")}, {"algorithm": "em"}, {"layer": "first"})
+    + (
+        {"fraction": 0.0},
+        {"suspicious": -1.0},
+        {"eps": float("nan")},
+        {"algorithm": "em"},
+        {"layer": "first"},
+    )
     + ({"noise": "away"},),
     clusters=3,
     needs={"model.last_layer": True, **SINGLE, **ALL},
@@ -178,7 +210,11 @@ CASES = {
     "flexcfl": replace(
         GROUP,
         as_fedavg={"clusters": 1},
-        impossible=(*({name: 0} for name in ("clusters", "alpha", "steps")), {"eta_g": -1.0}, {"threshold": -0.1}),
+        impossible=(
+            *({name: 0} for name in ("clusters", "alpha", "steps")),
+            {"eta_g": -1.0},
+            {"threshold": -0.1},
+        ),
         needs={**GROUP.needs, **MIGRATES},
     ),
     "ifca": IFCA,
@@ -213,9 +249,18 @@ CASES = {
         personal="models",
         options={"eps1": 2.0, "eps2": 0.1, "first_split": 1, "min_size": 7},  # one cut, in round 2
         as_fedavg={"first_split": 99, "weighting": "examples"},
-        impossible=({"eps1": -0.1}, {"eps2": float("nan")}, {"first_split": -1}, {"min_size": 0}, {"gamma_max": 1.1}),
+        impossible=(
+            {"eps1": -0.1},
+            {"eps2": float("nan")},
+            {"first_split": -1},
+            {"min_size": 0},
+            {"gamma_max": 1.1},
+        ),
         clusters=3,
-        finding={"eps2": 2.5, "min_size": 2},  # clusters are some seven apart, clients of a cluster less than one
+        finding={
+            "eps2": 2.5,
+            "min_size": 2,
+        },  # clusters are some seven apart, clients of a cluster less than one
         grows=True,
     ),
     "flhc": Case(
@@ -229,10 +274,17 @@ CASES = {
         personal="models",
         options={"cluster_round": 1},
         as_fedavg={"cluster_round": 99},
-        impossible=({"clusters": 0}, {"distance": -1.0}, {"clusters": 3, "distance": 1.0}, {"cluster_round": 0})
+        impossible=(
+            {"clusters": 0},
+            {"distance": -1.0},
+            {"clusters": 3, "distance": 1.0},
+            {"cluster_round": 0},
+        )
         + ({"linkage": "ward", "metric": "l1"}, {"eta_g": -1.0}, {"threshold": -0.1}),
         clusters=3,
-        resting={"cluster_round": 99},  # when clusters are made everybody trains, not the cohort alone
+        resting={
+            "cluster_round": 99
+        },  # when clusters are made everybody trains, not the cohort alone
         grows=True,
     ),
     "cflgp": Case(
@@ -241,7 +293,13 @@ CASES = {
         personal="models",
         options={"clusters": 3},
         as_fedavg={"clusters": 1},
-        impossible=({"clusters": 0}, {"period": 0}, {"last_query": 0}, {"max_clusters": 0}, {"warm_up": -1}),
+        impossible=(
+            {"clusters": 0},
+            {"period": 0},
+            {"last_query": 0},
+            {"max_clusters": 0},
+            {"warm_up": -1},
+        ),
         clusters=3,
         resting={"warm_up": 98},  # at a query everybody is asked, not the cohort alone
         grows=True,
@@ -314,7 +372,11 @@ CASES = {
         needs={"clients.number": 2, **SINGLE, **KEPT},
         personal="none",
         options={"clusters": 3},
-        impossible=(*({name: 0} for name in ("clusters", "every", "selected")), {"strength": -1.0}, {"floor": 0.0}),
+        impossible=(
+            *({name: 0} for name in ("clusters", "every", "selected")),
+            {"strength": -1.0},
+            {"floor": 0.0},
+        ),
         clusters=3,
         soft=True,
         models_down=3,
@@ -340,7 +402,10 @@ CASES = {
         needs={"model.detectors": True, **LAST_LAYER.needs},
         personal="none",
     ),
-    "panm": replace(PANM, impossible=(*PANM.impossible, {"alpha": 1.1}, {"alpha": -0.1}, {"alpha": float("nan")})),
+    "panm": replace(
+        PANM,
+        impossible=(*PANM.impossible, {"alpha": 1.1}, {"alpha": -0.1}, {"alpha": float("nan")}),
+    ),
     "panm_loss": replace(PANM, models_down=7, models_up=7),
     "pens": Case(
         peers=True,
@@ -384,7 +449,8 @@ def make(name: str, **changes: Any) -> Any:
 
 
 def fake(name: str, **options: Any) -> FakeWorld:
-    """Three clusters of clients, far apart, that differ a little within a cluster. A kind has two of six classes."""
+    """Three clusters of clients, far apart, that differ a little within a cluster. A kind has two
+    of six classes."""
     rng = np.random.default_rng(0)
     cluster_means = np.array([[8, 0, 0, 1], [0, 9, 0, 1], [0, 0, 10, 1]])
     target = cluster_means[np.arange(CLIENTS) % 3] + rng.normal(scale=0.3, size=(CLIENTS, 4))
@@ -394,7 +460,9 @@ def fake(name: str, **options: Any) -> FakeWorld:
     if CASES[name].hidden:
         options = {"head": slice(1, 3), **options}
     options = {"true_clusters": np.arange(CLIENTS) % 3, **options}
-    world = FakeWorld(target.astype(np.float32), rng.integers(5, 50, CLIENTS), LocalTraining(2, lr=0.3), **options)
+    world = FakeWorld(
+        target.astype(np.float32), rng.integers(5, 50, CLIENTS), LocalTraining(2, lr=0.3), **options
+    )
     if CASES[name].samples:
         world.data.x = world.target
         world.spec = replace(world.spec, head_bias=slice(3, 4))  # one score, of three numbers
@@ -409,9 +477,13 @@ def simulated(name: str, **options: Any) -> SimulatedWorld:
     y = 2 * (owner % 3) + rng.integers(0, 2, len(owner))
     x = (np.eye(6)[y] + rng.normal(scale=0.3, size=(len(y), 6))).astype(np.float32)
     rows = Ragged.of([np.flatnonzero(owner == c) for c in range(CLIENTS)])
-    train, test = (Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2)))
+    train, test = (
+        Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2))
+    )
     data = FederatedData("kinds", x, y, 6, train, test, np.arange(CLIENTS) % 3)
-    model = linear() if CASES[name].detects else mlp(data, HIDDEN) if CASES[name].hidden else mclr(data)
+    model = (
+        linear() if CASES[name].detects else mlp(data, HIDDEN) if CASES[name].hidden else mclr(data)
+    )
     return SimulatedWorld(data, model, LocalTraining(epochs=2, batch_size=5, lr=0.1), **options)
 
 
@@ -422,7 +494,9 @@ WORLDS = {"fake": fake, "simulated": simulated}
 
 
 def cohort_of(world: Any, seed: int, round: int, size: int = 8) -> np.ndarray:
-    return np.sort(Stream(seed, round, "cohort").rng().choice(world.clients(round), size, replace=False))
+    return np.sort(
+        Stream(seed, round, "cohort").rng().choice(world.clients(round), size, replace=False)
+    )
 
 
 def step(method: Any, world: Any, state: Any, cohort: np.ndarray, seed: int, round: int) -> Any:
@@ -436,11 +510,19 @@ def step(method: Any, world: Any, state: Any, cohort: np.ndarray, seed: int, rou
 
 def settled(method: Any, world: Any, seed: int = 5) -> Any:
     """A state in which everybody has a cluster, from one round with all clients."""
-    return step(method, world, method.init(world, Stream(seed, 0, "init")), np.arange(CLIENTS), seed, 1)
+    return step(
+        method, world, method.init(world, Stream(seed, 0, "init")), np.arange(CLIENTS), seed, 1
+    )
 
 
 def run(
-    method: Any, world: Any, rounds: int = 4, seed: int = 5, state: Any = None, first: int = 1, cohort: int = 8
+    method: Any,
+    world: Any,
+    rounds: int = 4,
+    seed: int = 5,
+    state: Any = None,
+    first: int = 1,
+    cohort: int = 8,
 ) -> Any:
     state = method.init(world, Stream(seed, 0, "init")) if state is None else state
     for r in range(first, rounds + 1):
@@ -463,13 +545,20 @@ def assert_same(a: Any, b: Any) -> None:
     others = arrays(b)
     for name, array in arrays(a).items():
         other = others[name]
-        assert (array.dtype, array.shape, array.tobytes()) == (other.dtype, other.shape, other.tobytes()), name
+        assert (array.dtype, array.shape, array.tobytes()) == (
+            other.dtype,
+            other.shape,
+            other.tobytes(),
+        ), name
 
 
 def assert_sound(state: Any, name: str, world: Any) -> None:
     clusters, case = state.clusters, CASES[name]
     assert clusters >= 1 if case.grows or case.peers else clusters == case.clusters
-    assert state.models.shape == (len(state.models), world.spec.parameters) and state.models.dtype == np.float32
+    assert (
+        state.models.shape == (len(state.models), world.spec.parameters)
+        and state.models.dtype == np.float32
+    )
     if case.peers:
         clusters = len(state.models)
         assert state.clusters <= clusters == CLIENTS
@@ -480,13 +569,19 @@ def assert_sound(state: Any, name: str, world: Any) -> None:
 
 
 def loss_of(world: Any, state: Any) -> float:
-    """Mean over clients of the training loss of the models that their cluster trains: detectors one by one, others
-    those of a client without a cluster too, which has the first."""
+    """Mean over clients of the training loss of the models that their cluster trains: detectors one
+    by one, others those of a client without a cluster too, which has the first."""
     everybody = np.arange(CLIENTS)
     if isinstance(state, PeerState):
         return float(world.run(Losses(state.models), everybody).losses[everybody, everybody].mean())
-    if isinstance(world, FakeWorld) and hasattr(state, "membership"):  # whose one class has no probability
-        return float((state.membership * world.run(Losses(state.models), everybody).losses).sum(axis=1).mean())
+    if isinstance(world, FakeWorld) and hasattr(
+        state, "membership"
+    ):  # whose one class has no probability
+        return float(
+            (state.membership * world.run(Losses(state.models), everybody).losses)
+            .sum(axis=1)
+            .mean()
+        )
     if own := state.evaluation(world.spec, everybody):
         return float(world.run(replace(own, split="train"), everybody).loss.mean())
     if not world.spec.detects:
@@ -497,7 +592,9 @@ def loss_of(world: Any, state: Any) -> float:
         wanted = world.target[client] + state.positive[detector][:, None]
         return float(np.mean((state.models[detector] - wanted) ** 2))
     work, stream = replace(world.work, positive=state.positive[detector]), Stream(5, 0, "loss")
-    return float(train(world, state.models, client, detector, work=work, stream=stream).first_loss.mean())
+    return float(
+        train(world, state.models, client, detector, work=work, stream=stream).first_loss.mean()
+    )
 
 
 def models_elsewhere(state: Any, cluster: int) -> np.ndarray:
@@ -507,7 +604,10 @@ def models_elsewhere(state: Any, cluster: int) -> np.ndarray:
 
 each_method = pytest.mark.parametrize("name", CASES)
 each_clustered = pytest.mark.parametrize("name", CLUSTERED)
-IN_SIMULATION = {"simulated": pytest.mark.simulation, "fake": ()}  # the other world is quick, and has the formulas
+IN_SIMULATION = {
+    "simulated": pytest.mark.simulation,
+    "fake": (),
+}  # the other world is quick, and has the formulas
 each_world = pytest.mark.parametrize(
     "world", [pytest.param(w, id=n, marks=IN_SIMULATION[n]) for n, w in WORLDS.items()]
 )
@@ -518,7 +618,9 @@ each_world = pytest.mark.parametrize(
 @each_method
 def test_it_is_a_frozen_dataclass_with_defaults(name: str) -> None:
     method = METHODS[name]()
-    assert is_dataclass(method) and method == METHODS[name]() and hash(method) == hash(METHODS[name]())
+    assert (
+        is_dataclass(method) and method == METHODS[name]() and hash(method) == hash(METHODS[name]())
+    )
     for f in fields(method):
         with pytest.raises(AttributeError):
             setattr(method, f.name, None)
@@ -532,7 +634,10 @@ def test_states_are_sound_and_keep_their_shapes(name: str, world: Callable[..., 
 
     def shapes(state: Any) -> dict[str, Any]:  # models may become more, never fewer
         rows = {"models"} if CASES[name].grows else set()
-        sizes = {key: a.shape[:1] if key in CASES[name].by_step else a.shape for key, a in arrays(state).items()}
+        sizes = {
+            key: a.shape[:1] if key in CASES[name].by_step else a.shape
+            for key, a in arrays(state).items()
+        }
         return {key: (sizes[key][key in rows :], a.dtype) for key, a in arrays(state).items()}
 
     before = state
@@ -567,8 +672,8 @@ def test_another_seed_gives_another_run(name: str, world: Callable[..., Any]) ->
 @each_world
 @each_method
 def test_resume_is_bitwise(name: str, world: Callable[..., Any]) -> None:
-    """The state and what clients keep are all there is: as plain arrays, in a fresh world, it goes on as if never
-    stopped."""
+    """The state and what clients keep are all there is: as plain arrays, in a fresh world, it goes
+    on as if never stopped."""
     before, after = world(name), world(name)
     half = run(make(name), before, rounds=2)
     after.recall(before.memory())
@@ -612,11 +717,17 @@ def test_the_names_of_clients_do_not_matter(name: str) -> None:
     per_client = {key: a[old] for key, a in arrays(state).items() if a.shape[:1] == (CLIENTS,)}
     per_client |= {key: a[:, old] for key, a in per_client.items() if a.shape == (CLIENTS, CLIENTS)}
     assert w.true_clusters is not None
-    moved = replace(w, target=w.target[old], examples=w.examples[old], true_clusters=w.true_clusters[old])
-    moved.recall({key: a[old] if key.startswith("clients/") else a for key, a in w.memory().items()})
+    moved = replace(
+        w, target=w.target[old], examples=w.examples[old], true_clusters=w.true_clusters[old]
+    )
+    moved.recall(
+        {key: a[old] if key.startswith("clients/") else a for key, a in w.memory().items()}
+    )
     cohort = cohort_of(w, 5, 1)
     here = method.round(w, state, cohort, Stream(5, 1, "method"))
-    there = method.round(moved, replace(state, **per_client), np.sort(new[cohort]), Stream(5, 1, "method"))
+    there = method.round(
+        moved, replace(state, **per_client), np.sort(new[cohort]), Stream(5, 1, "method")
+    )
     per_model = new if CASES[name].peers else slice(None)
     np.testing.assert_allclose(there.models[per_model], here.models, rtol=1e-5, atol=1e-5)
     assert adjusted_rand_score(there.assignment[new], here.assignment) == 1
@@ -624,7 +735,9 @@ def test_the_names_of_clients_do_not_matter(name: str) -> None:
 
 
 @each_world
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.as_fedavg is not None])
+@pytest.mark.parametrize(
+    "name", [name for name, case in CASES.items() if case.as_fedavg is not None]
+)
 def test_one_cluster_is_fedavg(name: str, world: Callable[..., Any]) -> None:
     w, fedavg, method = world(name), FedAvg(), make(name, **(CASES[name].as_fedavg or {}))
     plain = fedavg.init(w, Stream(5, 0, "init"))
@@ -644,7 +757,9 @@ def test_an_empty_cluster_keeps_its_model(name: str, world: Callable[..., Any]) 
     cohort = np.flatnonzero(state.assignment == only)
     after = method.round(w, state, cohort, Stream(5, 2, "method"))
     others = models_elsewhere(state, only)
-    assert (len(others) or CASES[name].grows) and after.models[others].tobytes() == state.models[others].tobytes()
+    assert (len(others) or CASES[name].grows) and after.models[others].tobytes() == state.models[
+        others
+    ].tobytes()
     own = np.setdiff1d(np.arange(len(state.models)), others)
     assert after.models[own].tobytes() != state.models[own].tobytes()
 
@@ -652,7 +767,9 @@ def test_an_empty_cluster_keeps_its_model(name: str, world: Callable[..., Any]) 
 @each_clustered
 def test_clusters_that_are_far_apart_are_found(name: str) -> None:
     everybody = CASES[name].grows  # who is absent when a cluster is cut may end in none
-    state = run(make(name, **CASES[name].finding), fake(name), rounds=8, cohort=CLIENTS if everybody else 8)
+    state = run(
+        make(name, **CASES[name].finding), fake(name), rounds=8, cohort=CLIENTS if everybody else 8
+    )
     cluster_means = [set(state.assignment[k::3].tolist()) for k in range(3)]
     assert all(len(kind) == 1 for kind in cluster_means) and len(set.union(*cluster_means)) == 3
 
@@ -672,7 +789,9 @@ def test_a_round_uses_what_came(name: str, how: str) -> None:
     lossy = fake(name, **{how: LOST})
     lossy.recall(whole.memory())
     after = method.round(lossy, state, everybody, Stream(5, 2, "method"))
-    without = method.round(whole, state, np.setdiff1d(everybody, list(LOST)), Stream(5, 2, "method"))
+    without = method.round(
+        whole, state, np.setdiff1d(everybody, list(LOST)), Stream(5, 2, "method")
+    )
     np.testing.assert_allclose(after.models, without.models, rtol=1e-6, atol=1e-6)
 
 
@@ -726,7 +845,9 @@ def test_a_start_without_any_reply_is_sound_or_refused_in_words(name: str) -> No
     "name", [n for n, case in CASES.items() if n not in CLUSTERED and not (case.peers or case.soft)]
 )
 def test_where_there_is_one_cluster_nobody_is_cold(name: str) -> None:
-    state = make(name).init(simulated(name, population=Population(arrivals={2: 6})), Stream(5, 0, "init"))
+    state = make(name).init(
+        simulated(name, population=Population(arrivals={2: 6})), Stream(5, 0, "init")
+    )
     np.testing.assert_array_equal(state.assignment, np.zeros(CLIENTS))
 
 
@@ -737,7 +858,9 @@ def test_newcomers_are_placed_and_change_no_model(name: str, world: Callable[...
     state = settled(method, w)
     cold = state.assignment.copy()
     cold[[2, 3, 10]] = UNASSIGNED
-    placed = method.place(w, replace(state, assignment=cold), np.array([2, 3, 10]), Stream(5, 2, "place"))
+    placed = method.place(
+        w, replace(state, assignment=cold), np.array([2, 3, 10]), Stream(5, 2, "place")
+    )
     assert placed.models.tobytes() == state.models.tobytes()
     if not CASES[name].places:
         placed = method.round(w, placed, np.array([2, 3, 10]), Stream(5, 2, "method"))
@@ -774,14 +897,18 @@ def test_a_round_sends_its_models_down_and_one_up_per_client(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [(name, bad) for name, case in CASES.items() for bad in case.impossible], ids=str
+    ("name", "options"),
+    [(name, bad) for name, case in CASES.items() for bad in case.impossible],
+    ids=str,
 )
 def test_impossible_settings_are_refused(name: str, options: dict[str, Any]) -> None:
     with pytest.raises(FedkinError, match=next(iter(options))):
         make(name, **options)
 
 
-@pytest.mark.parametrize("name", [name for name in CLUSTERED if hasattr(METHODS[name](), "clusters")])
+@pytest.mark.parametrize(
+    "name", [name for name in CLUSTERED if hasattr(METHODS[name](), "clusters")]
+)
 def test_more_clusters_than_clients_are_refused(name: str) -> None:
     with pytest.raises(FedkinError, match=str(CLIENTS + 1)):
         make(name, clusters=CLIENTS + 1).init(fake(name), Stream(5, 0, "init"))

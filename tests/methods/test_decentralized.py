@@ -1,4 +1,5 @@
-"""What methods without a server share: chance, choice, likeness and averages, each against a slow computation."""
+"""What methods without a server share: chance, choice, likeness and averages, each against a slow
+computation."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def test_noise_does_not_depend_on_who_else_draws_or_on_how_many_there_are() -> N
     everybody = draw_noise(STREAM, np.arange(6), 6)
     np.testing.assert_array_equal(draw_noise(STREAM, np.array([3]), 6), everybody[3:4])
     np.testing.assert_array_equal(draw_noise(STREAM, np.arange(6), 9)[:, :6], everybody)
-    assert len(np.unique(everybody)) == 36 and np.any(draw_noise(STREAM.at(8), np.arange(6), 6) != everybody)
+    assert len(np.unique(everybody)) == 36 and np.any(
+        draw_noise(STREAM.at(8), np.arange(6), 6) != everybody
+    )
 
 
 def test_noise_of_nobody() -> None:
@@ -63,7 +66,9 @@ def test_noise_of_nobody() -> None:
 def test_lowest_by_hand() -> None:
     values = np.array([[0.5, 0.1, 0.9, 0.3], [0.2, 0.2, 0.1, 0.2], [0.4, 0.3, 0.2, 0.1]])
     mask = np.array([[1, 0, 1, 1], [1, 1, 0, 1], [0, 0, 1, 0]], bool)
-    expected = np.array([[1, 0, 0, 1], [1, 1, 0, 0], [0, 0, 1, 0]], bool)  # equals: the first; fewer: all
+    expected = np.array(
+        [[1, 0, 0, 1], [1, 1, 0, 0], [0, 0, 1, 0]], bool
+    )  # equals: the first; fewer: all
     np.testing.assert_array_equal(lowest(values, mask, 2), expected)
     np.testing.assert_array_equal(lowest(-values, mask, 1), np.eye(4, dtype=bool)[[2, 0, 2]])
 
@@ -81,7 +86,9 @@ def test_lowest_is_sorting(seed: int, n: int, N: int, count: int) -> None:
 
 def test_ranks_by_hand() -> None:
     """Places from 0 among the values under the mask; the first of equals comes first."""
-    values = np.array([[0.5, 0.1, 0.9, 0.3], [0.2, 0.2, 0.1, 0.2], [-0.4, 0.3, -0.2, 7.0], [4.0, 3.0, 2.0, 1.0]])
+    values = np.array(
+        [[0.5, 0.1, 0.9, 0.3], [0.2, 0.2, 0.1, 0.2], [-0.4, 0.3, -0.2, 7.0], [4.0, 3.0, 2.0, 1.0]]
+    )
     mask = np.array([[1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 1], [0, 0, 1, 0]], bool)
     result = ranks(values, mask)
     assert result.shape == (4, 4)
@@ -98,7 +105,9 @@ def test_who_is_not_under_the_mask_has_no_place() -> None:
     values, nobody = np.array([[0.1, np.nan, 0.3]]), np.zeros((1, 3), bool)
     for count in (-2, 0, 1, 3, 1000):
         assert not (ranks(values, nobody) < count).any()
-        assert (ranks(values, np.array([[False, False, True]])) < count).tolist() == [[False, False, count > 0]]
+        assert (ranks(values, np.array([[False, False, True]])) < count).tolist() == [
+            [False, False, count > 0]
+        ]
     assert ranks(np.zeros((0, 3)), np.zeros((0, 3), bool)).shape == (0, 3)
 
 
@@ -140,10 +149,16 @@ def test_similarity_is_pair_by_pair(alpha: float, dtype: Any) -> None:
 
 
 def test_similarity_by_hand() -> None:
-    """w_0 = (1, 1). i: h = (1, 0), g = (0, 2). j: h = (1, 1), g = (0, -1): .25 * -1 + .75 / sqrt(2)."""
+    """w_0 = (1, 1). i: h = (1, 0), g = (0, 2). j: h = (1, 1), g = (0, -1): .25 * -1 + .75 /
+    sqrt(2)."""
     start = np.ones(2)
-    i, j = (np.array([[2.0, 1.0]]), np.array([[0.0, 2.0]])), (np.array([[2.0, 2.0]]), np.array([[0.0, -1.0]]))
-    np.testing.assert_allclose(gradient_similarity(0.25, start, i, j), [[-0.25 + 0.75 / np.sqrt(2)]])
+    i, j = (
+        (np.array([[2.0, 1.0]]), np.array([[0.0, 2.0]])),
+        (np.array([[2.0, 2.0]]), np.array([[0.0, -1.0]])),
+    )
+    np.testing.assert_allclose(
+        gradient_similarity(0.25, start, i, j), [[-0.25 + 0.75 / np.sqrt(2)]]
+    )
     np.testing.assert_allclose(gradient_similarity(0.25, start, i, i), [[1.0]])
 
 
@@ -151,7 +166,11 @@ def test_zeros_are_like_nothing() -> None:
     """A peer that has not moved, in this round or at all: its cosine counts 0, not NaN."""
     start, zero, one = np.ones(2), np.zeros((1, 2)), np.array([[3.0, 1.0]])
     still, going = (np.ones((1, 2)), zero), (one, np.array([[1.0, 0.0]]))
-    assert gradient_similarity(0.5, start, still, going) == gradient_similarity(0.5, start, going, still) == 0
+    assert (
+        gradient_similarity(0.5, start, still, going)
+        == gradient_similarity(0.5, start, going, still)
+        == 0
+    )
     np.testing.assert_allclose(gradient_similarity(0.5, start, (one, zero), going), [[0.5]])
 
 
@@ -161,26 +180,34 @@ def test_similarity_does_not_see_lengths() -> None:
     scale = np.array([[1e-9], [1e9], [3.0], [0.5]])
     longer = start + scale * (models - start), scale[::-1] * updates
     result = gradient_similarity(0.5, start, (models, updates), longer)
-    np.testing.assert_allclose(result, gradient_similarity(0.5, start, (models, updates), (models, updates)), atol=1e-6)
+    np.testing.assert_allclose(
+        result, gradient_similarity(0.5, start, (models, updates), (models, updates)), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-15, 1e-12, 1.0, 1e12, 1e15])
 def test_short_and_long_updates_in_single_precision(scale: float) -> None:
-    """The same whether peers are compared among themselves, as in a simulation, or a peer with others, alone.
-    Products of two squared lengths are far outside of float32, their cosine is not."""
+    """The same whether peers are compared among themselves, as in a simulation, or a peer with
+    others, alone. Products of two squared lengths are far outside of float32, their cosine is not.
+    """
     rng = np.random.default_rng(2)
     unit = rng.normal(size=(4, 6))
     models, updates = np.zeros((4, 6), np.float32), (scale * unit).astype(np.float32)
     together, start = (models, updates), np.zeros(6, np.float32)
     expected = [[slow_cosine(a, b) for b in unit] for a in unit]
-    np.testing.assert_allclose(gradient_similarity(1, start, together, together), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        gradient_similarity(1, start, together, together), expected, atol=1e-5
+    )
     for i in range(4):
-        alone = gradient_similarity(1, start, (models[i : i + 1], updates[i : i + 1]), (models.copy(), updates.copy()))
+        alone = gradient_similarity(
+            1, start, (models[i : i + 1], updates[i : i + 1]), (models.copy(), updates.copy())
+        )
         np.testing.assert_allclose(alone, expected[i : i + 1], atol=1e-5)
 
 
 def test_likeness_by_loss() -> None:
-    """Eq. 1; a model without loss is the best of all, one without a number the worst, and both are numbers."""
+    """Eq. 1; a model without loss is the best of all, one without a number the worst, and both are
+    numbers."""
     loss = np.array([0.25, 4.0, 0.0, np.inf, np.nan])
     result = loss_similarity(loss)
     np.testing.assert_allclose(result[[0, 1, 3, 4]], [4.0, 0.25, 0.0, 0.0])
@@ -201,18 +228,24 @@ def test_average_models_by_hand() -> None:
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 9))
 def test_average_models_is_each_rows_mean(seed: int, n: int, m: int) -> None:
     rng = np.random.default_rng(seed)
-    models, weights = rng.normal(size=(m, 4)).astype(np.float32), rng.integers(0, 60, size=(n, m)) + 0.0
+    models, weights = (
+        rng.normal(size=(m, 4)).astype(np.float32),
+        rng.integers(0, 60, size=(n, m)) + 0.0,
+    )
     weights[np.arange(n), rng.integers(m, size=n)] += 1
     expected = [np.average(models.astype(np.float64), axis=0, weights=row) for row in weights]
     np.testing.assert_allclose(average_models(models, weights), expected, atol=1e-5)
-    np.testing.assert_allclose(average_models(models, 1000 * weights), average_models(models, weights), atol=1e-6)
+    np.testing.assert_allclose(
+        average_models(models, 1000 * weights), average_models(models, weights), atol=1e-6
+    )
 
 
 # --- what is asked and counted
 
 
 def test_query_by_hand() -> None:
-    """Peers 2 and 0 ask; peer 3 is silent. An answer of two vectors of three numbers is 24 bytes, down and up."""
+    """Peers 2 and 0 ask; peer 3 is silent. An answer of two vectors of three numbers is 24 bytes,
+    down and up."""
     w, asked = world(silent=frozenset({3})), np.array([[1, 1, 0, 1], [0, 0, 1, 1]], bool)
     answered, state = query(w, initial_state(), np.array([2, 0]), asked, 2)
     np.testing.assert_array_equal(answered, [[1, 1, 0, 0], [0, 0, 1, 0]])
@@ -278,16 +311,23 @@ def test_everybody_begins_with_the_same_model_and_knows_nobody() -> None:
     start = world(5).initial(stream.child("model"))
     np.testing.assert_array_equal(state.start, start)
     np.testing.assert_array_equal(state.models, np.tile(start, (5, 1)))
-    assert not any(getattr(state, name).any() for name in ("trust", "votes", "age", "messages", "vectors"))
+    assert not any(
+        getattr(state, name).any() for name in ("trust", "votes", "age", "messages", "vectors")
+    )
     np.testing.assert_array_equal(state.assignment, np.arange(5))
     assert state.clusters == 5
-    assert all(isinstance(getattr(state, f.name), np.ndarray) for f in fields(state) if f.name != "extras")
+    assert all(
+        isinstance(getattr(state, f.name), np.ndarray) for f in fields(state) if f.name != "extras"
+    )
 
 
 def test_each_peer_is_tested_on_its_own_model() -> None:
     """Whatever community it is in."""
     state = update_peers(
-        initial_state(), np.arange(4), Neighbourhood(*trusting(4)), np.arange(12, dtype=np.float32).reshape(4, 3)
+        initial_state(),
+        np.arange(4),
+        Neighbourhood(*trusting(4)),
+        np.arange(12, dtype=np.float32).reshape(4, 3),
     )
     assert state.clusters == 1
     assigned = state.models_for(np.array([3, 1]))

@@ -1,4 +1,5 @@
-"""How the round of a peer goes, whatever its method: who is there, who answers, what is forgotten and what is sent."""
+"""How the round of a peer goes, whatever its method: who is there, who answers, what is forgotten
+and what is sent."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ class Asking(PeerMethod):
     def __init__(self, similarity_of: str = "nothing", alpha: float = 0.0) -> None:
         self.similarity_of, self.alpha = similarity_of, alpha  # type: ignore[misc]
 
-    def select_queries(self, neighbourhood: Neighbourhood, reachable: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def select_queries(
+        self, neighbourhood: Neighbourhood, reachable: np.ndarray, noise: np.ndarray
+    ) -> np.ndarray:
         self.neighbourhood, self.reachable = neighbourhood, reachable
         return reachable
 
@@ -28,7 +31,9 @@ class Asking(PeerMethod):
         self.answered = answered
         return neighbourhood
 
-    def select_partners(self, neighbourhood: Neighbourhood, reachable: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def select_partners(
+        self, neighbourhood: Neighbourhood, reachable: np.ndarray, noise: np.ndarray
+    ) -> np.ndarray:
         np.testing.assert_array_equal(reachable, self.reachable)
         return super().select_partners(neighbourhood, reachable, noise)
 
@@ -41,10 +46,19 @@ class Leaving(FakeWorld):
 
 
 def a_round(method: Asking) -> tuple[Leaving, PeerState, PeerState]:
-    """Of peers 0 to 5, 5 has left, 4 is not in the cohort, 3 drops out, 2 sends NaN; everybody trusted everybody."""
-    w = Leaving(np.eye(6, 3, dtype=np.float32), np.arange(1, 7), silent=frozenset({3}), garbage=frozenset({2}))
+    """Of peers 0 to 5, 5 has left, 4 is not in the cohort, 3 drops out, 2 sends NaN; everybody
+    trusted everybody."""
+    w = Leaving(
+        np.eye(6, 3, dtype=np.float32),
+        np.arange(1, 7),
+        silent=frozenset({3}),
+        garbage=frozenset({2}),
+    )
     before = update_peers(
-        method.init(w, STREAM), np.arange(6), Neighbourhood(*trusting(6)), np.ones((6, 3), np.float32)
+        method.init(w, STREAM),
+        np.arange(6),
+        Neighbourhood(*trusting(6)),
+        np.ones((6, 3), np.float32),
     )
     return w, before, method.round(w, before, np.arange(4), STREAM)
 
@@ -61,7 +75,9 @@ def test_trust_loses_who_has_left_and_keeps_inactive_peers() -> None:
     """Before anything is asked; peers that are inactive change nothing."""
     method = Asking()
     _, before, after = a_round(method)
-    np.testing.assert_array_equal(method.neighbourhood.trust, [[0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0]])
+    np.testing.assert_array_equal(
+        method.neighbourhood.trust, [[0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0]]
+    )
     np.testing.assert_array_equal(after.trust[:2], method.neighbourhood.trust)
     for name in ("models", "trust", "votes"):
         np.testing.assert_array_equal(getattr(after, name)[2:], getattr(before, name)[2:])
@@ -71,13 +87,18 @@ ANSWERS = [("nothing", 0.5, 1), ("loss", 0.5, 1), ("gradient", 0.0, 1), ("gradie
 
 
 @pytest.mark.parametrize(("similarity_of", "alpha", "vectors"), ANSWERS)
-def test_an_answer_is_a_model_and_an_update_where_that_counts(similarity_of: str, alpha: float, vectors: int) -> None:
-    """0 and 1 get one answer each; nobody else's is on the ledger or in messages, and nobody is asked twice."""
+def test_an_answer_is_a_model_and_an_update_where_that_counts(
+    similarity_of: str, alpha: float, vectors: int
+) -> None:
+    """0 and 1 get one answer each; nobody else's is on the ledger or in messages, and nobody is
+    asked twice."""
     method = Asking(similarity_of, alpha)
     w, before, after = a_round(method)
     assert method.needs_updates is (vectors == 2)
     np.testing.assert_array_equal(after.messages - before.messages, [[1, 1], [1, 1]] + [[0, 0]] * 4)
-    np.testing.assert_array_equal(after.vectors - before.vectors, vectors * (after.messages - before.messages))
+    np.testing.assert_array_equal(
+        after.vectors - before.vectors, vectors * (after.messages - before.messages)
+    )
     assert w.ledger.total() == (2 * vectors * 3 * 4,) * 2 and w.ledger.up.keys() == {"ask"}
 
 
@@ -85,7 +106,9 @@ def test_the_mean_is_of_those_that_answered() -> None:
     """0 and 1 have 1 and 2 examples; the others, whom they average with as well, say nothing."""
     w, before, after = a_round(Asking())
     solution = (before.models + w.target)[:2] / 2
-    np.testing.assert_allclose(after.models[:2], np.tile((solution[0] + 2 * solution[1]) / 3, (2, 1)), rtol=1e-6)
+    np.testing.assert_allclose(
+        after.models[:2], np.tile((solution[0] + 2 * solution[1]) / 3, (2, 1)), rtol=1e-6
+    )
 
 
 def test_neighbourhoods_are_of_the_round_that_begins() -> None:

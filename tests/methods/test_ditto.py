@@ -35,7 +35,10 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
 
 def world(**options: Any) -> FakeWorld:
     """Gradients are w - target."""
-    target, given = np.array([[8.0], [16.0], [4.0]], np.float32), {"work": LocalTraining(2, lr=0.5), **options}
+    target, given = (
+        np.array([[8.0], [16.0], [4.0]], np.float32),
+        {"work": LocalTraining(2, lr=0.5), **options},
+    )
     return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), **given)
 
 
@@ -48,8 +51,8 @@ def rounds(w: FakeWorld, cohorts: list[list[int]], **options: Any) -> DittoState
 
 
 def test_two_steps_by_hand() -> None:
-    """v: 0 -> 4 -> 4 + 2 - 0.5 (4 - 0) = 4, pulled to the 0 that was received: to the client's own solution 6 it would
-    end elsewhere, and without a pull (the shallow-copy mistake) at 6."""
+    """v: 0 -> 4 -> 4 + 2 - 0.5 (4 - 0) = 4, pulled to the 0 that was received: to the client's own
+    solution 6 it would end elsewhere, and without a pull (the shallow-copy mistake) at 6."""
     w = world()
     state = rounds(w, [[0]])
     np.testing.assert_allclose(state.models, [[6]])

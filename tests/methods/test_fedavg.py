@@ -1,4 +1,5 @@
-"""FedAvg on two quadratic clients; one epoch of lr 0.5 goes half the way from the model to the client's target."""
+"""FedAvg on two quadratic clients; one epoch of lr 0.5 goes half the way from the model to the
+client's target."""
 
 from __future__ import annotations
 

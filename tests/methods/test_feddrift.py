@@ -1,4 +1,5 @@
-"""FedDrift on streams and on clients whose history is known: who trains what, from its lines, in small federations."""
+"""FedDrift on streams and on clients whose history is known: who trains what, from its lines, in
+small federations."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ OPTIONS: dict[str, Any] = {"every": 4, "models": 4, "delta": 0.25}
 
 
 def stream() -> FederatedData:
-    """Labels by a straight line, which a linear model learns at once; the second concept has them inverted."""
+    """Labels by a straight line, which a linear model learns at once; the second concept has them
+    inverted."""
     data = fk.data.sine(clients=4, samples=60, changes=CHANGES)
     assert isinstance(data, StreamData) and data.concepts is not None
     y = (data.x[:, 0] > data.x[:, 1]).astype(np.int64)
@@ -38,7 +40,13 @@ def stream() -> FederatedData:
 
 def run(method: Any, rounds: int = 12, history: bool = True, **options: Any) -> Any:
     data = stream()
-    settings = {"rounds": rounds, "cohort": 4, "local": WORK, "shift": Steps(4, history=history), "progress": False}
+    settings = {
+        "rounds": rounds,
+        "cohort": 4,
+        "local": WORK,
+        "shift": Steps(4, history=history),
+        "progress": False,
+    }
     return fk.simulate(method, data, mclr(data), **simulate_arguments({**settings, **options}))
 
 
@@ -50,20 +58,29 @@ def test_a_drifted_client_is_alone_and_then_shares_its_model() -> None:
     assert owner[:, 2].tolist() == [0, new, new, 0]  # the next client finds a model of its concept
     assert found.state.release.tolist() == [0, 2, 0, 0]
     assert np.array_equal(found.state.ends, np.tile([60, 120, 180], (4, 1)))
-    assert found.records[12]["accuracy"] > 0.85 and found.records[4]["accuracy"] < 0.8  # one of four is inverted
+    assert (
+        found.records[12]["accuracy"] > 0.85 and found.records[4]["accuracy"] < 0.8
+    )  # one of four is inverted
     assert found.records[12]["ari"] == 1.0
 
 
 def test_samples_of_earlier_steps_must_stay_on_clients() -> None:
     """Without them nobody would have more samples than before, and nobody would ever drift."""
-    with pytest.raises(ConfigError, match=r"feddrift needs clients that keep the samples.*set shift\.history=true"):
+    with pytest.raises(
+        ConfigError, match=r"feddrift needs clients that keep the samples.*set shift\.history=true"
+    ):
         run(FedDrift(**OPTIONS), history=False)
 
 
 def test_one_model_that_never_drifts_is_fedavg() -> None:
     alone, plain = (run(method) for method in (FedDrift(**{**OPTIONS, "models": 1}), fk.FedAvg()))
-    assert [r["accuracy"] for r in alone.records] != [r["accuracy"] for r in run(FedDrift(**OPTIONS)).records]
-    gap = [abs(a["loss"] - b["loss"]) for a, b in zip(alone.records[-3:], plain.records[-3:], strict=True)]
+    assert [r["accuracy"] for r in alone.records] != [
+        r["accuracy"] for r in run(FedDrift(**OPTIONS)).records
+    ]
+    gap = [
+        abs(a["loss"] - b["loss"])
+        for a, b in zip(alone.records[-3:], plain.records[-3:], strict=True)
+    ]
     assert max(gap) < 0.05  # from another initial model
 
 
@@ -77,7 +94,9 @@ def test_resumed_runs_are_equal(tmp_path: Path) -> None:
     run(FedDrift(**OPTIONS), rounds=6, out=tmp_path, checkpoint_every=1)
     resumed = run(FedDrift(**OPTIONS), out=tmp_path, checkpoint_every=1, resume=True)
     for name in ("models", "assignment", "owner", "ends", "accuracy", "release"):
-        assert np.array_equal(getattr(whole.state, name), getattr(resumed.state, name), equal_nan=True), name
+        assert np.array_equal(
+            getattr(whole.state, name), getattr(resumed.state, name), equal_nan=True
+        ), name
 
 
 def test_clients_that_forget_are_refused() -> None:
@@ -89,7 +108,9 @@ def test_clients_that_forget_are_refused() -> None:
     rows = [data.train[c][:30] for c in range(4)]
     fewer = data.with_rows(type(data.train).of(rows), data.test)
     world = SimulatedWorld(fewer, mclr(data), WORK)
-    with pytest.raises(MethodError, match=r"client 0 has fewer than before: set shift.history = true"):
+    with pytest.raises(
+        MethodError, match=r"client 0 has fewer than before: set shift.history = true"
+    ):
         method.round(world, state, np.arange(4), Stream(0, 5))
 
 
@@ -111,7 +132,12 @@ def test_a_newcomer_takes_the_best_model() -> None:
     world = SimulatedWorld(last, mclr(data), WORK)
     state = found.state
     cold = type(state)(
-        state.models, np.array([0, -1, -1, 0]), state.owner, 0 * state.ends, state.accuracy, state.release
+        state.models,
+        np.array([0, -1, -1, 0]),
+        state.owner,
+        0 * state.ends,
+        state.accuracy,
+        state.release,
     )
     placed = FedDrift(**OPTIONS).place(world, cold, np.array([1, 2]), Stream(0, 12))
     assert placed.assignment.tolist() == state.assignment.tolist()
@@ -122,6 +148,8 @@ def test_accuracy_between_models_is_over_all_that_they_own() -> None:
     correct[0, 0], correct[0, 1], correct[1, 0] = (8, 4, 0), (1, 9, 0), (5, 3, 0)
     history = History(correct, np.array([[10, 10], [5, 0]]), np.array([0, 1]))
     owner = np.array([[0, 1], [0, -1]])
-    np.testing.assert_allclose(history.between(owner, np.array([0, 1])), [[13 / 15, 0.1], [7 / 15, 0.9]])
+    np.testing.assert_allclose(
+        history.between(owner, np.array([0, 1])), [[13 / 15, 0.1], [7 / 15, 0.9]]
+    )
     assert np.array_equal(history.accuracy(1), [[0.1, 0.9, -np.inf], [-np.inf] * 3])
     assert spans_of(np.array([[3, 3, 7]])).tolist() == [[[0, 3], [3, 3], [3, 7]]]

@@ -1,7 +1,8 @@
 """FedGroup on quadratic clients of three parameters, one cluster per axis.
 
-One epoch of lr 0.5 goes half the way from the model to the client's target, so from w_0 = (1, 1, 1) an update is half
-of target - w_0. Expectations are worked out from the paper's algorithms and the published description of the code.
+One epoch of lr 0.5 goes half the way from the model to the client's target, so from w_0 = (1, 1, 1)
+an update is half of target - w_0. Expectations are worked out from the paper's algorithms and the
+published description of the code.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class RecordingWorld(FakeWorld):
 def world(update: np.ndarray = UPDATE, epochs: int = 1, **options: Any) -> RecordingWorld:
     n = len(update)
     work = LocalTraining(epochs=epochs, lr=0.5)
-    return RecordingWorld(ONE + 2 * update, EXAMPLES[np.arange(n) % 6], work, start=lambda _: ONE, **options)
+    return RecordingWorld(
+        ONE + 2 * update, EXAMPLES[np.arange(n) % 6], work, start=lambda _: ONE, **options
+    )
 
 
 def settled(method: FedGroup, w: FakeWorld) -> FedGroupState:
@@ -52,7 +55,8 @@ def settled(method: FedGroup, w: FakeWorld) -> FedGroupState:
 
 
 def by_true_cluster(state: FedGroupState) -> np.ndarray:
-    """Cluster ids are arbitrary: the id of the cluster that holds the clients of clusters 0, 1 and 2."""
+    """Cluster ids are arbitrary: the id of the cluster that holds the clients of clusters 0, 1 and
+    2."""
     return state.assignment[:3]
 
 
@@ -68,8 +72,12 @@ def test_group_cold_start_finds_the_true_clusters() -> None:
 def test_clusters_start_from_the_simple_mean_of_their_clients_solutions() -> None:
     state = FedGroup(clusters=3).init(world(), STREAM)
     order = by_true_cluster(state)
-    np.testing.assert_allclose(state.models[order], ONE + [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6)
-    np.testing.assert_allclose(state.directions[order], [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6)
+    np.testing.assert_allclose(
+        state.models[order], ONE + [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        state.directions[order], [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6
+    )
     np.testing.assert_array_equal(state.start, ONE)
     assert state.pretrained.all()
 
@@ -119,7 +127,8 @@ def given(models: Any, directions: Any, assignment: Any, start: Any = ONE) -> Fe
 
 
 def test_a_newcomer_trains_from_the_start_and_compares_directions() -> None:
-    """Its distance to the models would say cluster 0; the direction of its update from w_0 says cluster 1."""
+    """Its distance to the models would say cluster 0; the direction of its update from w_0 says
+    cluster 1."""
     w = world(np.array([[0.1, 1, 0], [5, 1, 0]], np.float32))
     state = given(ONE + [[0, 1, 0], [100, 0, 0]], [[1, 0, 0], [0, 0.01, 0]], [-1, -1])
     after = FedGroup(clusters=2).place(w, state, np.arange(2), STREAM)
@@ -129,7 +138,9 @@ def test_a_newcomer_trains_from_the_start_and_compares_directions() -> None:
 
 def test_a_tie_goes_to_the_first_cluster() -> None:
     state = given(ONE + np.eye(3)[:2], [[1, 0, 0], [0, 1, 0]], [-1])
-    after = FedGroup(clusters=2).place(world(np.array([[0, 0, 3]], np.float32)), state, np.array([0]), STREAM)
+    after = FedGroup(clusters=2).place(
+        world(np.array([[0, 0, 3]], np.float32)), state, np.array([0]), STREAM
+    )
     np.testing.assert_array_equal(after.assignment, [0])
 
 
@@ -159,7 +170,9 @@ def test_a_zero_update_takes_no_part_in_the_clustering() -> None:
 
 def test_too_few_updates_are_an_error() -> None:
     with pytest.raises(FedkinError, match="2 of 3 clients gave an update"):
-        FedGroup(clusters=3, alpha=1).init(world(np.array([[1, 0, 0], [0, 2, 0], [0, 0, 0]], np.float32)), STREAM)
+        FedGroup(clusters=3, alpha=1).init(
+            world(np.array([[1, 0, 0], [0, 2, 0], [0, 0, 0]], np.float32)), STREAM
+        )
 
 
 # --- a round (Algorithm 2)
@@ -172,7 +185,9 @@ def two_clusters() -> FedGroupState:
 def test_each_cluster_averages_its_own_members() -> None:
     """Cluster 0 from 0: targets (3,1,1) n 10 and (1,5,1) n 20, half the way, weights 1/3 and 2/3.
     Cluster 1 from 1: client 2 alone, target (1,1,3)."""
-    after = FedGroup(clusters=2, eta_g=0.0).round(world(), two_clusters(), np.array([0, 1, 2]), STREAM)
+    after = FedGroup(clusters=2, eta_g=0.0).round(
+        world(), two_clusters(), np.array([0, 1, 2]), STREAM
+    )
     expected = [[(1.5 + 2 * 0.5) / 3, (0.5 + 2 * 2.5) / 3, 0.5], [1, 1, 2]]
     np.testing.assert_allclose(after.models, expected, rtol=1e-6)
     np.testing.assert_array_equal(after.assignment, two_clusters().assignment)
@@ -186,10 +201,15 @@ def test_a_cluster_without_selected_members_keeps_its_model() -> None:
 
 @pytest.mark.parametrize(("normalize", "divisor"), [(True, np.array([[1.2], [1.4]])), (False, 1)])
 def test_inter_group_aggregation_reaches_every_cluster(normalize: bool, divisor: Any) -> None:
-    """Client 0 wants cluster 0's model already, so nothing moves but by eta = 2; norms are 5 and 10."""
-    w = FakeWorld(np.array([[3, 4], [9, 9]], np.float32), np.array([5, 5]), start=lambda _: np.ones(2))
+    """Client 0 wants cluster 0's model already, so nothing moves but by eta = 2; norms are 5 and
+    10."""
+    w = FakeWorld(
+        np.array([[3, 4], [9, 9]], np.float32), np.array([5, 5]), start=lambda _: np.ones(2)
+    )
     state = given([[3, 4], [0, 10]], [[1, 0], [0, 1]], [0, 1], [1, 1])
-    after = FedGroup(clusters=2, eta_g=2.0, normalize=normalize).round(w, state, np.array([0]), STREAM)
+    after = FedGroup(clusters=2, eta_g=2.0, normalize=normalize).round(
+        w, state, np.array([0]), STREAM
+    )
     np.testing.assert_allclose(after.models, np.array([[3, 6], [1.2, 11.6]]) / divisor, rtol=1e-6)
 
 
@@ -197,7 +217,8 @@ def test_inter_group_aggregation_reaches_every_cluster(normalize: bool, divisor:
 
 
 def test_random_centres_are_single_clients() -> None:
-    """RCC: m random clients are pre-trained; their solutions are the group models, their updates the directions."""
+    """RCC: m random clients are pre-trained; their solutions are the group models, their updates
+    the directions."""
     w = world(many())
     state = FedGroup(clusters=3, centers="random").init(w, STREAM)
     centres, _ = w.calls[0]
@@ -209,12 +230,15 @@ def test_random_centres_are_single_clients() -> None:
 
 def test_random_centres_depend_on_the_stream() -> None:
     method = FedGroup(clusters=3, centers="random")
-    picks = {tuple(np.flatnonzero(method.init(world(many()), Stream(s)).pretrained)) for s in range(6)}
+    picks = {
+        tuple(np.flatnonzero(method.init(world(many()), Stream(s)).pretrained)) for s in range(6)
+    }
     assert len(picks) > 1
 
 
 def test_random_assignment_moves_only_those_outside_the_cold_start() -> None:
-    """RAC: every round a selected client is put into a random group, unless it was in the group cold start."""
+    """RAC: every round a selected client is put into a random group, unless it was in the group
+    cold start."""
     w, method = world(many()), FedGroup(clusters=3, alpha=4, newcomers="random")
     state = settled(method, w)
     held = state.pretrained
@@ -239,15 +263,21 @@ def test_random_assignment_asks_newcomers_nothing() -> None:
 
 
 def test_the_proximal_variant_pulls_in_rounds() -> None:
-    """Two epochs toward 2 from 0 with mu 1: 0 -> 1 -> 1 - 0.5 ((1 - 2) + (1 - 0)) = 1; without the pull 1.5."""
+    """Two epochs toward 2 from 0 with mu 1: 0 -> 1 -> 1 - 0.5 ((1 - 2) + (1 - 0)) = 1; without the
+    pull 1.5."""
     w = FakeWorld(np.array([[2, 0, 0]], np.float32), np.array([5]), LocalTraining(epochs=2, lr=0.5))
     state = given([[0, 0, 0]], [[1, 0, 0]], [0], [0, 0, 0])
-    np.testing.assert_allclose(FedGrouProx(clusters=1).round(w, state, np.array([0]), STREAM).models, [[1, 0, 0]])
-    np.testing.assert_allclose(FedGroup(clusters=1).round(w, state, np.array([0]), STREAM).models, [[1.5, 0, 0]])
+    np.testing.assert_allclose(
+        FedGrouProx(clusters=1).round(w, state, np.array([0]), STREAM).models, [[1, 0, 0]]
+    )
+    np.testing.assert_allclose(
+        FedGroup(clusters=1).round(w, state, np.array([0]), STREAM).models, [[1.5, 0, 0]]
+    )
 
 
 def test_the_proximal_variant_pulls_in_pretraining() -> None:
-    """One epoch is one step here, at the anchor, where the pull is zero: what was asked for has to tell."""
+    """One epoch is one step here, at the anchor, where the pull is zero: what was asked for has to
+    tell."""
     w = world()
     FedGrouProx(clusters=3).init(w, STREAM)
     assert {work.mu for _, work in w.calls} == {1}

@@ -32,7 +32,9 @@ COHORT = np.arange(3)
 
 
 def world(head: Any = HEAD, **options: Any) -> FakeWorld:
-    fake = FakeWorld(TARGET, np.array([10, 30, 60]), start=lambda _: np.array([0, 2, 2, 0]), **options)
+    fake = FakeWorld(
+        TARGET, np.array([10, 30, 60]), start=lambda _: np.array([0, 2, 2, 0]), **options
+    )
     fake.spec = replace(fake.spec, head=head)
     return fake
 
@@ -71,14 +73,18 @@ def test_oracle(name: str, oracle: Callable[[str], dict[str, Any]]) -> None:
     for case in oracle("methods2")["personalisation"]:
         x, y = np.array(case["fedrep"]["X"]), np.array(case["fedrep"]["Y"])
         start = np.append(case["w0"], 1.0)
-        w = FakeWorld(np.zeros((3, 4), np.float32), np.full(3, x.shape[1]), start=lambda _, start=start: start)
+        w = FakeWorld(
+            np.zeros((3, 4), np.float32), np.full(3, x.shape[1]), start=lambda _, start=start: start
+        )
         w.spec, w._trainer = replace(w.spec, head=slice(3, 4)), _Regression(x, y, case["lr"])
         method = FedPer() if name == "fedper" else FedRep(head_epochs=case["fedrep"]["head_steps"])
         state = method.init(w, STREAM)
         for r, expected in enumerate(case[name]["trace"]):
             state = method.round(w, state, COHORT, STREAM.at(r))
             np.testing.assert_allclose(state.models[0, :3], expected["body"], atol=1e-6)
-            np.testing.assert_allclose(w.memory()["clients/personal_head"][:, 0], expected["heads"], atol=1e-6)
+            np.testing.assert_allclose(
+                w.memory()["clients/personal_head"][:, 0], expected["heads"], atol=1e-6
+            )
 
 
 def test_a_round_by_hand() -> None:
@@ -92,8 +98,12 @@ def test_a_round_by_hand() -> None:
 def test_in_the_end_heads_are_the_clients_own_and_the_body_is_the_mean() -> None:
     w = world()
     state = rounds(w, 40)
-    np.testing.assert_allclose(state.models[0, [0, 3]], np.average(TARGET, 0, [10, 30, 60])[[0, 3]], rtol=1e-5)
-    np.testing.assert_allclose(w.memory()["clients/personal_head"], TARGET[:, HEAD], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        state.models[0, [0, 3]], np.average(TARGET, 0, [10, 30, 60])[[0, 3]], rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        w.memory()["clients/personal_head"], TARGET[:, HEAD], rtol=1e-5, atol=1e-6
+    )
 
 
 def test_the_body_is_fedavgs_where_the_head_does_not_touch_it() -> None:
@@ -102,7 +112,9 @@ def test_the_body_is_fedavgs_where_the_head_does_not_touch_it() -> None:
     plain = fedavg.init(w, STREAM)
     for r in range(3):
         plain = fedavg.round(w, plain, COHORT, STREAM.at(r))
-    np.testing.assert_allclose(rounds(world(), 3).models[0, [0, 3]], plain.models[0, [0, 3]], rtol=1e-6)
+    np.testing.assert_allclose(
+        rounds(world(), 3).models[0, [0, 3]], plain.models[0, [0, 3]], rtol=1e-6
+    )
 
 
 def test_the_head_of_the_state_is_never_trained() -> None:
@@ -112,7 +124,10 @@ def test_the_head_of_the_state_is_never_trained() -> None:
 def test_only_bodies_travel() -> None:
     w = world()
     rounds(w, 2)
-    assert (w.ledger.down, w.ledger.up) == ({"personal": 2 * 3 * 2 * 4}, {"personal": 2 * 3 * 2 * 4})
+    assert (w.ledger.down, w.ledger.up) == (
+        {"personal": 2 * 3 * 2 * 4},
+        {"personal": 2 * 3 * 2 * 4},
+    )
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
@@ -120,31 +135,41 @@ def test_lost_replies(how: str) -> None:
     """The body is the mean of what came; the lost client keeps the head that it had."""
     w = world(**{how: frozenset({1})})
     state = rounds(w, 1)
-    np.testing.assert_allclose(state.models[0, [0, 3]], (10 * TARGET[0] + 60 * TARGET[2])[[0, 3]] / 140)
+    np.testing.assert_allclose(
+        state.models[0, [0, 3]], (10 * TARGET[0] + 60 * TARGET[2])[[0, 3]] / 140
+    )
     np.testing.assert_array_equal(w.memory()["clients/personal_head.kept"], [1, 0, 1])
 
 
 def test_clients_are_tested_with_their_own_heads() -> None:
-    """After one round of lr 1 a client's head is its target; of client 2, which was not there, it is the first."""
+    """After one round of lr 1 a client's head is its target; of client 2, which was not there, it
+    is the first."""
     w = world(work=LocalTraining(lr=1.0))
     state = rounds(w, 1, COHORT[:2])
     mean = np.average(TARGET[:2], 0, [10, 30])
     expected = np.sum((mean - TARGET)[:, [0, 3]] ** 2, axis=1) + [0, 0, 28**2 + 2**2]
     results = score(w, state, 1)
     np.testing.assert_allclose(results.scores.loss, expected, rtol=1e-6)
-    assert w.ledger.down["scoring.evaluate_personal"] == 3 * 2 * 4 and w.ledger.total() == (2 * 2 * 4, 2 * 2 * 4)
+    assert w.ledger.down["scoring.evaluate_personal"] == 3 * 2 * 4 and w.ledger.total() == (
+        2 * 2 * 4,
+        2 * 2 * 4,
+    )
 
 
 def test_heads_help_clients_with_opposite_labels() -> None:
-    """Half of the clients have the labels the other way round: one model cannot serve both, a head each can."""
+    """Half of the clients have the labels the other way round: one model cannot serve both, a head
+    each can."""
     rng = np.random.default_rng(0)
     x, clients = rng.normal(size=(12 * 60, 2)).astype(np.float32), np.repeat(np.arange(12), 60)
     y = (x[:, 0] > 0).astype(np.int64) ^ (clients % 2)
     rows = np.arange(len(x)).reshape(12, 60)
-    data = FederatedData("opposite", x, y, 2, Ragged.of(list(rows[:, :40])), Ragged.of(list(rows[:, 40:])))
+    data = FederatedData(
+        "opposite", x, y, 2, Ragged.of(list(rows[:, :40])), Ragged.of(list(rows[:, 40:]))
+    )
     options: dict[str, Any] = {"rounds": 15, "cohort": 12, "local": fk.SGD(epochs=2, lr=0.1)}
     own, one = (
-        fk.simulate(method, data, mlp(data, 8), **simulate_arguments(options)) for method in (FedPer(), FedAvg())
+        fk.simulate(method, data, mlp(data, 8), **simulate_arguments(options))
+        for method in (FedPer(), FedAvg())
     )
     accuracy, plain = (run.history["accuracy"].iloc[-1] for run in (own, one))
     assert accuracy > 0.85 and plain < 0.7
@@ -163,21 +188,40 @@ def test_a_run_that_is_resumed_is_the_same(tmp_path: Path) -> None:
             raise Stop
 
     data = federation()
-    options: dict[str, Any] = {"rounds": 5, "cohort": 4, "local": fk.SGD(lr=0.1), "checkpoint_every": 1}
-    whole = fk.simulate(FedPer(), data, mlp(data, 8), out=tmp_path / "whole", **simulate_arguments(options))
+    options: dict[str, Any] = {
+        "rounds": 5,
+        "cohort": 4,
+        "local": fk.SGD(lr=0.1),
+        "checkpoint_every": 1,
+    }
+    whole = fk.simulate(
+        FedPer(), data, mlp(data, 8), out=tmp_path / "whole", **simulate_arguments(options)
+    )
     with pytest.raises(Stop):
         fk.simulate(
-            FedPer(), data, mlp(data, 8), out=tmp_path / "cut", **simulate_arguments({"callbacks": stop} | options)
+            FedPer(),
+            data,
+            mlp(data, 8),
+            out=tmp_path / "cut",
+            **simulate_arguments({"callbacks": stop} | options),
         )
     resumed = fk.simulate(
-        FedPer(), data, mlp(data, 8), out=tmp_path / "cut", resume=True, **simulate_arguments(options)
+        FedPer(),
+        data,
+        mlp(data, 8),
+        out=tmp_path / "cut",
+        resume=True,
+        **simulate_arguments(options),
     )
     assert resumed.models.tobytes() == whole.models.tobytes()
-    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (
+        tmp_path / "whole/metrics.jsonl"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize(
-    ("head", "reason"), [(None, "does not end in a weight"), (slice(0, 4), "has no other"), (slice(None), "no other")]
+    ("head", "reason"),
+    [(None, "does not end in a weight"), (slice(0, 4), "has no other"), (slice(None), "no other")],
 )
 def test_a_model_without_a_body_or_a_head_is_refused(head: slice | None, reason: str) -> None:
     with pytest.raises(MethodError, match=rf"{reason}.*model.name=mlp"):

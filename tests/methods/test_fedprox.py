@@ -34,11 +34,17 @@ class RecordingWorld(FakeWorld):
 
 def world(epochs: int = 2) -> RecordingWorld:
     target = np.array([[2, 0], [0, 4]], np.float32)
-    return RecordingWorld(target, np.array([10, 30]), LocalTraining(epochs=epochs, lr=0.5), start=lambda _: np.zeros(2))
+    return RecordingWorld(
+        target,
+        np.array([10, 30]),
+        LocalTraining(epochs=epochs, lr=0.5),
+        start=lambda _: np.zeros(2),
+    )
 
 
 def test_two_steps_by_hand() -> None:
-    """Toward 2 from 0 with lr 0.5, mu 0.5: 0 -> 1, then 1 - 0.5 ((1 - 2) + 0.5 (1 - 0)) = 1.25 (mu 0 gives 1.5)."""
+    """Toward 2 from 0 with lr 0.5, mu 0.5: 0 -> 1, then 1 - 0.5 ((1 - 2) + 0.5 (1 - 0)) = 1.25 (mu
+    0 gives 1.5)."""
     w = world()
     state = FedProx(mu=0.5).round(w, FedProx(mu=0.5).init(w, STREAM), COHORT, STREAM)
     np.testing.assert_allclose(state.models, [[0.25 * 1.25, 0.75 * 2.5]], rtol=1e-6)
@@ -70,7 +76,9 @@ def test_without_the_pull_it_is_fedavg() -> None:
     w = world()
     start = FedAvg().init(w, STREAM)
     plain = FedAvg().round(w, start, COHORT, STREAM)
-    np.testing.assert_array_equal(FedProx(mu=0.0).round(w, start, COHORT, STREAM).models, plain.models)
+    np.testing.assert_array_equal(
+        FedProx(mu=0.0).round(w, start, COHORT, STREAM).models, plain.models
+    )
 
 
 @pytest.mark.parametrize("mu", [-0.1, float("nan"), float("inf")])

@@ -37,20 +37,31 @@ def test_weights_and_label_shares_are_those_of_the_authors_code(oracle: Oracle) 
             masses = label_masses(weights, every, sizes, classes).sum(axis=0)
             np.testing.assert_allclose(masses, given["label_mass_sent_summed"], atol=1e-5)
             shares = label_shares(masses)
-            np.testing.assert_allclose(shares, given["C_label_given_cluster"], atol=case["tolerance"])
+            np.testing.assert_allclose(
+                shares, given["C_label_given_cluster"], atol=case["tolerance"]
+            )
 
 
 def test_an_absent_label_is_floored_and_keeps_weights_finite() -> None:
     shares = label_shares(np.array([[3.0, 0.0], [1.0, 1.0]]))
     np.testing.assert_allclose(shares, [[1 - 1e-8 / 3, 1e-8 / 3], [0.5, 0.5]], rtol=1e-6)
     weights = sample_weights(np.zeros((2, 1)), np.full((2, 1), 0.5), shares, np.array([1]))
-    assert np.isfinite(weights).all() and weights[0, 0] > 0.99  # the rare label counts more: C divides
+    assert (
+        np.isfinite(weights).all() and weights[0, 0] > 0.99
+    )  # the rare label counts more: C divides
 
 
 def state(world: FakeWorld, models: np.ndarray, shares: np.ndarray) -> FedRCState:
     total = world.total_clients
     even = np.full((total, len(models)), 0.5)
-    return FedRCState(models, np.zeros(total, np.int64), even, np.zeros(total, np.int64), shares, np.zeros(1, np.int64))
+    return FedRCState(
+        models,
+        np.zeros(total, np.int64),
+        even,
+        np.zeros(total, np.int64),
+        shares,
+        np.zeros(1, np.int64),
+    )
 
 
 def test_a_round_uses_the_shares_of_the_last_one_and_the_mean_is_over_the_cohort() -> None:
@@ -66,7 +77,9 @@ def test_a_round_uses_the_shares_of_the_last_one_and_the_mean_is_over_the_cohort
     g = unlike / unlike.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(after.membership[:2], g, atol=1e-7)
     np.testing.assert_allclose(after.shares, (g / g.sum(axis=0)).T, atol=1e-6)
-    np.testing.assert_allclose(after.models[:, 0], models[:, 0] * (1 - np.array([1, 3]) @ g / 4), atol=1e-6)
+    np.testing.assert_allclose(
+        after.models[:, 0], models[:, 0] * (1 - np.array([1, 3]) @ g / 4), atol=1e-6
+    )
     np.testing.assert_array_equal(after.membership[2], [0.5, 0.5])
 
 
@@ -80,13 +93,17 @@ def test_newcomers_are_weighed_with_the_present_shares() -> None:
 
 @pytest.mark.parametrize("hard", [False, True])
 def test_clients_are_tested_with_the_mixture_or_with_one_component(hard: bool) -> None:
-    world = FakeWorld(np.random.default_rng(1).normal(size=(4, 2)).astype(np.float32), np.ones(4, np.int64))
+    world = FakeWorld(
+        np.random.default_rng(1).normal(size=(4, 2)).astype(np.float32), np.ones(4, np.int64)
+    )
     made = FedRC(2, hard=hard).init(world, STREAM)
     assert (made.evaluation(world.spec, np.arange(4)) is None) == hard
 
 
 def test_components_that_start_equal_are_refused() -> None:
-    world = FakeWorld(np.zeros((4, 2), np.float32), np.ones(4, np.int64), start=lambda stream: np.ones(2))
+    world = FakeWorld(
+        np.zeros((4, 2), np.float32), np.ones(4, np.int64), start=lambda stream: np.ones(2)
+    )
     with pytest.raises(MethodError, match="must start from different models"):
         FedRC(2).init(world, STREAM)
 

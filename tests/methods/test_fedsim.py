@@ -1,4 +1,5 @@
-"""FedSim's round on quadratic clients, worked out by hand from Algorithms 1 and 2 and equations 13 and 14."""
+"""FedSim's round on quadratic clients, worked out by hand from Algorithms 1 and 2 and equations 13
+and 14."""
 
 from __future__ import annotations
 
@@ -11,13 +12,24 @@ from fedkin.core.randomness import Stream
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedsim import QUIRKS, FedSim, FedSimState
 from fedkin.simulation.fake_world import FakeWorld
-from tests.methods.fedsim_clients import EVERYONE, EXAMPLES, TARGET, RecordingWorld, given, same, world, world_of
+from tests.methods.fedsim_clients import (
+    EVERYONE,
+    EXAMPLES,
+    TARGET,
+    RecordingWorld,
+    given,
+    same,
+    world,
+    world_of,
+)
 from tests.methods.test_conformance import arrays
 
 STREAM = Stream(3, 2, "method/round")
 
 
-def round_of(method: FedSim, w: FakeWorld, cohort: np.ndarray = EVERYONE, stream: Stream = STREAM) -> FedSimState:
+def round_of(
+    method: FedSim, w: FakeWorld, cohort: np.ndarray = EVERYONE, stream: Stream = STREAM
+) -> FedSimState:
     return method.round(w, given(w), cohort, stream)
 
 
@@ -29,7 +41,8 @@ def verbs(w: RecordingWorld) -> list[tuple[str, bool]]:
 
 
 def test_each_kind_counts_alike() -> None:
-    """From 0 half the way: solutions 4 and 5 along each axis, weighed 10:40, 20:50 and 30:60; then the plain mean."""
+    """From 0 half the way: solutions 4 and 5 along each axis, weighed 10:40, 20:50 and 30:60; then
+    the plain mean."""
     state = round_of(FedSim(clusters=3), world())
     means = [(10 * 4 + 40 * 5) / 50, (20 * 4 + 50 * 5) / 70, (30 * 4 + 60 * 5) / 90]
     np.testing.assert_allclose(state.models, [np.array(means) / 3], rtol=1e-6)
@@ -97,7 +110,8 @@ def test_gradients_are_taken_at_the_global_model() -> None:
 
 
 def test_as_coded_gradients_are_taken_at_the_last_cluster_model() -> None:
-    """At 2 they are parted into (-4, -1, 1) and 4, and a later round asks at the last cluster model of this one."""
+    """At 2 they are parted into (-4, -1, 1) and 4, and a later round asks at the last cluster model
+    of this one."""
     w, method = line(), FedSim(clusters=2, as_coded=("leftover_model",))
     state = method.round(w, given(w, 0, 2), np.arange(4), STREAM)
     np.testing.assert_allclose(state.models, [[(-4 / 3 + 4) / 2]], rtol=1e-6)
@@ -124,13 +138,17 @@ def test_as_coded_the_first_gradients_are_taken_at_the_start() -> None:
 def test_a_round_that_is_dealt_asks_for_no_gradient() -> None:
     w = world()
     round_of(FedSim(clusters=3, clustering="round_robin"), w)
-    round_of(FedSim(clusters=3, as_coded=("round_robin_start", "leftover_model")), w, stream=STREAM.at(1))
+    round_of(
+        FedSim(clusters=3, as_coded=("round_robin_start", "leftover_model")), w, stream=STREAM.at(1)
+    )
     assert verbs(w) == [("train", False)] * 2
     round_of(FedSim(clusters=3, as_coded=("round_robin_start",)), w, stream=STREAM.at(2))
     assert verbs(w)[2:] == [("train", True)]
 
 
-@pytest.mark.parametrize(("clients", "sizes"), [(6, [1, 1, 2, 2]), (5, [1, 1, 1, 2]), (4, [1] * 4), (2, [1, 1])])
+@pytest.mark.parametrize(
+    ("clients", "sizes"), [(6, [1, 1, 2, 2]), (5, [1, 1, 1, 2]), (4, [1] * 4), (2, [1, 1])]
+)
 def test_clients_are_dealt_in_turn(clients: int, sizes: list[int]) -> None:
     method = FedSim(clusters=4, clustering="round_robin")
     deals = set()
@@ -144,7 +162,8 @@ def test_clients_are_dealt_in_turn(clients: int, sizes: list[int]) -> None:
 
 
 def test_a_dealt_round_by_hand() -> None:
-    """Equations 13 and 14 over whatever clusters were dealt; and fewer clusters than four where three clients came."""
+    """Equations 13 and 14 over whatever clusters were dealt; and fewer clusters than four where
+    three clients came."""
     state = round_of(FedSim(clusters=4, clustering="round_robin"), world())
     solutions = TARGET / 2
     own = [state.groups == k for k in range(4)]
@@ -156,10 +175,14 @@ def test_a_dealt_round_by_hand() -> None:
 
 
 def test_seeds_differ_and_repeat() -> None:
-    """Without clear clusters K-means ends in the clusters that its stream leads to; the same stream, the same bits."""
+    """Without clear clusters K-means ends in the clusters that its stream leads to; the same
+    stream, the same bits."""
     target = np.random.default_rng(1).normal(size=(6, 5))
     method = FedSim(clusters=3)
-    states = [round_of(method, world(target=target), stream=Stream(seed, 2, "method")) for seed in range(12)]
+    states = [
+        round_of(method, world(target=target), stream=Stream(seed, 2, "method"))
+        for seed in range(12)
+    ]
     assert same(states[0], round_of(method, world(target=target), stream=Stream(0, 2, "method")))
     assert len({state.groups.tobytes() for state in states}) > 1
 
@@ -193,7 +216,8 @@ def test_clients_that_are_satisfied_change_nothing() -> None:
 
 
 def test_two_equal_gradients_are_one_cluster() -> None:
-    """Clients 0 and 1 want the same, client 2 something else: two clusters of the three, n 10, 20 and 30."""
+    """Clients 0 and 1 want the same, client 2 something else: two clusters of the three, n 10, 20
+    and 30."""
     w = world(target=[[2, 0], [2, 0], [0, 6]])
     state = FedSim(clusters=3).round(w, given(w), np.arange(3), STREAM)
     assert state.groups[0] == state.groups[1] != state.groups[2]
@@ -211,11 +235,14 @@ def test_more_clusters_than_clients_that_answered(silent: set[int]) -> None:
 
 
 def test_configured_count_shrinks_the_model_where_fewer_form() -> None:
-    """Eq. 14 as coded divides by the number asked for; w_t = 1 shows that it is the models that shrink."""
+    """Eq. 14 as coded divides by the number asked for; w_t = 1 shows that it is the models that
+    shrink."""
     w = world(target=np.repeat(TARGET[:2], 2, axis=0))
     methods = FedSim(clusters=5), FedSim(clusters=5, as_coded=("configured_count",))
     plain, coded = (method.round(w, given(w, 1), np.arange(4), STREAM) for method in methods)
-    np.testing.assert_allclose(plain.models, [[(1 + 8) / 2 / 2 + 0.25, (1 + 8) / 2 / 2 + 0.25, 0.5]], rtol=1e-6)
+    np.testing.assert_allclose(
+        plain.models, [[(1 + 8) / 2 / 2 + 0.25, (1 + 8) / 2 / 2 + 0.25, 0.5]], rtol=1e-6
+    )
     np.testing.assert_allclose(coded.models, plain.models * 2 / 5, rtol=1e-6)
     np.testing.assert_array_equal(coded.last_cluster, plain.last_cluster)
 

@@ -46,7 +46,10 @@ def assert_fedavg(make: Callable[[], Any], cohort: int, method: FedSim) -> None:
     for r in range(1, 6):
         stream = Stream(5, r, "method")
         drawn = np.sort(stream.child("cohort").rng().choice(w.total_clients, cohort, replace=False))
-        state, expected = method.round(w, state, drawn, stream), plain.round(other, expected, drawn, stream)
+        state, expected = (
+            method.round(w, state, drawn, stream),
+            plain.round(other, expected, drawn, stream),
+        )
         assert state.models.tobytes() == expected.models.tobytes(), f"round {r}"
     assert expected.models.tobytes() != plain.init(other, Stream(5, 0, "init")).models.tobytes()
 
@@ -86,7 +89,9 @@ def simulated(work: LocalTraining = LOCAL["sgd"], **options: Any) -> SimulatedWo
 
 @pytest.mark.parametrize("population", POPULATIONS.values(), ids=POPULATIONS.keys())
 @pytest.mark.parametrize("work", LOCAL.values(), ids=LOCAL.keys())
-def test_one_cluster_is_fedavg_in_the_simulator(work: LocalTraining, population: Population) -> None:
+def test_one_cluster_is_fedavg_in_the_simulator(
+    work: LocalTraining, population: Population
+) -> None:
     assert_fedavg(lambda: simulated(work, population=population), 5, ONE["as published"])
 
 
@@ -107,9 +112,13 @@ def test_a_simulated_round_by_hand(work: LocalTraining) -> None:
     scores = PCA(n_components=0.95, svd_solver="full").fit_transform(np.stack(gradients))
     labels = KMeans(3, n_init=50, random_state=0).fit_predict(scores)  # pyright: ignore[reportArgumentType]
     solutions, n = state.models + updates.update.astype(float), DATA.train.sizes
-    cluster_means = [n[labels == k] @ solutions[labels == k] / n[labels == k].sum() for k in range(3)]
+    cluster_means = [
+        n[labels == k] @ solutions[labels == k] / n[labels == k].sum() for k in range(3)
+    ]
     result = method.round(w, state, everybody, STREAM)
-    np.testing.assert_allclose(result.models, [np.mean(cluster_means, axis=0)], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        result.models, [np.mean(cluster_means, axis=0)], rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_gradient_and_an_update_are_two_messages_up() -> None:
@@ -145,7 +154,13 @@ def test_a_state_goes_on_bit_for_bit(make: Callable[[], Any], method: FedSim) ->
 
 
 def go(method: Any, **options: Any) -> Any:
-    settings: dict[str, Any] = {"rounds": 5, "cohort": 5, "local": LOCAL["sgd"], "seed": 1, "checkpoint_every": 2}
+    settings: dict[str, Any] = {
+        "rounds": 5,
+        "cohort": 5,
+        "local": LOCAL["sgd"],
+        "seed": 1,
+        "checkpoint_every": 2,
+    }
     return fk.simulate(method, DATA, mclr(DATA), **simulate_arguments(settings | options))
 
 
@@ -172,7 +187,9 @@ def test_a_run_that_was_cut_goes_on_bit_for_bit(method: FedSim, tmp_path: Path) 
 
 
 def test_one_cluster_beside_fedavg() -> None:
-    run = go(FedSim(clusters=1), against=[FedAvg()], scenario=Population(dropout=0.2, stragglers=0.2))
+    run = go(
+        FedSim(clusters=1), against=[FedAvg()], scenario=Population(dropout=0.2, stragglers=0.2)
+    )
     plain = run.against["fedavg"]
     assert run.models.tobytes() == plain.models.tobytes()
     ours, theirs = ([record["accuracy"] for record in one.records] for one in (run, plain))
@@ -181,7 +198,9 @@ def test_one_cluster_beside_fedavg() -> None:
     assert run.records[-1]["bytes_up"] == 2 * plain.records[-1]["bytes_up"] > 0
 
 
-def test_a_nonfinite_client_is_named(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nonfinite_client_is_named(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its gradient alone is not finite: the client is excluded, counted, and the run goes on."""
     train = Trainer.train
 
@@ -202,7 +221,12 @@ def test_a_nonfinite_client_is_named(caplog: pytest.LogCaptureFixture, monkeypat
 
 
 def test_it_survives_toml() -> None:
-    method = {"name": "fedsim", "clusters": 4, "variance": 0.9, "as_coded": ["leftover_model", "configured_count"]}
+    method = {
+        "name": "fedsim",
+        "clusters": 4,
+        "variance": 0.9,
+        "as_coded": ["leftover_model", "configured_count"],
+    }
     config = from_dict({"method": method, "run": {"cohort": 6}})
     made = config.method.made
     assert made == FedSim(clusters=4, variance=0.9, as_coded=("leftover_model", "configured_count"))
@@ -219,7 +243,12 @@ def test_a_configuration_and_python_come_to_the_same() -> None:
     }
     configured, data = execute(from_dict(raw), out=None), fk.data.digits(clients=8)
     called = fk.simulate(
-        FedSim(2, as_coded=QUIRKS), data, mclr(data), local=fk.SGD(epochs=1, lr=0.1), rounds=2, cohort=3
+        FedSim(2, as_coded=QUIRKS),
+        data,
+        mclr(data),
+        local=fk.SGD(epochs=1, lr=0.1),
+        rounds=2,
+        cohort=3,
     )
     assert configured.records == called.records
 
@@ -246,7 +275,9 @@ def test_more_clusters_than_a_cohort() -> None:
     with pytest.raises(ConfigError, match=words):
         fk.simulate(FedSim(clusters=5), DATA, mclr(DATA), **simulate_arguments(settings))
     with pytest.raises(ConfigError, match=words):
-        fk.simulate(FedAvg(), DATA, mclr(DATA), against=[FedSim(clusters=5)], **simulate_arguments(settings))
+        fk.simulate(
+            FedAvg(), DATA, mclr(DATA), against=[FedSim(clusters=5)], **simulate_arguments(settings)
+        )
     with pytest.raises(ConfigError, match=r"at least 8 clients \(clusters = 8\), and there are 7"):
         fk.simulate(FedSim(clusters=8), DATA, mclr(DATA), **simulate_arguments(settings))
     run = fk.simulate(FedSim(clusters=4), DATA, mclr(DATA), **simulate_arguments(settings))
@@ -288,7 +319,8 @@ def test_refuses_what_cannot_be(options: dict[str, Any]) -> None:
     ids=str,
 )
 def test_refuses_other_types(name: str, value: object) -> None:
-    """The tests' own type checks would refuse them first, so the field is changed behind their back."""
+    """The tests' own type checks would refuse them first, so the field is changed behind their
+    back."""
     method = FedSim()
     object.__setattr__(method, name, value)
     with pytest.raises(MethodError, match=name):

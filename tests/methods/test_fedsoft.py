@@ -47,8 +47,12 @@ def test_importance_and_selection_are_those_of_the_oracle(oracle: Oracle, compil
         v = selection_probabilities(importance, np.array(case["sizes"]))
         np.testing.assert_allclose(v, case["selection_probability_v"], atol=case["tolerance"])
         unknown = np.zeros((len(everyone), len(centers)))
-        task = TrainTowards(centers, world.work, 0 * everyone, importance=unknown, floor=case["smoother"])
-        np.testing.assert_allclose(world.run(task, everyone, STREAM).importance, importance, atol=1e-9)
+        task = TrainTowards(
+            centers, world.work, 0 * everyone, importance=unknown, floor=case["smoother"]
+        )
+        np.testing.assert_allclose(
+            world.run(task, everyone, STREAM).importance, importance, atol=1e-9
+        )
 
 
 def test_pull_and_means_are_those_of_the_oracle(oracle: Oracle) -> None:
@@ -73,15 +77,23 @@ def test_drawn_clients_count_alike(oracle: Oracle) -> None:
     drawn = []
     for seed in range(20):
         centers = FedSoft(selected=2)._centers(w, v, Stream(seed, 1))
-        near = [[p for p, mean in pairs.items() if np.allclose(mean, center, atol=1e-5)] for center in centers]
+        near = [
+            [p for p, mean in pairs.items() if np.allclose(mean, center, atol=1e-5)]
+            for center in centers
+        ]
         assert all(len(found) == 1 for found in near)
         drawn.append(near)
-    assert not any(1 in near[1][0] and 0 not in near[1][0] and 2 not in near[1][0] for near in drawn)  # v of 1e-4
+    assert not any(
+        1 in near[1][0] and 0 not in near[1][0] and 2 not in near[1][0] for near in drawn
+    )  # v of 1e-4
 
 
 def world(**options: Any) -> FakeWorld:
     """Gradients are w - target: client 0 is near the second centre, and client 1 near the first."""
-    target, given = np.array([[8.0], [-2.0], [9.0]], np.float32), {"work": LocalTraining(1, lr=0.25), **options}
+    target, given = (
+        np.array([[8.0], [-2.0], [9.0]], np.float32),
+        {"work": LocalTraining(1, lr=0.25), **options},
+    )
     return FakeWorld(target, np.array([1, 3, 4]), **given)
 
 
@@ -91,15 +103,17 @@ def state(*centers: float) -> FedSoftState:
 
 
 def test_two_rounds_by_hand() -> None:
-    """u = (floor, 1): client 0 begins at the anchor 10/1.0001 = 9.999, and steps 0.25 (9.999 - 8) to 9.49925. Then the
-    pull is 1.0001 (w - 9.999), and it goes on from its own model: 9.49925 - 0.25 (1.49925 - 0.4998) = 9.2494; from the
-    anchor again it would end at 9.499."""
+    """u = (floor, 1): client 0 begins at the anchor 10/1.0001 = 9.999, and steps 0.25 (9.999 - 8)
+    to 9.49925. Then the pull is 1.0001 (w - 9.999), and it goes on from its own model: 9.49925 -
+    0.25 (1.49925 - 0.4998) = 9.2494; from the anchor again it would end at 9.499."""
     w, method, cohort = world(), FedSoft(2, strength=1.0), np.array([0])
     method.round(w, state(0.0, 10.0), cohort, STREAM)
     np.testing.assert_allclose(w.memory()[MEMORY][0], [9.49925], atol=1e-4)
     after = method.round(w, state(0.0, 10.0), cohort, STREAM.at(2))
     np.testing.assert_allclose(w.memory()[MEMORY][0], [9.2494], atol=1e-4)
-    np.testing.assert_allclose(after.models, [[9.2494], [9.2494]], atol=1e-4)  # the only client: v = 1 for both
+    np.testing.assert_allclose(
+        after.models, [[9.2494], [9.2494]], atol=1e-4
+    )  # the only client: v = 1 for both
     np.testing.assert_allclose(after.importance[0], [1e-4, 1])
     assert after.assignment.tolist() == [1, 0, 0]
 
@@ -149,19 +163,25 @@ def test_all_centres_travel_down_and_one_model_up() -> None:
 
 
 def test_equal_centres_are_refused() -> None:
-    with pytest.raises(MethodError, match="2 components of a mixture must start from different models"):
+    with pytest.raises(
+        MethodError, match="2 components of a mixture must start from different models"
+    ):
         FedSoft(2).init(world(start=lambda _: np.zeros(1)), STREAM)
 
 
 def test_soft_membership_is_in_the_run(tiny: FederatedData) -> None:
-    run = fk.simulate(FedSoft(2), tiny, fk.models.mclr(tiny), rounds=3, cohort=12, local=fk.SGD(lr=0.3))
+    run = fk.simulate(
+        FedSoft(2), tiny, fk.models.mclr(tiny), rounds=3, cohort=12, local=fk.SGD(lr=0.3)
+    )
     columns = run.clients[["membership_0", "membership_1"]].to_numpy()
     np.testing.assert_allclose(columns.sum(axis=1), 1)
     own = run.trained.of_client(4)
     np.testing.assert_array_equal(own.vector, run.memory[MEMORY][4])
 
 
-@pytest.mark.parametrize("bad", [{"clusters": 0}, {"every": 0}, {"selected": 0}, {"strength": -1.0}, {"floor": 0.0}])
+@pytest.mark.parametrize(
+    "bad", [{"clusters": 0}, {"every": 0}, {"selected": 0}, {"strength": -1.0}, {"floor": 0.0}]
+)
 def test_bad_options(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         FedSoft(**bad)

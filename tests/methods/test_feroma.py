@@ -1,4 +1,5 @@
-"""FEROMA: mixes of clients' solutions by the distances of their profiles, and newcomers without labels."""
+"""FEROMA: mixes of clients' solutions by the distances of their profiles, and newcomers without
+labels."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ ALL = np.arange(6)
 
 @pytest.fixture(scope="module")
 def data() -> FederatedData:
-    return fk.planted("digits", "rotation", clusters=3, clients=6, samples=200, test_samples=20, seed=0)
+    return fk.planted(
+        "digits", "rotation", clusters=3, clients=6, samples=200, test_samples=20, seed=0
+    )
 
 
 def world(data: FederatedData) -> SimulatedWorld:
@@ -43,22 +46,35 @@ def rounds(method: FEROMA, w: SimulatedWorld, cohorts: list[Any]) -> FEROMAState
     return state
 
 
-def test_mixes_are_by_the_weights_of_the_authors_code(oracle: Callable[[str], dict[str, Any]]) -> None:
-    """Profiles of eight clients and where they have moved; models that name their client, of unequal sizes."""
+def test_mixes_are_by_the_weights_of_the_authors_code(
+    oracle: Callable[[str], dict[str, Any]],
+) -> None:
+    """Profiles of eight clients and where they have moved; models that name their client, of
+    unequal sizes."""
     for case in oracle("methods2")["flux"]:
         profiles, current = np.array(case["scaled"]), np.array(case["feroma_current_profiles"])
         n = len(profiles)
         sizes, theta = 1 + np.arange(n), np.eye(n, dtype=np.float32)
         models = np.concatenate([np.zeros((1, n), np.float32), theta])
         unused, informed = (np.array(np.nan), theta[0], np.zeros((2, 1))), np.ones(n, bool)
-        state = FEROMAState(models, np.arange(n), *unused, profiles, sizes, 1 + np.arange(n), informed, np.array(True))
+        state = FEROMAState(
+            models,
+            np.arange(n),
+            *unused,
+            profiles,
+            sizes,
+            1 + np.arange(n),
+            informed,
+            np.array(True),
+        )
         expected = np.array(case["feroma_weights"]) * sizes
         expected /= expected.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(FEROMA()._mixes(state, current), expected, atol=1e-6)
 
 
 def test_a_client_without_a_solution_is_in_no_mix(data: FederatedData) -> None:
-    """Clients 0 and 1 have solutions; client 5 gets a mix of them, by hand from its profile and their numbers."""
+    """Clients 0 and 1 have solutions; client 5 gets a mix of them, by hand from its profile and
+    their numbers."""
     w, method = world(data), FEROMA(latest=0)
     state = rounds(method, w, [[0, 1]])
     np.testing.assert_array_equal(state.assignment, [1, 2, 0, 0, 0, 0])
@@ -74,7 +90,8 @@ def test_a_client_without_a_solution_is_in_no_mix(data: FederatedData) -> None:
 
 
 def test_who_has_not_changed_goes_on_from_its_own_solution(data: FederatedData) -> None:
-    """A round with next to no training, from profiles that are measured anew, leaves the solutions where they were."""
+    """A round with next to no training, from profiles that are measured anew, leaves the solutions
+    where they were."""
     method = FEROMA(latest=0)
     state = rounds(method, world(data), [ALL, ALL])
     still = SimulatedWorld(data, mlp(data, 16), replace(LOCAL, lr=1e-9))
@@ -83,7 +100,9 @@ def test_who_has_not_changed_goes_on_from_its_own_solution(data: FederatedData) 
     assert np.abs(state.models[1] - state.models[2]).max() > 1e-2
 
 
-def test_who_has_changed_goes_on_from_solutions_of_data_like_its_new_ones(data: FederatedData) -> None:
+def test_who_has_changed_goes_on_from_solutions_of_data_like_its_new_ones(
+    data: FederatedData,
+) -> None:
     """Client 0 gets the samples of a client of another cluster, and its solution."""
     method, truth = FEROMA(latest=0), data.true_clusters
     state = rounds(method, world(data), [ALL, ALL])
@@ -115,9 +134,11 @@ def test_the_accuracy_ends_it(data: FederatedData, accuracy: float, mixing: bool
 
 
 def test_a_run_serves_each_client_and_places_newcomers_without_labels() -> None:
-    """Data of one rotation are nearer to each other than to the others': three clients that took no part, by samples of
-    their own and no labels, get a solution of their rotation."""
-    whole = fk.planted("digits", "rotation", clusters=3, clients=9, samples=100, test_samples=20, seed=0)
+    """Data of one rotation are nearer to each other than to the others': three clients that took no
+    part, by samples of their own and no labels, get a solution of their rotation."""
+    whole = fk.planted(
+        "digits", "rotation", clusters=3, clients=9, samples=100, test_samples=20, seed=0
+    )
     truth = whole.true_clusters
     assert truth is not None and set(truth[:6]) == {0, 1, 2}
     train, test = (Ragged.of([part[c] for c in range(6)]) for part in (whole.train, whole.test))
@@ -130,8 +151,9 @@ def test_a_run_serves_each_client_and_places_newcomers_without_labels() -> None:
 
 @pytest.mark.parametrize("arrival", [3, 5], ids=["when the mixing begins", "after it"])
 def test_who_comes_after_the_mixing_began_is_a_newcomer(data: FederatedData, arrival: int) -> None:
-    """Client 5 comes in round 3, in which the mixing begins, or later: there it is served the joint model until it has
-    trained, here it is placed by its profile, before it trains and without labels."""
+    """Client 5 comes in round 3, in which the mixing begins, or later: there it is served the joint
+    model until it has trained, here it is placed by its profile, before it trains and without
+    labels."""
     method, late = FEROMA(latest=2, accuracy=2.0), Population(arrivals={arrival: 1})
     w = SimulatedWorld(data, mlp(data, 64), LOCAL, population=late)
     state = rounds(method, w, [ALL[:5]] * 4)
@@ -141,15 +163,23 @@ def test_who_comes_after_the_mixing_began_is_a_newcomer(data: FederatedData, arr
     down = sum(w.ledger.down.values())
     placed = method.place(w, state, np.array([5]), Stream(1, 5, "place"))
     assert data.true_clusters is not None
-    assert data.true_clusters[placed.assignment[5] - 1] == data.true_clusters[5] and placed.assignment[5] != 6
-    assert sum(w.ledger.down.values()) - down == 4 * w.spec.parameters  # the model that describes, and no solution
+    assert (
+        data.true_clusters[placed.assignment[5] - 1] == data.true_clusters[5]
+        and placed.assignment[5] != 6
+    )
+    assert (
+        sum(w.ledger.down.values()) - down == 4 * w.spec.parameters
+    )  # the model that describes, and no solution
     assert method.round(w, placed, ALL, Stream(1, 5, "method")).assignment[5] == 6
 
 
 def test_newcomers_past_the_last_round_are_placed(data: FederatedData) -> None:
-    """The loop asks ``place`` for all clients without a cluster: none of those that come has the joint model."""
+    """The loop asks ``place`` for all clients without a cluster: none of those that come has the
+    joint model."""
     plan, late = Plan(4, 5, 1), Population(arrivals={5: 1})
-    ended = loop.run(SimulatedWorld(data, mlp(data, 64), LOCAL, population=late), FEROMA(latest=2), plan)
+    ended = loop.run(
+        SimulatedWorld(data, mlp(data, 64), LOCAL, population=late), FEROMA(latest=2), plan
+    )
     assert ended.state.assignment[5] == UNASSIGNED and (ended.state.assignment[:5] > 0).all()
 
 
@@ -169,8 +199,12 @@ def test_who_is_not_in_the_cohort_keeps_its_solution(data: FederatedData) -> Non
 
 
 def test_silent_clients_keep_what_they_had(data: FederatedData) -> None:
-    """In the round in which the mixing begins they have the joint model; later their last solution and its profile."""
-    w, method = SimulatedWorld(data, mlp(data, 16), LOCAL, population=Population(dropout=0.5)), FEROMA(latest=0)
+    """In the round in which the mixing begins they have the joint model; later their last solution
+    and its profile."""
+    w, method = (
+        SimulatedWorld(data, mlp(data, 16), LOCAL, population=Population(dropout=0.5)),
+        FEROMA(latest=0),
+    )
     state = method.init(w, Stream(1, 0, "init"))
     for r in (1, 2, 3):
         w.begin(Stream(1, r, "scenario"))
@@ -180,7 +214,9 @@ def test_silent_clients_keep_what_they_had(data: FederatedData) -> None:
         kept = state.solution[~replied]
         np.testing.assert_array_equal(after.solution[~replied], kept)
         np.testing.assert_array_equal(after.models[kept], state.models[kept])
-        np.testing.assert_array_equal(after.assignment, np.where(replied, after.solution, state.assignment))
+        np.testing.assert_array_equal(
+            after.assignment, np.where(replied, after.solution, state.assignment)
+        )
         assert sorted(after.solution[after.solution > 0]) == list(range(1, len(after.models)))
         np.testing.assert_array_equal(after.profiles[~replied], state.profiles[~replied])
         np.testing.assert_array_equal(after.informed, state.informed | replied)
@@ -192,11 +228,22 @@ def test_there_are_as_many_models_as_clients_that_have_trained(data: FederatedDa
     method, w = FEROMA(latest=0), world(data)
     state = rounds(method, w, [[4, 5]])
     assert state.solution.tolist() == [0, 0, 0, 0, 1, 2] and len(state.models) == 3
-    near = 1 / (np.linalg.norm(state.profiles[4:] - state.profiles[5], axis=1) + 1e-8) * data.train.sizes[4:]
+    near = (
+        1
+        / (np.linalg.norm(state.profiles[4:] - state.profiles[5], axis=1) + 1e-8)
+        * data.train.sizes[4:]
+    )
     mix = near @ state.models[1:] / near.sum()
     np.testing.assert_allclose(method._mixes(state, state.profiles[5:])[0], mix, atol=1e-6)
     after = method.round(w, state, np.array([0, 5]), Stream(1, 2, "method"))
-    assert after.solution.tolist() == [3, 0, 0, 0, 1, 2] and after.assignment.tolist() == [3, 0, 0, 0, 1, 2]
+    assert after.solution.tolist() == [3, 0, 0, 0, 1, 2] and after.assignment.tolist() == [
+        3,
+        0,
+        0,
+        0,
+        1,
+        2,
+    ]
     np.testing.assert_array_equal(after.models[1], state.models[1])
     assert not np.array_equal(after.models[2], state.models[2])
 

@@ -84,7 +84,8 @@ def test_clients_train_from_the_cluster_and_their_solution_is_kept() -> None:
 
 
 def test_the_next_round_measures_from_the_new_solutions() -> None:
-    """To centers (8, 2/3), (14, 1), (40, 0): (20,0) and (24,0) are nearest to the second, the rest to the first."""
+    """To centers (8, 2/3), (14, 1), (40, 0): (20,0) and (24,0) are nearest to the second, the rest
+    to the first."""
     np.testing.assert_array_equal(after(state=after()).assignment, [1, 0, 0, 0, 1])
 
 
@@ -105,7 +106,8 @@ def test_the_mean_by_examples() -> None:
 
 
 def test_the_first_client_as_coded() -> None:
-    """In each cluster one of its clients' solutions, in every round another; all solutions are kept."""
+    """In each cluster one of its clients' solutions, in every round another; all solutions are
+    kept."""
     method = FeSEM(weighting="first_client")
     results = [method.round(world(), given(), EVERYBODY, STREAM.at(r)) for r in range(1, 40)]
     assert {tuple(result.models[0].tolist()) for result in results} == {(20, 0), (0, 1), (4, 1)}
@@ -137,7 +139,8 @@ def test_the_head_is_the_weights_of_the_last_layer(bias: slice | None, width: in
 
 
 def test_by_the_head_the_rest_does_not_count() -> None:
-    """(., 4, 4, .) is nearest to the head (5, 5) and, with the two numbers that stand for dots, to the zeros."""
+    """(., 4, 4, .) is nearest to the head (5, 5) and, with the two numbers that stand for dots, to
+    the zeros."""
     w = layered(slice(1, 4), slice(3, 4))
     whole = np.array([[0, 4, 4, 0], [0, 0, 0, 0]], np.float32)
     by_all = after([0], w, given([UNASSIGNED] * 2, FOUR, whole), clusters=2)
@@ -164,11 +167,14 @@ def test_the_head_in_the_simulator() -> None:
 
 
 def test_a_state_of_arrays_goes_on_as_the_one_that_was_stored() -> None:
-    """A checkpoint has an array of the solutions; equal ones are shared again, and a round copies none of the rest."""
+    """A checkpoint has an array of the solutions; equal ones are shared again, and a round copies
+    none of the rest."""
     w, method = simulated(), FeSEM(clusters=2)
     state = method.round(w, method.init(w, Stream(3)), np.arange(4), STREAM)
     loaded = replace(state, local=np.asarray(state.local))
-    assert len(loaded.solutions.distinct(np.arange(CLIENTS))[0]) == 5  # of four clients that trained, and the start
+    assert (
+        len(loaded.solutions.distinct(np.arange(CLIENTS))[0]) == 5
+    )  # of four clients that trained, and the start
     one, other = (method.round(w, s, np.arange(2, 7), Stream(3, 3)) for s in (state, loaded))
     assert np.asarray(one.local).tobytes() == np.asarray(other.local).tobytes()
     assert one.models.tobytes() == other.models.tobytes()
@@ -189,7 +195,10 @@ def test_a_client_that_does_not_answer_keeps_its_solution(how: str) -> None:
 @pytest.mark.parametrize("cohort", [NOBODY, np.array([0, 1])])
 def test_without_any_answer_no_model_changes(cohort: np.ndarray, weighting: Any) -> None:
     result = after(cohort, world(silent=frozenset(range(5))), weighting=weighting)
-    assert result.models.tobytes() == MODELS.tobytes() and np.asarray(result.local).tobytes() == LOCAL.tobytes()
+    assert (
+        result.models.tobytes() == MODELS.tobytes()
+        and np.asarray(result.local).tobytes() == LOCAL.tobytes()
+    )
 
 
 @pytest.mark.parametrize("migration", ["none", "label_blind"])

@@ -1,4 +1,5 @@
-"""FeSEM's newcomers, migration and sharing, what it costs, and what it refuses; its rounds are in ``test_fesem``."""
+"""FeSEM's newcomers, migration and sharing, what it costs, and what it refuses; its rounds are in
+``test_fesem``."""
 
 from __future__ import annotations
 
@@ -35,14 +36,17 @@ def test_a_newcomer_holds_the_model_of_the_cluster_it_was_given() -> None:
     method = FeSEM(newcomers="loss")
     placed = method.place(world(), given(), np.array([0, 1, 2]), STREAM)
     np.testing.assert_array_equal(placed.assignment, [2, 0, 1, UNASSIGNED, UNASSIGNED])
-    np.testing.assert_array_equal(placed.local, [MODELS[2], MODELS[0], MODELS[1], LOCAL[3], LOCAL[4]])
+    np.testing.assert_array_equal(
+        placed.local, [MODELS[2], MODELS[0], MODELS[1], LOCAL[3], LOCAL[4]]
+    )
     assert placed.models.tobytes() == MODELS.tobytes()
     np.testing.assert_array_equal(after([0, 1, 2], state=placed).assignment[:3], [2, 0, 1])
 
 
 @pytest.mark.parametrize("newcomers", ["loss", "random"])
 def test_a_newcomer_that_could_not_be_placed_waits(newcomers: Any) -> None:
-    """Client 0 alone trains in cluster 0, half the way from (0, 0) to (40, 0); client 2 is still cold."""
+    """Client 0 alone trains in cluster 0, half the way from (0, 0) to (40, 0); client 2 is still
+    cold."""
     result = after([0, 2], state=given([0, 0, UNASSIGNED, 1, 1]), newcomers=newcomers)
     np.testing.assert_array_equal(result.assignment, [0, 0, UNASSIGNED, 1, 1])
     np.testing.assert_allclose(result.models, [[20, 0], *MODELS[1:]], rtol=1e-6)
@@ -75,7 +79,9 @@ def shifting() -> FakeWorld:
     return w
 
 
-@pytest.mark.parametrize(("migration", "moves"), [("none", False), ("label_blind", True), ("label_aware", True)])
+@pytest.mark.parametrize(
+    ("migration", "moves"), [("none", False), ("label_blind", True), ("label_aware", True)]
+)
 def test_shifted_clients_are_assigned_by_the_same_distance(migration: Any, moves: bool) -> None:
     w = shifting()
     result = after(NOBODY, w, given([2] * 5), migration=migration)
@@ -84,11 +90,14 @@ def test_shifted_clients_are_assigned_by_the_same_distance(migration: Any, moves
 
 
 def test_only_a_first_cluster_notes_what_the_data_are() -> None:
-    """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on comparing."""
+    """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on
+    comparing."""
     w = shifting()
     result = after([1, 4], w, given([2, UNASSIGNED, 2, 2, 2]))
     np.testing.assert_array_equal(result.assignment, [2, 0, 2, 2, 1])
-    np.testing.assert_array_equal(w.run(Shifted(), EVERYBODY).shifted, [False, False, False, False, True])
+    np.testing.assert_array_equal(
+        w.run(Shifted(), EVERYBODY).shifted, [False, False, False, False, True]
+    )
 
 
 def test_with_migration_the_models_are_the_same() -> None:
@@ -98,7 +107,10 @@ def test_with_migration_the_models_are_the_same() -> None:
     for cohort in ([0, 3], [1, 2, 4], [0, 1], [3, 4]):
         a = plain.round(shifting(), a, np.array(cohort), STREAM)
         b = moving.round(w, b, np.array(cohort), STREAM)
-    assert a.models.tobytes() == b.models.tobytes() and np.asarray(a.local).tobytes() == np.asarray(b.local).tobytes()
+    assert (
+        a.models.tobytes() == b.models.tobytes()
+        and np.asarray(a.local).tobytes() == np.asarray(b.local).tobytes()
+    )
 
 
 def test_the_variant_differs_in_one_default() -> None:
@@ -109,7 +121,8 @@ def test_the_variant_differs_in_one_default() -> None:
 
 
 def test_clusters_that_have_clients_share() -> None:
-    """Nothing moves but by eta = 2: clients have what they want. Norms 5 and 10; the third cluster is empty."""
+    """Nothing moves but by eta = 2: clients have what they want. Norms 5 and 10; the third cluster
+    is empty."""
     models = np.array([[3, 4], [0, 10], [80, 80]], np.float32)
     result = after([0, 1], world(models[:2]), given([0, 1], models, models[:2]), eta_g=2.0).models
     np.testing.assert_allclose(result, [[3 / 1.2, 5], [1.2 / 1.4, 11.6 / 1.4], [80, 80]], rtol=1e-6)
@@ -118,13 +131,17 @@ def test_clusters_that_have_clients_share() -> None:
 # --- communication (FlexCFL, Fig. 6)
 
 
-@pytest.mark.parametrize("method", [FeSEM(clusters=4), FeSEMMig(clusters=4)], ids=["fesem", "fesem_mig"])
+@pytest.mark.parametrize(
+    "method", [FeSEM(clusters=4), FeSEMMig(clusters=4)], ids=["fesem", "fesem_mig"]
+)
 def test_one_model_goes_down_and_one_comes_up(method: FeSEM) -> None:
     """Placing newcomers, choosing clusters and migration are free: the server has all it needs."""
     w = simulated()
     state = method.place(w, method.init(w, Stream(3)), np.arange(CLIENTS), STREAM)
     kept = w.memory()
-    w.recall(kept | {"clients/noted_labels": np.full_like(kept["clients/noted_labels"], 9)})  # everybody has shifted
+    w.recall(
+        kept | {"clients/noted_labels": np.full_like(kept["clients/noted_labels"], 9)}
+    )  # everybody has shifted
     for r in (1, 2, 3):
         state = method.round(w, state, np.arange(r, r + 5), Stream(3, r))
     assert w.ledger.total() == (3 * 5 * 4 * w.spec.parameters,) * 2
@@ -132,7 +149,13 @@ def test_one_model_goes_down_and_one_comes_up(method: FeSEM) -> None:
 
 # --- what cannot be
 
-IMPOSSIBLE = [{"clusters": 0}, {"clusters": -1}, {"threshold": -0.1}, {"eta_g": -1.0}, {"eta_g": float("nan")}]
+IMPOSSIBLE = [
+    {"clusters": 0},
+    {"clusters": -1},
+    {"threshold": -0.1},
+    {"eta_g": -1.0},
+    {"eta_g": float("nan")},
+]
 
 
 @pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)
@@ -147,8 +170,8 @@ CHOICES = [(name, "anything") for name in ("part", "weighting", "newcomers", "mi
 
 @pytest.mark.parametrize(("name", "value"), [*CHOICES, ("newcomers", "direction")])
 def test_refuses_an_unknown_choice(name: str, value: str) -> None:
-    """The tests' own type checks would refuse it first, so the field is changed behind their back. Directions need a
-    start that clusters have in common."""
+    """The tests' own type checks would refuse it first, so the field is changed behind their back.
+    Directions need a start that clusters have in common."""
     method = FeSEM()
     object.__setattr__(method, name, value)
     with pytest.raises(FedkinError, match=f"{name} must be one of .*'{value}'"):
@@ -162,7 +185,10 @@ def test_refuses_more_clusters_than_clients() -> None:
 
 def test_states_are_left_alone() -> None:
     before = replace(given([2] * 5), models=MODELS.copy(), local=LOCAL.copy())
-    for array in (before.models, before.assignment):  # the rows of ``local`` are read-only as they are
+    for array in (
+        before.models,
+        before.assignment,
+    ):  # the rows of ``local`` are read-only as they are
         array.flags.writeable = False
     FeSEM(migration="label_blind", eta_g=0.1).round(shifting(), before, EVERYBODY, STREAM)
     FeSEM(newcomers="loss").place(world(), before, EVERYBODY, STREAM)

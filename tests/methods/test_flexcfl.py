@@ -20,7 +20,16 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.flexcfl_clients import ONE, ROUND, STREAM, TRUE_CLUSTERS, UPDATE, given, many, world
+from tests.methods.flexcfl_clients import (
+    ONE,
+    ROUND,
+    STREAM,
+    TRUE_CLUSTERS,
+    UPDATE,
+    given,
+    many,
+    world,
+)
 
 # --- group cold start (Algorithm 3)
 
@@ -31,19 +40,28 @@ def test_group_cold_start_finds_the_true_clusters(measure: Any) -> None:
     order = state.assignment[:3]
     assert sorted(order) == [0, 1, 2]
     np.testing.assert_array_equal(state.assignment, order[TRUE_CLUSTERS])
-    np.testing.assert_allclose(state.models[order], ONE + [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6)
-    np.testing.assert_allclose(state.directions[order], [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6)
+    np.testing.assert_allclose(
+        state.models[order], ONE + [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        state.directions[order], [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6
+    )
     np.testing.assert_array_equal(state.start, ONE)
 
 
 def test_madc_is_clustered_by_complete_linkage() -> None:
-    """Against MADC term by term and SciPy's linkage, on updates that single and average linkage part otherwise."""
+    """Against MADC term by term and SciPy's linkage, on updates that single and average linkage
+    part otherwise."""
     updates = np.random.default_rng(3).normal(size=(10, 3)).astype(np.float32)
     unit = updates / np.linalg.norm(updates, axis=1, keepdims=True)
     s, n = unit @ unit.T, len(updates)
-    pairs = [sum(abs(s[i, z] - s[j, z]) for z in range(n) if z not in (i, j)) for i, j in combinations(range(n), 2)]
+    pairs = [
+        sum(abs(s[i, z] - s[j, z]) for z in range(n) if z not in (i, j))
+        for i, j in combinations(range(n), 2)
+    ]
     complete, average, single = (
-        fcluster(linkage(pairs, method), 3, "maxclust") for method in ("complete", "average", "single")
+        fcluster(linkage(pairs, method), 3, "maxclust")
+        for method in ("complete", "average", "single")
     )
     result = FlexCFL(measure="madc").init(world(updates), STREAM).assignment
     assert adjusted_rand_score(complete, result) == 1
@@ -51,8 +69,12 @@ def test_madc_is_clustered_by_complete_linkage() -> None:
 
 
 @pytest.mark.parametrize("measure", ["edc", "madc"])
-@pytest.mark.parametrize("updates", [[[1, 0, 0], [2, 0, 0]], [[1, 0, 0], [0, 1, 0], [0, 2, 0]]], ids=["two", "three"])
-def test_with_as_many_updates_as_clusters_every_client_is_a_cluster(measure: Any, updates: Any) -> None:
+@pytest.mark.parametrize(
+    "updates", [[[1, 0, 0], [2, 0, 0]], [[1, 0, 0], [0, 1, 0], [0, 2, 0]]], ids=["two", "three"]
+)
+def test_with_as_many_updates_as_clusters_every_client_is_a_cluster(
+    measure: Any, updates: Any
+) -> None:
     """Two that point the same way too; and MADC needs three to say anything."""
     updates = np.array(updates, np.float32)
     state = FlexCFL(clusters=len(updates), measure=measure).init(world(updates), STREAM)
@@ -88,7 +110,11 @@ def test_only_those_who_may_migrate_are_sent_the_directions() -> None:
 
 def test_answers_without_a_direction_are_left_out() -> None:
     """Clients 6 and 7 answer zeros and NaN, client 8 nothing; the groups are those of the others."""
-    w = world(np.concatenate([UPDATE, np.zeros((1, 3)), UPDATE[:2]]), garbage=frozenset({7}), silent=frozenset({8}))
+    w = world(
+        np.concatenate([UPDATE, np.zeros((1, 3)), UPDATE[:2]]),
+        garbage=frozenset({7}),
+        silent=frozenset({8}),
+    )
     state = FlexCFL().init(w, STREAM)
     np.testing.assert_array_equal(state.assignment[6:], UNASSIGNED)
     alone = FlexCFL().init(world(), STREAM)
@@ -97,8 +123,14 @@ def test_answers_without_a_direction_are_left_out() -> None:
 
 
 def test_fewer_sound_answers_than_clusters() -> None:
-    w = world(np.where(np.arange(6)[:, None] == 5, 0, UPDATE), garbage=frozenset({0, 1}), silent=frozenset({2}))
-    with pytest.raises(MethodError, match="cold start of 3 clusters: 2 of 6 clients gave an update"):
+    w = world(
+        np.where(np.arange(6)[:, None] == 5, 0, UPDATE),
+        garbage=frozenset({0, 1}),
+        silent=frozenset({2}),
+    )
+    with pytest.raises(
+        MethodError, match="cold start of 3 clusters: 2 of 6 clients gave an update"
+    ):
         FlexCFL().init(w, STREAM)
 
 
@@ -116,9 +148,15 @@ def test_clients_of_one_class_each_are_found_by_their_class() -> None:
 
 
 def test_a_newcomer_goes_where_its_update_points() -> None:
-    """Its distance to the models would say cluster 0; the direction of its update from w_0 says cluster 1."""
+    """Its distance to the models would say cluster 0; the direction of its update from w_0 says
+    cluster 1."""
     w = world(np.array([[0.1, 1, 0], [5, 1, 0]], np.float32))
-    state = given([UNASSIGNED, UNASSIGNED], ONE + [[0, 1, 0], [100, 0, 0]], [[1, 0, 0], [0, 0.01, 0]], informed=False)
+    state = given(
+        [UNASSIGNED, UNASSIGNED],
+        ONE + [[0, 1, 0], [100, 0, 0]],
+        [[1, 0, 0], [0, 0.01, 0]],
+        informed=False,
+    )
     after = FlexCFL(clusters=2).place(w, state, np.arange(2), STREAM)
     np.testing.assert_array_equal(after.assignment, [1, 0])
     np.testing.assert_array_equal(after.models, state.models)
@@ -126,8 +164,13 @@ def test_a_newcomer_goes_where_its_update_points() -> None:
 
 
 def test_one_without_an_answer_stays_unassigned_and_is_sent_the_directions_again() -> None:
-    """Those that replied have them: client 2, whose update is not finite, and client 4, whose is zero."""
-    w = world(np.where(np.arange(6)[:, None] == 4, 0, UPDATE), silent=frozenset({1}), garbage=frozenset({2}))
+    """Those that replied have them: client 2, whose update is not finite, and client 4, whose is
+    zero."""
+    w = world(
+        np.where(np.arange(6)[:, None] == 4, 0, UPDATE),
+        silent=frozenset({1}),
+        garbage=frozenset({2}),
+    )
     after = FlexCFL().place(w, given([UNASSIGNED] * 6, informed=False), np.arange(6), STREAM)
     np.testing.assert_array_equal(after.assignment, [0, UNASSIGNED, UNASSIGNED, 0, UNASSIGNED, 2])
     assert after.informed.tolist() == [True, False, True, True, True, True]
@@ -146,21 +189,31 @@ def test_random_centres_are_single_clients() -> None:
     [(centres, _)] = w.calls
     assert len(centres) == 3
     np.testing.assert_array_equal(np.flatnonzero(state.assignment != UNASSIGNED), centres)
-    np.testing.assert_allclose(state.directions[state.assignment[centres]], many()[centres], rtol=1e-6)
+    np.testing.assert_allclose(
+        state.directions[state.assignment[centres]], many()[centres], rtol=1e-6
+    )
     np.testing.assert_allclose(state.models, ONE + state.directions, rtol=1e-6)
 
 
 def test_random_assignment_asks_nothing_and_sends_nothing() -> None:
     w = world(many())
-    after = FlexCFL(newcomers="random").place(w, given([UNASSIGNED] * 60, informed=False), np.arange(60), STREAM)
-    assert np.bincount(after.assignment, minlength=3).min() > 5  # 20 expected, standard deviation 3.7
+    after = FlexCFL(newcomers="random").place(
+        w, given([UNASSIGNED] * 60, informed=False), np.arange(60), STREAM
+    )
+    assert (
+        np.bincount(after.assignment, minlength=3).min() > 5
+    )  # 20 expected, standard deviation 3.7
     assert not hasattr(w, "calls") and w.ledger.total() == (0, 0)
 
 
 # --- what cannot be
 
 
-IMPOSSIBLE = [*({name: 0} for name in ("clusters", "alpha", "steps")), {"eta_g": float("nan")}, {"threshold": -0.1}]
+IMPOSSIBLE = [
+    *({name: 0} for name in ("clusters", "alpha", "steps")),
+    {"eta_g": float("nan")},
+    {"threshold": -0.1},
+]
 
 
 @pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)

@@ -1,4 +1,5 @@
-"""FlexCFL's rounds: migration and what clusters make of it. Expectations are worked out from Algorithm 2."""
+"""FlexCFL's rounds: migration and what clusters make of it. Expectations are worked out from
+Algorithm 2."""
 
 from __future__ import annotations
 
@@ -11,18 +12,30 @@ import pytest
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.training import LocalTraining
 from fedkin.methods.flexcfl import FlexCFL
-from tests.methods.flexcfl_clients import COUNTS, ONE, ROUND, TRUE_CLUSTERS, UPDATE, RecordingWorld, given, swap, world
+from tests.methods.flexcfl_clients import (
+    COUNTS,
+    ONE,
+    ROUND,
+    TRUE_CLUSTERS,
+    UPDATE,
+    RecordingWorld,
+    given,
+    swap,
+    world,
+)
 
 # --- migration (Algorithm 2, l. 4-6)
 
 
 def test_two_migrations_in_one_round_selected_or_not() -> None:
-    """Clients 0 and 1 have exchanged their data; only client 1 is selected, and trains its new cluster's model."""
+    """Clients 0 and 1 have exchanged their data; only client 1 is selected, and trains its new
+    cluster's model."""
     w, state = world(), given(TRUE_CLUSTERS)
     swap(w, 0, 1)
     after = FlexCFL().round(w, state, np.array([1, 2]), ROUND)
     np.testing.assert_array_equal(after.assignment, [1, 0, 2, 0, 1, 2])
-    # cluster 0 from (2,1,1) half way to (3,1,1); cluster 1 untrained; cluster 2 from (1,1,2) half way to (1,1,3)
+    # cluster 0 from (2,1,1) half way to (3,1,1); cluster 1 untrained; cluster 2 from (1,1,2) half
+    # way to (1,1,3)
     np.testing.assert_allclose(after.models, [[2.5, 1, 1], [1, 2, 1], [1, 1, 2.5]], rtol=1e-6)
 
 
@@ -46,7 +59,9 @@ def test_one_that_gives_no_answer_keeps_its_cluster_and_is_flagged_again() -> No
     np.testing.assert_array_equal(after.assignment, [1, 0, 2, 0, 1, 2])
 
 
-@pytest.mark.parametrize(("migration", "expected"), [("none", 0), ("label_blind", 0), ("label_aware", 1)])
+@pytest.mark.parametrize(
+    ("migration", "expected"), [("none", 0), ("label_blind", 0), ("label_aware", 1)]
+)
 def test_a_renaming_of_classes_is_seen_by_the_aware_only(migration: Any, expected: int) -> None:
     w, state = world(), given(TRUE_CLUSTERS)
     assert w.counts is not None
@@ -74,7 +89,13 @@ def test_cold_and_absent_clients_are_not_tested() -> None:
         def clients(self, round: int) -> Any:
             return np.arange(5)
 
-    w = Small(ONE + 2 * UPDATE, COUNTS.sum(axis=1), LocalTraining(lr=0.5), start=lambda _: ONE, counts=COUNTS)
+    w = Small(
+        ONE + 2 * UPDATE,
+        COUNTS.sum(axis=1),
+        LocalTraining(lr=0.5),
+        start=lambda _: ONE,
+        counts=COUNTS,
+    )
     FlexCFL().round(w, given([0, UNASSIGNED, 2, 0, 1, 2]), np.array([2]), ROUND)
     assert w.tested == [0, 2, 3, 4]
 
@@ -116,7 +137,8 @@ def test_a_cluster_without_selected_members_keeps_its_model() -> None:
 
 
 def test_a_cohort_of_one_and_a_cold_one_in_it() -> None:
-    """Client 2 has no cluster and is left out; client 0 pulls cluster 0 half the way from (2,1,1) to (3,1,1)."""
+    """Client 2 has no cluster and is left out; client 0 pulls cluster 0 half the way from (2,1,1)
+    to (3,1,1)."""
     after = FlexCFL().round(world(), given([0, 1, UNASSIGNED, 0, 1, 2]), np.array([0, 2]), ROUND)
     alone = FlexCFL().round(world(), given([0, 1, UNASSIGNED, 0, 1, 2]), np.array([0]), ROUND)
     np.testing.assert_allclose(after.models, [[2.5, 1, 1], [1, 2, 1], [1, 1, 2]])

@@ -1,7 +1,7 @@
 """FL+HC on quadratic clients of two parameters, and its communication in a small simulated world.
 
-One epoch of lr 0.5 goes half the way from the model to the client's target, so from a model of zeros a client whose
-target is 2 D sends D. Client i has 10 (1 + i) examples.
+One epoch of lr 0.5 goes half the way from the model to the client's target, so from a model of
+zeros a client whose target is 2 D sends D. Client i has 10 (1 + i) examples.
 """
 
 from __future__ import annotations
@@ -29,10 +29,18 @@ NOBODY = np.zeros(0, np.int64)
 def world(updates: Any = KINDS, **options: Any) -> FakeWorld:
     target = 2 * np.asarray(updates, np.float32)
     examples = 10 * (1 + np.arange(len(target)))
-    return FakeWorld(target, examples, LocalTraining(lr=0.5), start=lambda _: np.zeros(target.shape[1]), **options)
+    return FakeWorld(
+        target,
+        examples,
+        LocalTraining(lr=0.5),
+        start=lambda _: np.zeros(target.shape[1]),
+        **options,
+    )
 
 
-def rounds(method: FLHC, w: Any, *cohorts: Any, state: FLHCState | None = None, first: int = 1) -> FLHCState:
+def rounds(
+    method: FLHC, w: Any, *cohorts: Any, state: FLHCState | None = None, first: int = 1
+) -> FLHCState:
     """One round per cohort, numbered from ``first``."""
     state = method.init(w, Stream(1, 0, "init")) if state is None else state
     for r, cohort in enumerate(cohorts, first):
@@ -81,7 +89,9 @@ def test_after_it_every_cluster_is_on_its_own() -> None:
     w = world()
     before = clustered(w, clusters=2)
     state = rounds(FLHC(clusters=2, cluster_round=1), w, [0], state=before, first=2)
-    np.testing.assert_allclose(state.models, [(before.models[0] + [8, 0]) / 2, before.models[1]], rtol=1e-6)
+    np.testing.assert_allclose(
+        state.models, [(before.models[0] + [8, 0]) / 2, before.models[1]], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("again", [1, 2, 20])
@@ -131,7 +141,8 @@ def test_cosine_looks_at_directions_only() -> None:
 
 
 def test_linkages_may_disagree() -> None:
-    """Gaps of 20, 21, 22 and 23: complete linkage merges two and two, single linkage leaves the last alone."""
+    """Gaps of 20, 21, 22 and 23: complete linkage merges two and two, single linkage leaves the
+    last alone."""
     line = [[0, 0], [20, 0], [41, 0], [63, 0], [86, 0]]
     assert labels(line, clusters=2, linkage="complete") == [0, 0, 1, 1, 1]
     assert labels(line, clusters=2, linkage="single") == [0, 0, 0, 0, 1]
@@ -147,7 +158,9 @@ def test_a_client_without_an_update_is_cold_and_placed_later(how: str) -> None:
     np.testing.assert_array_equal(state.assignment, [0, 1, UNASSIGNED, 1])
     np.testing.assert_allclose(state.models, [[4, 0], [0, 14 / 3]], rtol=1e-6)
     place = Stream(1, 2, "place")
-    np.testing.assert_array_equal(FLHC(clusters=2).place(w, state, np.array([2]), place).assignment, state.assignment)
+    np.testing.assert_array_equal(
+        FLHC(clusters=2).place(w, state, np.array([2]), place).assignment, state.assignment
+    )
     placed = FLHC(clusters=2).place(world(), state, np.array([2]), place)
     np.testing.assert_array_equal(placed.assignment, [0, 1, 0, 1])
     np.testing.assert_array_equal(placed.models, state.models)
@@ -160,7 +173,9 @@ def test_a_zero_update_has_a_place_but_no_direction() -> None:
 
 
 def test_fewer_answers_than_clusters_are_refused() -> None:
-    with pytest.raises(MethodError, match="into 3 needs as many clients, but 2 of 4 gave an update in round 1"):
+    with pytest.raises(
+        MethodError, match="into 3 needs as many clients, but 2 of 4 gave an update in round 1"
+    ):
         clustered(world(silent=frozenset({0, 1})), clusters=3)
 
 
@@ -173,7 +188,10 @@ def test_a_distance_needs_one_answer() -> None:
 def test_after_it_a_cohort_of_one_an_empty_one_and_a_silent_one() -> None:
     method, before = FLHC(clusters=2, cluster_round=1), clustered(world(), clusters=2)
     for w, cohort in ((world(), []), (world(silent=frozenset({1, 2})), [1, 2])):
-        assert rounds(method, w, cohort, state=before, first=2).models.tobytes() == before.models.tobytes()
+        assert (
+            rounds(method, w, cohort, state=before, first=2).models.tobytes()
+            == before.models.tobytes()
+        )
     one = rounds(method, world(), [3], state=before, first=2)
     np.testing.assert_allclose(one.models, [before.models[0], [0, (14 / 3 + 10) / 2]], rtol=1e-6)
 
@@ -222,7 +240,11 @@ def test_ward_is_for_l2(metric: Any) -> None:
 def test_the_clustering_round_costs_a_model_to_and_from_every_client() -> None:
     """2KT messages, with N = 10 in place of K = 3 in one of T = 4 rounds."""
     rng = np.random.default_rng(0)
-    x, y, owner = rng.normal(size=(60, 4)).astype(np.float32), rng.integers(0, 3, 60), np.arange(60) % 10
+    x, y, owner = (
+        rng.normal(size=(60, 4)).astype(np.float32),
+        rng.integers(0, 3, 60),
+        np.arange(60) % 10,
+    )
     rows = Ragged.of([np.flatnonzero(owner == c) for c in range(10)])
     data = FederatedData("small", x, y, 3, rows, rows)
     w = SimulatedWorld(data, mclr(data), LocalTraining(lr=0.1))
@@ -232,7 +254,8 @@ def test_the_clustering_round_costs_a_model_to_and_from_every_client() -> None:
 
 
 def test_as_many_clusters_as_the_silhouette_says() -> None:
-    """Directions at angles of 0, 3, 90, 93, and 180 degrees: three kinds, of which one is opposed to another."""
+    """Directions at angles of 0, 3, 90, 93, and 180 degrees: three kinds, of which one is opposed
+    to another."""
     angles = np.deg2rad([0, 3, 90, 93, 180, 183, 1, 91])
     updates = 4 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     cut = {"distance": "silhouette", "metric": "cosine", "linkage": "average"}

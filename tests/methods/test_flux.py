@@ -31,14 +31,18 @@ GAP = FLUX(latest=1, eps="gap", noise="nearest")
 
 @pytest.fixture(scope="module")
 def data() -> FederatedData:
-    return fk.planted("digits", "rotation", clusters=3, clients=6, samples=200, test_samples=20, seed=0)
+    return fk.planted(
+        "digits", "rotation", clusters=3, clients=6, samples=200, test_samples=20, seed=0
+    )
 
 
 def world(data: FederatedData, hidden: int | None = 64) -> SimulatedWorld:
     return SimulatedWorld(data, mlp(data, hidden) if hidden else mclr(data), LOCAL)
 
 
-def rounds(method: FLUX, w: SimulatedWorld, count: int, state: FLUXState | None = None, first: int = 1) -> FLUXState:
+def rounds(
+    method: FLUX, w: SimulatedWorld, count: int, state: FLUXState | None = None, first: int = 1
+) -> FLUXState:
     state = method.init(w, Stream(1, 0, "init")) if state is None else state
     for r in range(first, count + 1):
         state = method.round(w, state, np.arange(6), Stream(1, r, "method"))
@@ -49,8 +53,9 @@ def rounds(method: FLUX, w: SimulatedWorld, count: int, state: FLUXState | None 
 
 
 def test_the_codes_eps_and_clusters(oracle: Callable[[str], dict[str, Any]]) -> None:
-    """From its scaled descriptors. As published it makes 5, 4 and 5 clusters of 3 kinds. In the last case clients are
-    exactly eps apart, and only its rounding divides them: so the clusters are at its own eps."""
+    """From its scaled descriptors. As published it makes 5, 4 and 5 clusters of 3 kinds. In the
+    last case clients are exactly eps apart, and only its rounding divides them: so the clusters are
+    at its own eps."""
     found = []
     for case in oracle("methods2")["flux"]:
         points = np.array(case["scaled"])
@@ -59,14 +64,16 @@ def test_the_codes_eps_and_clusters(oracle: Callable[[str], dict[str, Any]]) -> 
         assert adjusted_rand_score(labels, case["clusters"]) == 1
         for cluster, centre in case["test_time_centroids_label_free_part"].items():
             mine = labels == labels[case["clusters"].index(int(cluster))]
-            np.testing.assert_allclose(points[mine][:, : len(centre)].mean(axis=0), centre, atol=case["tolerance"])
+            np.testing.assert_allclose(
+                points[mine][:, : len(centre)].mean(axis=0), centre, atol=case["tolerance"]
+            )
         found.append(int(labels.max()) + 1)
     assert found == [5, 4, 5]
 
 
 def test_where_the_published_rule_cannot_find_the_number_of_clusters() -> None:
-    """Two kinds a thousand apart, whose clients differ by 1, 1, 1.1 and 2: the knee comes before the last, who is
-    alone by it. The gap is plain."""
+    """Two kinds a thousand apart, whose clients differ by 1, 1, 1.1 and 2: the knee comes before
+    the last, who is alone by it. The gap is plain."""
     line = np.array([0.0, 1, 2, 3.1, 5.1])
     points = np.concatenate([line, 1000 + line])[:, None]
     published = density.assign_noise(points, density.dbscan(points, FLUX()._eps(points), 2), "own")
@@ -75,7 +82,9 @@ def test_where_the_published_rule_cannot_find_the_number_of_clusters() -> None:
     assert gap.tolist() == [0] * 5 + [1] * 5
 
 
-@pytest.mark.parametrize(("points", "eps"), [([0.0, 1, 2, 3], 1.0), ([4.0, 4, 4], np.finfo(float).tiny)])
+@pytest.mark.parametrize(
+    ("points", "eps"), [([0.0, 1, 2, 3], 1.0), ([4.0, 4, 4], np.finfo(float).tiny)]
+)
 def test_without_a_knee_it_is_the_median(points: list[float], eps: float) -> None:
     assert FLUX()._eps(np.array(points)[:, None]) == eps
 
@@ -84,7 +93,8 @@ def test_without_a_knee_it_is_the_median(points: list[float], eps: float) -> Non
 
 
 def test_scores_of_the_projected_model_are_the_projected_samples(data: FederatedData) -> None:
-    """Of logistic regression the input of the last layer is the sample; of an mlp its rectified hidden layer."""
+    """Of logistic regression the input of the last layer is the sample; of an mlp its rectified
+    hidden layer."""
     for hidden in (None, 16):
         w = world(data, hidden)
         model = w.initial(Stream(3)) + 0.01
@@ -94,7 +104,9 @@ def test_scores_of_the_projected_model_are_the_projected_samples(data: Federated
             z = np.maximum(z @ kernel.reshape(hidden, -1).T + bias, 0)
         projected = z @ random_axes(z.shape[1], 10).T
         reply = w.run(ScoreMoments(with_projection(model, w.spec)), np.array([2]))
-        np.testing.assert_allclose(reply.overall[0], [projected.mean(axis=0), projected.std(axis=0)], atol=1e-4)
+        np.testing.assert_allclose(
+            reply.overall[0], [projected.mean(axis=0), projected.std(axis=0)], atol=1e-4
+        )
         own = data.y[data.train[2]] == 4
         np.testing.assert_allclose(reply.by_class[0, 0, 4], projected[own].mean(axis=0), atol=1e-4)
 
@@ -164,7 +176,10 @@ def test_a_run_places_newcomers_without_labels(data: FederatedData) -> None:
 
 def test_methods_that_read_labels_refuse_by_name(data: FederatedData) -> None:
     run = fk.simulate(fk.IFCA(clusters=2), data, mlp(data, 64), rounds=1, cohort=6, local=LOCAL)
-    with pytest.raises(MethodError, match=r"ifca places a newcomer by labelled samples: give them, run\.place\(x, y\)"):
+    with pytest.raises(
+        MethodError,
+        match=r"ifca places a newcomer by labelled samples: give them, run\.place\(x, y\)",
+    ):
         run.place(data.x[data.train[0]])
     one = fk.simulate(fk.FedAvg(), data, mlp(data, 64), rounds=1, cohort=6, local=LOCAL)
     assert one.place(data.x[data.train[0]]).cluster == 0

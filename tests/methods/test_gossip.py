@@ -1,4 +1,5 @@
-"""The baselines of peer methods: gossip with anybody, an oracle's cluster, nobody at all. Quadratic peers, by hand."""
+"""The baselines of peer methods: gossip with anybody, an oracle's cluster, nobody at all. Quadratic
+peers, by hand."""
 
 from __future__ import annotations
 
@@ -43,7 +44,12 @@ class RecordingWorld(FakeWorld):
 
 def world(**options: Any) -> RecordingWorld:
     return RecordingWorld(
-        TARGET, EXAMPLES, LocalTraining(lr=0.5), start=lambda _: np.zeros(2), true_clusters=TRUTH, **options
+        TARGET,
+        EXAMPLES,
+        LocalTraining(lr=0.5),
+        start=lambda _: np.zeros(2),
+        true_clusters=TRUTH,
+        **options,
     )
 
 
@@ -59,7 +65,8 @@ def run(method: Any, w: FakeWorld, rounds: int, cohort: np.ndarray = EVERYBODY) 
 
 
 def contacts(w: RecordingWorld) -> np.ndarray:
-    """Who got an answer of whom, round by round, where all ask as many: a call has the targets of one after another."""
+    """Who got an answer of whom, round by round, where all ask as many: a call has the targets of
+    one after another."""
     targets = np.stack([targets for targets in w.asked if len(targets)])
     return (targets.reshape(len(targets), 7, -1, 1) == EVERYBODY).any(axis=2)
 
@@ -78,7 +85,9 @@ def test_local_is_training_alone() -> None:
 
 
 def test_who_is_not_in_the_cohort_or_does_not_answer_stays_as_it_is() -> None:
-    state = run(Local(), world(silent=frozenset({1}), garbage=frozenset({4})), 2, np.array([0, 1, 2, 4]))
+    state = run(
+        Local(), world(silent=frozenset({1}), garbage=frozenset({4})), 2, np.array([0, 1, 2, 4])
+    )
     np.testing.assert_allclose(state.models[[0, 2]], 3 / 4 * TARGET[[0, 2]])
     np.testing.assert_array_equal(state.models[[1, 3, 4, 5, 6]], 0)
     np.testing.assert_array_equal(state.age, [2, 0, 2, 0, 0, 0, 0])
@@ -150,8 +159,8 @@ def drawn(t: int, peer: int, pool: np.ndarray, count: int) -> np.ndarray:
 
 
 def test_gossip_does_not_know_who_is_inactive() -> None:
-    """2 drops out, 4 sends NaN, 5 is not in the cohort: they are drawn as all others are (k = 3 of six), and give no
-    answer. Nobody comes in their place: the mean is of those that are left."""
+    """2 drops out, 4 sends NaN, 5 is not in the cohort: they are drawn as all others are (k = 3 of
+    six), and give no answer. Nobody comes in their place: the mean is of those that are left."""
     w = world(silent=frozenset({2}), garbage=frozenset({4}))
     state = run(Gossip(neighbours=3), w, 1, np.array([0, 1, 2, 3, 4, 6]))
     active, got, given = np.array([0, 1, 3, 6]), np.zeros(7, int), np.zeros(7, int)
@@ -231,11 +240,15 @@ def test_the_oracle_knows_when_the_truth_moves() -> None:
 
 
 def test_the_oracle_does_not_know_who_is_inactive() -> None:
-    """k = 2 of 0's cluster 2, 4 and 6: 2 is not in the cohort, and its place is not filled; in the next it is."""
+    """k = 2 of 0's cluster 2, 4 and 6: 2 is not in the cohort, and its place is not filled; in the
+    next it is."""
     w, method = world(), Oracle(neighbours=2)
     sizes = []
     for seed in range(6):
-        state, s = method.init(w, Stream(seed, 0, "method/init")), Stream(seed, 1, "method").child("round")
+        state, s = (
+            method.init(w, Stream(seed, 0, "method/init")),
+            Stream(seed, 1, "method").child("round"),
+        )
         state = method.round(w, state, np.setdiff1d(EVERYBODY, [2]), s)
         noise = s.child("partners").client(0).random(7)
         partners = np.setdiff1d(np.array([2, 4, 6])[np.argsort(noise[[2, 4, 6]])][:2], [2])

@@ -20,7 +20,9 @@ NEAR: dict[str, Any] = {"eps": 2.0}
 
 def round_of(method: Hierarchical, w: Any, state: Any = None, cohort: Any = None) -> Any:
     state = started(method, w) if state is None else state
-    return method.round(w, state, np.arange(w.total_clients) if cohort is None else np.asarray(cohort), ROUND)
+    return method.round(
+        w, state, np.arange(w.total_clients) if cohort is None else np.asarray(cohort), ROUND
+    )
 
 
 # --- the clustering round
@@ -43,7 +45,9 @@ def test_clusters_start_where_all_started() -> None:
     assert state.models.dtype == np.float32 and state.clusters == 3
 
 
-@pytest.mark.parametrize(("noise", "expected"), [("own", [[0, 1], [2], [3, 4]]), ("nearest", [[0, 1], [2, 3, 4]])])
+@pytest.mark.parametrize(
+    ("noise", "expected"), [("own", [[0, 1], [2], [3, 4]]), ("nearest", [[0, 1], [2, 3, 4]])]
+)
 def test_noise_is_a_cluster_of_its_own_or_joins_the_nearest(noise: Any, expected: Any) -> None:
     state = started(Hierarchical(**NEAR, noise=noise), world(POINTS))
     assert groups(state) == expected
@@ -62,7 +66,9 @@ def test_optics_needs_no_eps_and_kmeans_a_number() -> None:
         assert groups(started(Hierarchical(**options), world(points))) == [[0, 1, 2], [3, 4, 5]]
 
 
-@pytest.mark.parametrize("options", [NEAR, {"algorithm": "kmeans", "clusters": 3}], ids=["dbscan", "kmeans"])
+@pytest.mark.parametrize(
+    "options", [NEAR, {"algorithm": "kmeans", "clusters": 3}], ids=["dbscan", "kmeans"]
+)
 @pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [2, 3, 0, 4, 1], [4, 2, 1, 0, 3]])
 def test_clusters_are_numbered_by_their_lowest_client(order: list[int], options: Any) -> None:
     """Noise as well: clusters that have hyper-parameters of their own go by number."""
@@ -76,7 +82,9 @@ def test_clusters_are_numbered_by_their_lowest_client(order: list[int], options:
 def test_who_does_not_answer_is_in_no_cluster(how: str) -> None:
     state = started(Hierarchical(**NEAR), world(POINTS, **{how: frozenset({1, 3})}))
     np.testing.assert_array_equal(state.assignment == UNASSIGNED, [False, True, False, True, False])
-    np.testing.assert_array_equal(np.isnan(state.layers).all(axis=1), state.assignment == UNASSIGNED)
+    np.testing.assert_array_equal(
+        np.isnan(state.layers).all(axis=1), state.assignment == UNASSIGNED
+    )
     assert not state.suspects.any()
 
 
@@ -102,7 +110,9 @@ def test_who_is_placed_notes_what_its_data_are() -> None:
 def test_a_round_is_fedavg_in_each_cluster() -> None:
     """All go right to their targets: means weighted by 10 and 20, 30, and 40 and 50 examples."""
     state = round_of(Hierarchical(**NEAR), world(POINTS))
-    means = {tuple(group): state.models[state.assignment[group[0]]].tolist() for group in groups(state)}
+    means = {
+        tuple(group): state.models[state.assignment[group[0]]].tolist() for group in groups(state)
+    }
     expected = {(0, 1): 20 / 30, (2,): 40.0, (3, 4): (40 * 10 + 50 * 11) / 90}
     assert means.keys() == expected.keys()
     for group, value in expected.items():
@@ -120,7 +130,9 @@ def test_nobody_is_clustered_again() -> None:
 
 def test_half_of_each_cluster_trains() -> None:
     """Of 8, 3 and 1 clients 4, 2 and 1; others in other rounds, and everybody in some."""
-    points = np.repeat([[0, 0], [50, 0], [90, 0]], [8, 3, 1], axis=0) + np.arange(12)[:, None] * 0.01
+    points = (
+        np.repeat([[0, 0], [50, 0], [90, 0]], [8, 3, 1], axis=0) + np.arange(12)[:, None] * 0.01
+    )
     w, method = world(points), Hierarchical(**NEAR, fraction=0.5)
     state, seen = started(method, w), []
     for r in range(1, 30):
@@ -158,7 +170,8 @@ def test_the_smallest_fraction_is_one_client_of_each() -> None:
 
 
 def test_a_cluster_has_its_own_hyper_parameters() -> None:
-    """With lr 0.25 and two epochs it goes 7/16 of the way; the others are as they were, to the last bit."""
+    """With lr 0.25 and two epochs it goes 7/16 of the way; the others are as they were, to the last
+    bit."""
     w = world(POINTS)
     plain = round_of(Hierarchical(**NEAR), w)
     number = int(plain.assignment[3])

@@ -1,4 +1,5 @@
-"""Hierarchical clustering meets newcomers and clients that are like nobody, and remarks on an eps that is none."""
+"""Hierarchical clustering meets newcomers and clients that are like nobody, and remarks on an eps
+that is none."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from tests.methods.test_hierarchical import NEAR, POINTS, round_of
 
 
 def test_a_newcomer_joins_the_cluster_of_the_nearest_client() -> None:
-    """Client 5 arrives at 18: the mean of 3 and 4 is at 10.5, client 2 at 40; client 6 at 26 is nearer to client 5
-    than to anybody, and client 5 counts from then on."""
+    """Client 5 arrives at 18: the mean of 3 and 4 is at 10.5, client 2 at 40; client 6 at 26 is
+    nearer to client 5 than to anybody, and client 5 counts from then on."""
     w = world([*POINTS, [18, 0], [26, 0]], late={2: 1, 3: 1})
     method = Hierarchical(**NEAR)
     state = started(method, w)
@@ -90,7 +91,9 @@ def test_who_is_cold_is_left_out_of_a_round() -> None:
 # --- suspicious clients
 
 
-@pytest.mark.parametrize("algorithm", [{"eps": 2.0}, {"algorithm": "kmeans", "clusters": 2}], ids=["dbscan", "kmeans"])
+@pytest.mark.parametrize(
+    "algorithm", [{"eps": 2.0}, {"algorithm": "kmeans", "clusters": 2}], ids=["dbscan", "kmeans"]
+)
 def test_one_that_is_far_from_everybody_is_excluded(algorithm: Any) -> None:
     """Client 2 is 29 from its nearest; the others are clustered as if it were not there."""
     w = world(POINTS)
@@ -124,7 +127,9 @@ def test_a_suspicious_newcomer_is_excluded_and_not_asked_again() -> None:
 
 
 def test_all_are_suspicious() -> None:
-    with pytest.raises(MethodError, match=r"5 of 5 clients replied.*suspicious = 0\.5.*nearest two are 1 apart"):
+    with pytest.raises(
+        MethodError, match=r"5 of 5 clients replied.*suspicious = 0\.5.*nearest two are 1 apart"
+    ):
         started(Hierarchical(**NEAR, suspicious=0.5), world(POINTS))
 
 
@@ -142,7 +147,9 @@ def test_an_eps_that_tells_clients_apart_needs_no_remark(eps: float) -> None:
     assert remarks(eps=eps) == ()
 
 
-@pytest.mark.parametrize(("eps", "what"), [(0.99, "noise of all clients"), (29.0, "one cluster of all clients")])
+@pytest.mark.parametrize(
+    ("eps", "what"), [(0.99, "noise of all clients"), (29.0, "one cluster of all clients")]
+)
 def test_another_eps_is_suggested_with_the_useful_range(eps: float, what: str) -> None:
     [messages] = remarks(eps=eps)
     assert f"eps = {eps:g} makes {what}" in messages and "from 1 up to 29" in messages
@@ -159,6 +166,8 @@ def test_where_no_eps_helps_that_is_said() -> None:
     assert "one cluster of all clients" in messages and "no other" in messages
 
 
-@pytest.mark.parametrize("options", [{"algorithm": "optics"}, {"algorithm": "kmeans", "clusters": 2}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"algorithm": "optics"}, {"algorithm": "kmeans", "clusters": 2}], ids=str
+)
 def test_where_there_is_no_eps_there_is_no_remark(options: Any) -> None:
     assert remarks(**options) == ()

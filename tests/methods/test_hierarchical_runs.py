@@ -1,5 +1,5 @@
-"""Hierarchical clustering in the simulated world and through the runner: what travels, narrow heads, late arrivals,
-clients excluded, configurations, and runs that go on."""
+"""Hierarchical clustering in the simulated world and through the runner: what travels, narrow
+heads, late arrivals, clients excluded, configurations, and runs that go on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,16 @@ from fedkin.run.loop import run
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.train import train
-from tests.methods.last_layer_clients import CLIENTS, INIT, ROUND, clustered_data, groups, simulated, started, world
+from tests.methods.last_layer_clients import (
+    CLIENTS,
+    INIT,
+    ROUND,
+    clustered_data,
+    groups,
+    simulated,
+    started,
+    world,
+)
 from tests.simulation.numpy_detectors import linear
 
 KMEANS: dict[str, Any] = {"algorithm": "kmeans", "clusters": 3, "pretraining": 2}
@@ -36,7 +45,8 @@ SGD = LocalTraining(epochs=1, batch_size=4, lr=0.1)
 
 @pytest.mark.parametrize(("layer", "numbers"), [("bias", 6), ("last_layer", 5 * 6 + 6)])
 def test_only_the_last_layer_travels_up(layer: Any, numbers: int) -> None:
-    """A network of five hidden units: 6 x 5 + 5 + 5 x 6 + 6 numbers go down, C or (inputs + 1) C come up."""
+    """A network of five hidden units: 6 x 5 + 5 + 5 x 6 + 6 numbers go down, C or (inputs + 1) C
+    come up."""
     w = SimulatedWorld(clustered_data(), mlp(clustered_data(), hidden=5), SGD)
     state = started(Hierarchical(**KMEANS, layer=layer), w)
     assert w.ledger.total() == (CLIENTS * 71 * 4, CLIENTS * numbers * 4)
@@ -75,7 +85,9 @@ def test_the_layers_are_those_of_the_whole_update() -> None:
     np.testing.assert_array_equal(state.layers, whole.update[:, w.spec.head_bias])
 
 
-@pytest.mark.parametrize("options", [KMEANS, {"eps": 0.1, "pretraining": 2}, {"algorithm": "optics", "pretraining": 2}])
+@pytest.mark.parametrize(
+    "options", [KMEANS, {"eps": 0.1, "pretraining": 2}, {"algorithm": "optics", "pretraining": 2}]
+)
 def test_true_clusters_are_found(options: Any) -> None:
     assert groups(started(Hierarchical(**options), simulated())) == BY_KIND
 
@@ -94,7 +106,10 @@ def test_own_hyper_parameters_change_that_cluster_alone() -> None:
 
 def test_own_hyper_parameters_that_are_the_common_ones_change_nothing() -> None:
     """No number of the run: neither what it finds nor what is measured of it."""
-    tracks = [run(simulated(), Hierarchical(**KMEANS, own=own), Plan(3, 6)) for own in ({}, {1: {"lr": 0.1}})]
+    tracks = [
+        run(simulated(), Hierarchical(**KMEANS, own=own), Plan(3, 6))
+        for own in ({}, {1: {"lr": 0.1}})
+    ]
     assert tracks[0].state.models.tobytes() == tracks[1].state.models.tobytes()
     assert tracks[0].records == tracks[1].records
 
@@ -105,7 +120,9 @@ def test_own_hyper_parameters_that_are_the_common_ones_change_nothing() -> None:
 @pytest.mark.parametrize("algorithm", ["kmeans", "dbscan"])
 def test_late_arrivals_are_placed_with_their_kind(algorithm: str) -> None:
     options: Any = KMEANS if algorithm == "kmeans" else {"eps": 0.1, "pretraining": 2}
-    track = run(simulated(population=Population(arrivals={2: 3})), Hierarchical(**options), Plan(4, CLIENTS))
+    track = run(
+        simulated(population=Population(arrivals={2: 3})), Hierarchical(**options), Plan(4, CLIENTS)
+    )
     assert groups(track.state) == BY_KIND
     partial = [record["partial"] for record in track.records]
     assert partial == [False] * 5, "in round 2 all are drawn, and placed before they are scored"
@@ -123,8 +140,17 @@ def test_a_suspicious_client_is_in_no_round_and_in_no_score() -> None:
     assert not any(record["partial"] for record in result.records)
     assert result.summary()["best_accuracy"] is not None
     assert sorted(result.clients["client"]) == list(range(9))
-    without = fk.simulate(replace(method, suspicious=None), clustered_data(), mclr(data), rounds=3, cohort=9, local=SGD)
-    each_round = [np.diff([r["bytes_up"] for r in one.records]).tolist() for one in (result, without)]
+    without = fk.simulate(
+        replace(method, suspicious=None),
+        clustered_data(),
+        mclr(data),
+        rounds=3,
+        cohort=9,
+        local=SGD,
+    )
+    each_round = [
+        np.diff([r["bytes_up"] for r in one.records]).tolist() for one in (result, without)
+    ]
     assert each_round[0] == each_round[1], "it sends nothing after the clustering round"
 
 
@@ -147,7 +173,12 @@ def test_a_newcomer_that_stays_silent_makes_rounds_partial() -> None:
 
 def test_what_is_remarked_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="fedkin"):
-        run(world([[0, 0], [1, 0], [10, 0], [11, 0]]), Hierarchical(eps=50.0), Plan(3, 4), name="mine")
+        run(
+            world([[0, 0], [1, 0], [10, 0], [11, 0]]),
+            Hierarchical(eps=50.0),
+            Plan(3, 4),
+            name="mine",
+        )
     [record] = caplog.records
     assert record.getMessage().startswith("mine: eps = 50 makes one cluster of all clients")
     assert "from 1 up to 9" in record.getMessage()
@@ -161,7 +192,9 @@ def test_nothing_to_remark_is_nothing_logged(caplog: pytest.LogCaptureFixture) -
 def test_detectors_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     for method in (Hierarchical(**KMEANS), FedAvg()):
         with pytest.raises(ConfigError, match="detector"):
-            fk.simulate(method, clustered_data(), linear(), rounds=1, cohort=3, out=tmp_path / "run")
+            fk.simulate(
+                method, clustered_data(), linear(), rounds=1, cohort=3, out=tmp_path / "run"
+            )
         assert not (tmp_path / "run").exists()
 
 
@@ -169,8 +202,17 @@ def test_odd_leaves_are_no_last_layer(tmp_path: Path) -> None:
     """Its scores come from one matrix and a scale, and nothing says which classes they are of."""
     import jax.numpy as jnp
 
-    odd = as_model((lambda key: {"a": jnp.ones((6, 6)), "b": jnp.ones(())}, lambda p, x, key: p["b"] * x @ p["a"]))
+    odd = as_model(
+        (
+            lambda key: {"a": jnp.ones((6, 6)), "b": jnp.ones(())},
+            lambda p, x, key: p["b"] * x @ p["a"],
+        )
+    )
     assert odd.spec.head is None
-    with pytest.raises(ConfigError, match=r"Hierarchical needs the model's last layer, .* its last two leaves"):
-        fk.simulate(Hierarchical(**KMEANS), clustered_data(), odd, rounds=1, cohort=3, out=tmp_path / "run")
+    with pytest.raises(
+        ConfigError, match=r"Hierarchical needs the model's last layer, .* its last two leaves"
+    ):
+        fk.simulate(
+            Hierarchical(**KMEANS), clustered_data(), odd, rounds=1, cohort=3, out=tmp_path / "run"
+        )
     assert not (tmp_path / "run").exists()

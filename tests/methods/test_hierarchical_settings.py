@@ -1,4 +1,5 @@
-"""Narrow heads, runs that go on, and configurations of hierarchical clustering, in the simulated world."""
+"""Narrow heads, runs that go on, and configurations of hierarchical clustering, in the simulated
+world."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ from tests.option_lists import simulate_arguments
 # --- narrow heads
 
 
-def narrow(adam: bool = False, model: Model | None = None, **options: Any) -> tuple[Any, SimulatedWorld]:
+def narrow(
+    adam: bool = False, model: Model | None = None, **options: Any
+) -> tuple[Any, SimulatedWorld]:
     work = LocalTraining(epochs=2, batch_size=4, lr=0.05, optimizer="adam" if adam else "sgd")
     w = SimulatedWorld(clustered_data(), model or mclr(clustered_data()), work)
     return Hierarchical(**KMEANS, narrow=True, **options), w
@@ -63,7 +66,8 @@ def test_the_numbers_of_other_classes_never_move(adam: bool) -> None:
 
 
 def test_other_classes_are_never_predicted() -> None:
-    """Every client tries the models of the two other clusters: none of its samples is ever of their classes."""
+    """Every client tries the models of the two other clusters: none of its samples is ever of their
+    classes."""
     method, w = narrow()
     state = method.round(w, started(method, w), np.arange(CLIENTS), ROUND)
     everybody = np.arange(CLIENTS)
@@ -74,13 +78,16 @@ def test_other_classes_are_never_predicted() -> None:
 
 
 def test_a_narrow_head_is_never_worse_on_its_own_classes() -> None:
-    """At the start, where all else is the same: a class that is out of the way cannot be mistaken for the right one."""
+    """At the start, where all else is the same: a class that is out of the way cannot be mistaken
+    for the right one."""
     wide = Hierarchical(**KMEANS)
     method, w = narrow()
     one, other = started(wide, w), started(method, w)
     np.testing.assert_array_equal(one.assignment, other.assignment)
     everybody = np.arange(CLIENTS)
-    correct = [evaluate(w, s.models, everybody, s.assignment, split="train").correct for s in (one, other)]
+    correct = [
+        evaluate(w, s.models, everybody, s.assignment, split="train").correct for s in (one, other)
+    ]
     assert np.all(correct[1] >= correct[0]) and correct[1].sum() > correct[0].sum()
 
 
@@ -102,10 +109,13 @@ def test_only_biases_of_missing_classes_differ_from_the_start() -> None:
 
 
 def test_a_newcomer_with_another_class_is_let_into_the_head() -> None:
-    """Its class is learned, in its own cluster; else its samples would push the layers below for ever."""
+    """Its class is learned, in its own cluster; else its samples would push the layers below for
+    ever."""
     data = clustered_data()
     y = data.y.copy()
-    y[data.train[8]] = np.where(y[data.train[8]] == 4, 0, y[data.train[8]])  # half of a cluster, half of another
+    y[data.train[8]] = np.where(
+        y[data.train[8]] == 4, 0, y[data.train[8]]
+    )  # half of a cluster, half of another
     data = replace(data, y=y)
     w = SimulatedWorld(data, mclr(data), SGD, population=Population(arrivals={1: 1}))
     method = Hierarchical(**KMEANS, narrow=True)
@@ -117,7 +127,9 @@ def test_a_newcomer_with_another_class_is_let_into_the_head() -> None:
         after = method.round(w, after, np.arange(CLIENTS), ROUND.at(r))
     assert np.isfinite(after.models).all()
     bias = after.models[:, w.spec.head_bias]
-    own = np.array([(data.label_counts()[state.assignment == k] > 0).any(axis=0) for k in range(len(bias))])
+    own = np.array(
+        [(data.label_counts()[state.assignment == k] > 0).any(axis=0) for k in range(len(bias))]
+    )
     np.testing.assert_array_equal(bias > EXCLUDED_BIAS / 2, own)  # and in no other
     scores = evaluate(w, after.models, np.array([8]), np.array([cluster]), split="train")
     assert scores.loss[0] < 10
@@ -128,11 +140,16 @@ def test_a_newcomer_with_another_class_is_let_into_the_head() -> None:
 
 @pytest.mark.simulation
 def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
-    method = Hierarchical(**KMEANS, narrow=True, fraction=0.5, own={1: {"lr": 0.01}}, suspicious=0.1)
+    method = Hierarchical(
+        **KMEANS, narrow=True, fraction=0.5, own={1: {"lr": 0.01}}, suspicious=0.1
+    )
     data = clustered_data(strange=True)
 
     def go(rounds: int, out: Path | None = None, resume: bool = False) -> Any:
-        scenario, settings = Population(arrivals={3: 2}), {"cohort": 7, "local": SGD, "checkpoint_every": 1}
+        scenario, settings = (
+            Population(arrivals={3: 2}),
+            {"cohort": 7, "local": SGD, "checkpoint_every": 1},
+        )
         more = {"rounds": rounds, "scenario": scenario, "out": out, "resume": resume}
         return fk.simulate(method, data, mclr(data), **simulate_arguments(settings | more))
 

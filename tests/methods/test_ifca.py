@@ -58,7 +58,8 @@ def test_all_models_are_offered_to_the_whole_cohort_at_once() -> None:
 
 
 def test_a_cluster_is_the_simple_mean_of_its_clients_solutions() -> None:
-    """Half the way to (2,0), (0,2), (1,1) from 0: mean (0.5, 0.5). To (8,4), (10,0) from (8,0): mean (8.5, 1)."""
+    """Half the way to (2,0), (0,2), (1,1) from 0: mean (0.5, 0.5). To (8,4), (10,0) from (8,0):
+    mean (8.5, 1)."""
     np.testing.assert_allclose(after().models[:2], [[0.5, 0.5], [8.5, 1]], rtol=1e-6)
 
 
@@ -95,9 +96,12 @@ def test_the_mean_by_examples() -> None:
 
 
 def test_the_first_client_as_coded() -> None:
-    """In each cluster one of its clients' solutions, (1,0), (0,1), (.5,.5) and (8,2), (9,0), in every round another."""
+    """In each cluster one of its clients' solutions, (1,0), (0,1), (.5,.5) and (8,2), (9,0), in
+    every round another."""
     state, method = given(), IFCA(weighting="first_client")
-    models = [method.round(world(), state, EVERYBODY, STREAM.at(r)).models.tolist() for r in range(1, 40)]
+    models = [
+        method.round(world(), state, EVERYBODY, STREAM.at(r)).models.tolist() for r in range(1, 40)
+    ]
     assert {tuple(first) for first, *_ in models} == {(1, 0), (0, 1), (0.5, 0.5)}
     assert {tuple(second) for _, second, _ in models} == {(8, 2), (9, 0)}
 
@@ -129,7 +133,9 @@ def test_a_gradient_is_one_plain_step_on_all_samples() -> None:
     w.work = LocalTraining(7, batch_size=3, lr=0.25, optimizer="adam", mu=1.0, steps=9)
     after(w=w, averaging="gradients")
     [(_, _, work)] = w.trained
-    assert work == LocalTraining(1, batch_size=work.batch_size, lr=0.25) and work.batch_size >= 10**9
+    assert (
+        work == LocalTraining(1, batch_size=work.batch_size, lr=0.25) and work.batch_size >= 10**9
+    )
 
 
 def test_a_gradient_has_the_runs_decay_and_clipping() -> None:
@@ -141,7 +147,11 @@ def test_a_gradient_has_the_runs_decay_and_clipping() -> None:
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [({"optimizer": "adam"}, "optimizer"), ({"momentum": 0.9}, "momentum"), ({"step_schedule": "linear"}, "step_")],
+    [
+        ({"optimizer": "adam"}, "optimizer"),
+        ({"momentum": 0.9}, "momentum"),
+        ({"step_schedule": "linear"}, "step_"),
+    ],
 )
 def test_a_gradient_with_the_memory_of_steps_is_refused(options: dict[str, Any], name: str) -> None:
     w = world()
@@ -158,7 +168,8 @@ def test_the_work_of_the_run_is_done_where_models_are_averaged() -> None:
 
 
 def test_gradient_averaging_in_the_simulator() -> None:
-    """The same as asking for gradients and stepping by hand, though the run's work is mini-batches of Adam."""
+    """The same as asking for gradients and stepping by hand, though the run's work is mini-batches
+    of Adam."""
     w = simulated(LocalTraining(epochs=3, batch_size=4, lr=0.05, optimizer="adam"))
     state, everybody = IFCA(clusters=2).init(w, Stream(3)), np.arange(CLIENTS)
     model_index = np.argmin(w.run(Losses(state.models), everybody).losses, axis=1)
@@ -183,14 +194,17 @@ def test_a_shared_base_is_one_from_the_start() -> None:
     assert len(set(models[:, 0].tolist())) == 1 and len(set(models[:, 1].tolist())) == 3
 
 
-BASED = np.array([[4, 0], [4, 8], [4, 40]], np.float32)  # a base of one number, 4, and heads 0, 8, 40
+BASED = np.array(
+    [[4, 0], [4, 8], [4, 40]], np.float32
+)  # a base of one number, 4, and heads 0, 8, 40
 BASED_TARGET = np.array([[6, 0], [0, 2], [4, 1], [8, 8], [4, 10]], np.float32)
 
 
 @pytest.mark.parametrize("averaging", ["models", "gradients"])
 def test_a_shared_base_learns_from_everybody(averaging: Any) -> None:
-    """Half the way to 6, 0, 4, 8, 4 from 4, over five clients: 4 + 0.5 * 2 / 5 = 4.2, in every model.
-    Heads: 0.5 * 3 to cluster 0 and 0.5 * 2 to cluster 1, over its own clients (models) or all (gradients)."""
+    """Half the way to 6, 0, 4, 8, 4 from 4, over five clients: 4 + 0.5 * 2 / 5 = 4.2, in every
+    model. Heads: 0.5 * 3 to cluster 0 and 0.5 * 2 to cluster 1, over its own clients (models) or
+    all (gradients)."""
     w = with_head(world(BASED_TARGET))
     result = after(w=w, state=given(models=BASED), shared_base=True, averaging=averaging).models
     heads = {"models": [0.5, 8.5, 40], "gradients": [0.3, 8.2, 40]}[averaging]
@@ -208,7 +222,9 @@ def test_a_base_is_shared_in_the_simulator() -> None:
     result = method.round(w, before, np.arange(CLIENTS), STREAM).models
     assert w.spec.head is not None
     base, heads = np.split(result, [w.spec.head.start], axis=1)
-    assert base[0].tobytes() == base[1].tobytes() and np.any(base[0] != before.models[0, : base.shape[1]])
+    assert base[0].tobytes() == base[1].tobytes() and np.any(
+        base[0] != before.models[0, : base.shape[1]]
+    )
     assert np.any(heads[0] != heads[1])
 
 

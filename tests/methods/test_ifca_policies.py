@@ -1,4 +1,5 @@
-"""IFCA's newcomers, migration and sharing, what it costs, and what it refuses; its rounds are in ``test_ifca``."""
+"""IFCA's newcomers, migration and sharing, what it costs, and what it refuses; its rounds are in
+``test_ifca``."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ LABELS = np.tile([10, 10, 0], (5, 1))
 
 
 def shifting(relabelled: bool = False) -> RecordingWorld:
-    """Clients 1 and 4 have other labels than they noted: other classes in the same numbers, or other numbers too."""
+    """Clients 1 and 4 have other labels than they noted: other classes in the same numbers, or
+    other numbers too."""
     w = world(counts=LABELS.copy())
     assert w.counts is not None
     w.counts[[1, 4]] = [0, 10, 10] if relabelled else [20, 0, 0]
@@ -71,7 +73,9 @@ def shifting(relabelled: bool = False) -> RecordingWorld:
         ("label_aware", True, True),
     ],
 )
-def test_shifted_clients_choose_anew_selected_or_not(migration: Any, relabelled: bool, moves: bool) -> None:
+def test_shifted_clients_choose_anew_selected_or_not(
+    migration: Any, relabelled: bool, moves: bool
+) -> None:
     result = after([0], shifting(relabelled), given([2] * 5), migration=migration)
     np.testing.assert_array_equal(result.assignment, [0, 0, 2, 2, 1] if moves else [0, 2, 2, 2, 2])
 
@@ -84,11 +88,14 @@ def test_only_shifted_clients_are_asked_and_only_once() -> None:
 
 
 def test_only_a_first_choice_notes_what_the_data_are() -> None:
-    """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on comparing."""
+    """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on
+    comparing."""
     w = shifting()
     state = after([1, 4], w, given([2, UNASSIGNED, 2, 2, 2]))
     np.testing.assert_array_equal(state.assignment, [2, 0, 2, 2, 1])
-    np.testing.assert_array_equal(w.run(Shifted(), EVERYBODY).shifted, [False, False, False, False, True])
+    np.testing.assert_array_equal(
+        w.run(Shifted(), EVERYBODY).shifted, [False, False, False, False, True]
+    )
 
 
 def test_a_shifted_client_that_gives_no_answer_keeps_its_cluster_and_finds_the_same_again() -> None:
@@ -96,7 +103,9 @@ def test_a_shifted_client_that_gives_no_answer_keeps_its_cluster_and_finds_the_s
     w.silent = frozenset({1})
     state = method.round(w, given([2] * 5), np.zeros(0, np.int64), STREAM)
     np.testing.assert_array_equal(state.assignment, [2, 2, 2, 2, 1])
-    np.testing.assert_array_equal(w.run(Shifted(), EVERYBODY).shifted, [False, True, False, False, False])
+    np.testing.assert_array_equal(
+        w.run(Shifted(), EVERYBODY).shifted, [False, True, False, False, False]
+    )
 
 
 def test_migration_goes_as_newcomers_do() -> None:
@@ -115,7 +124,8 @@ def test_the_variant_differs_in_one_default() -> None:
 
 
 def test_clusters_that_have_clients_share() -> None:
-    """Nothing moves but by eta = 2: clients have what they want. Norms 5 and 10; the third cluster is empty."""
+    """Nothing moves but by eta = 2: clients have what they want. Norms 5 and 10; the third cluster
+    is empty."""
     models = np.array([[3, 4], [0, 10], [80, 80]], np.float32)
     w = world(models[:2])
     result = after([0, 1], w, given([0, 1], models), eta_g=2.0).models
@@ -150,7 +160,13 @@ def test_migration_costs_all_models_once_for_each_that_shifted() -> None:
 
 # --- what cannot be
 
-IMPOSSIBLE = [{"clusters": 0}, {"clusters": -1}, {"threshold": -0.1}, {"eta_g": -1.0}, {"eta_g": float("nan")}]
+IMPOSSIBLE = [
+    {"clusters": 0},
+    {"clusters": -1},
+    {"threshold": -0.1},
+    {"eta_g": -1.0},
+    {"eta_g": float("nan")},
+]
 
 
 @pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)
@@ -160,13 +176,16 @@ def test_refuses_what_cannot_be(method: type[IFCA], options: dict[str, Any]) -> 
         method(**options)
 
 
-CHOICES = [(name, "anything") for name in ("averaging", "weighting", "shared_base", "newcomers", "migration")]
+CHOICES = [
+    (name, "anything")
+    for name in ("averaging", "weighting", "shared_base", "newcomers", "migration")
+]
 
 
 @pytest.mark.parametrize(("name", "value"), [*CHOICES, ("newcomers", "direction")])
 def test_refuses_an_unknown_choice(name: str, value: str) -> None:
-    """The tests' own type checks would refuse it first, so the field is changed behind their back. Directions need a
-    start that clusters have in common."""
+    """The tests' own type checks would refuse it first, so the field is changed behind their back.
+    Directions need a start that clusters have in common."""
     method = IFCA()
     object.__setattr__(method, name, value)
     with pytest.raises(FedkinError, match=f"{name} must be one of .*'{value}'"):

@@ -22,7 +22,8 @@ EVERYONE = np.arange(4)
 
 
 class RecordingWorld(FakeWorld):
-    """A fake world of whose vector the last number is the bias; it remembers what was trained, and how."""
+    """A fake world of whose vector the last number is the bias; it remembers what was trained, and
+    how."""
 
     asked: Any = None
 
@@ -41,7 +42,9 @@ THREE = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], np.float32)
 ZEROS = np.zeros(3, np.float32)
 
 
-def layers(w: Any, layer: str = "bias", clients: Any = EVERYONE, epochs: int = 2) -> tuple[list, list]:
+def layers(
+    w: Any, layer: str = "bias", clients: Any = EVERYONE, epochs: int = 2
+) -> tuple[list, list]:
     who, points = last_layer_updates(w, ZEROS, np.asarray(clients), layer, epochs, STREAM)
     return who.tolist(), points.tolist()
 
@@ -56,7 +59,12 @@ def test_last_layers_are_what_training_makes_of_them(layer: str, first: int) -> 
     w = asked()
     assert layers(w, layer, [2, 0]) == ([2, 0], THREE[[2, 0], first:].tolist())
     task, clients, stream = w.asked
-    assert (clients, list(task.model_index), task.work.epochs, task.work.steps) == ([2, 0], [0, 0], 2, None)
+    assert (clients, list(task.model_index), task.work.epochs, task.work.steps) == (
+        [2, 0],
+        [0, 0],
+        2,
+        None,
+    )
     assert task.part == slice(first, 3) and not task.reduce
     assert stream.round == STREAM.round and stream != STREAM
 

@@ -1,4 +1,5 @@
-"""PACFL: the angles and clusters of its code and of its paper, newcomers, and clusters that come and go."""
+"""PACFL: the angles and clusters of its code and of its paper, newcomers, and clusters that come
+and go."""
 
 from __future__ import annotations
 
@@ -49,7 +50,10 @@ def test_the_codes_clusters(oracle: Callable[[str], dict[str, Any]]) -> None:
         angles = np.array(case["adjacency_code_degrees"])
         for key, expected in case["clusters_by_linkage_at_threshold"].items():
             linkage, threshold = key.split("@")
-            assert groups(merge_up_to(angles, float(threshold), CODE[linkage])) == expected, (case["case"], key)
+            assert groups(merge_up_to(angles, float(threshold), CODE[linkage])) == expected, (
+                case["case"],
+                key,
+            )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -57,12 +61,15 @@ def test_the_codes_angles_by_block(form: str, oracle: Callable[[str], dict[str, 
     for case in oracle("methods2")["pacfl"]:
         bases = np.array(case["bases_U"])
         np.testing.assert_allclose(
-            angles_between(bases[:2], bases, form), np.array(case[KEYS[form]])[:2], atol=case["tolerance"]
+            angles_between(bases[:2], bases, form),
+            np.array(case[KEYS[form]])[:2],
+            atol=case["tolerance"],
         )
 
 
 def test_weighted_is_not_average() -> None:
-    """{0, 1} and then 2 merge; to 3 the mean of the two parts is (6 + 9) / 2 = 7.5, and that of the clients 7."""
+    """{0, 1} and then 2 merge; to 3 the mean of the two parts is (6 + 9) / 2 = 7.5, and that of the
+    clients 7."""
     distances = np.array([[0, 1, 2, 6], [1, 0, 2, 6], [2, 2, 0, 9], [6, 6, 9, 0]], float)
     for linkage, height in (("weighted", 7.5), ("average", 7.0)):
         assert groups(merge_up_to(distances, height, linkage)) == [[0, 1, 2, 3]]
@@ -80,7 +87,8 @@ def test_merging_refuses_what_it_cannot_order() -> None:
 
 
 def test_angles_of_vectors_that_are_not_orthonormal() -> None:
-    """Vectors of two labels that nearly agree: scipy makes its own bases; the plain product is no cosine."""
+    """Vectors of two labels that nearly agree: scipy makes its own bases; the plain product is no
+    cosine."""
     rng = np.random.default_rng(0)
     labels, samples = np.arange(40) % 2, rng.random((2, 40, 12)) + 1
     bases = side_by_side(np.stack([directions_by_label(x, labels, 3, 2) for x in samples]))
@@ -119,8 +127,8 @@ def test_text_is_refused() -> None:
 
 
 def world_of(directions: Any, **options: Any) -> SimulatedWorld:
-    """Clients of two labels in a plane; each client's samples of label 0 lie in one direction, given in degrees, and
-    those of label 1 are along a third axis."""
+    """Clients of two labels in a plane; each client's samples of label 0 lie in one direction,
+    given in degrees, and those of label 1 are along a third axis."""
     angle = np.radians(np.asarray(directions, float))
     first = np.stack([np.cos(angle), np.sin(angle), 0 * angle], axis=1)
     x = np.stack([first, 2 * first, np.tile([0, 0, 1.0], (len(angle), 1))], axis=1).reshape(-1, 3)
@@ -131,8 +139,8 @@ def world_of(directions: Any, **options: Any) -> SimulatedWorld:
 
 
 def test_what_is_in_common_makes_principal_angles_small() -> None:
-    """All clients share the third axis: the smallest angle is 0, and so is the smallest between two vectors; only sums
-    see the difference."""
+    """All clients share the third axis: the smallest angle is 0, and so is the smallest between two
+    vectors; only sums see the difference."""
     w = world_of([0, 4, 60])
     for angle, expected in (("smallest", 0), ("as_coded", 0), ("sum", 60), ("same_rank", 60)):
         state = PACFL(p=1, angle=angle).init(w, STREAM)  # type: ignore[arg-type]
@@ -153,7 +161,9 @@ def settled(w: SimulatedWorld, method: PACFL, clients: list[int]) -> PACFLState:
     empty = replace(empty, bases=bases, angles=angles)
     known = np.array(clients)
     state = method._cluster(w, empty, known, state.bases[known])
-    return replace(state, models=state.models + np.arange(len(state.models), dtype=np.float32)[:, None])
+    return replace(
+        state, models=state.models + np.arange(len(state.models), dtype=np.float32)[:, None]
+    )
 
 
 def test_newcomers_join_and_found_clusters() -> None:
@@ -168,7 +178,8 @@ def test_newcomers_join_and_found_clusters() -> None:
 
 
 def test_a_newcomer_between_two_clusters_joins_them() -> None:
-    """By single linkage 9 is near to both 0 and 18: the larger cluster keeps its number, and both models stay."""
+    """By single linkage 9 is near to both 0 and 18: the larger cluster keeps its number, and both
+    models stay."""
     w = world_of([0, 18, 19, 9])
     state = settled(w, METHOD, [0, 1, 2])
     assert state.assignment.tolist() == [0, 1, 1, UNASSIGNED]
@@ -177,22 +188,31 @@ def test_a_newcomer_between_two_clusters_joins_them() -> None:
 
 
 def test_a_cluster_that_is_cut_off_goes_on_from_its_models() -> None:
-    """Of {0, 8}, WPGMA takes 0 from 8 once 12 and 13 are there: who leaves starts with the model of all."""
+    """Of {0, 8}, WPGMA takes 0 from 8 once 12 and 13 are there: who leaves starts with the model of
+    all."""
     method = replace(METHOD, linkage="weighted", threshold=9.0)
     w = world_of([0, 8, 12, 13])
     state = settled(w, method, [0, 1])
     assert state.assignment.tolist() == [0, 0, UNASSIGNED, UNASSIGNED]
     placed = method.place(w, state, np.array([2, 3]), STREAM)
-    assert len(set(placed.assignment.tolist())) == 2 and placed.assignment[0] != placed.assignment[1]
+    assert (
+        len(set(placed.assignment.tolist())) == 2 and placed.assignment[0] != placed.assignment[1]
+    )
     np.testing.assert_array_equal(placed.models, np.stack([state.models[0]] * 2))
 
 
 def test_subspaces_are_sent_once() -> None:
     w = world_of([0, 4, 60])
     state = METHOD.init(w, STREAM)
-    assert w.ledger.total() == (0, 3 * 3 * 2 * 4)  # d = 3 numbers of one vector for each of two labels
+    assert w.ledger.total() == (
+        0,
+        3 * 3 * 2 * 4,
+    )  # d = 3 numbers of one vector for each of two labels
     METHOD.round(w, state, np.arange(3), Stream(1, 1, "method"))
-    assert w.ledger.total() == (3 * 4 * w.spec.parameters, 3 * 3 * 2 * 4 + 3 * 4 * w.spec.parameters)
+    assert w.ledger.total() == (
+        3 * 4 * w.spec.parameters,
+        3 * 3 * 2 * 4 + 3 * 4 * w.spec.parameters,
+    )
 
 
 def test_nobody_to_cluster_is_refused() -> None:
@@ -203,7 +223,9 @@ def test_nobody_to_cluster_is_refused() -> None:
 
 def test_a_run_places_a_newcomer_and_knows_a_stranger() -> None:
     data = fk.planted("digits", "rotation", clusters=2, clients=8, samples=60, seed=0)
-    run = fk.simulate(PACFL(p=1, threshold=4.3), data, mclr(data), rounds=2, cohort=8, local=fk.SGD(epochs=1))
+    run = fk.simulate(
+        PACFL(p=1, threshold=4.3), data, mclr(data), rounds=2, cohort=8, local=fk.SGD(epochs=1)
+    )
     assert run.summary()["ari"] == 1
     rows = data.train[3]
     placed = run.place(data.x[rows], data.y[rows], resamples=2)

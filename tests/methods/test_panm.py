@@ -1,4 +1,5 @@
-"""PANM's steps of one peer, worked out by hand from FACTS 2.12 (stages, bags, eqs. 5 and 10) and as sets."""
+"""PANM's steps of one peer, worked out by hand from FACTS 2.12 (stages, bags, eqs. 5 and 10) and as
+sets."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from fedkin.methods.decentralized import Neighbourhood
 from fedkin.methods.panm import PANM, Matching, PANMLoss
 
 SMALL = PANM(neighbours=2, candidates=3, stage_one=5, period=4)
-EARLY, LAST, QUIET, MATCHING = 1, 5, 6, 8  # rounds: of stage one, its last, one of stage two, one with HNM
+EARLY, LAST, QUIET, MATCHING = (
+    1,
+    5,
+    6,
+    8,
+)  # rounds: of stage one, its last, one of stage two, one with HNM
 both = pytest.mark.parametrize("kind", [PANM, PANMLoss])
 
 
@@ -90,7 +96,13 @@ def test_alpha_may_be_either_end(value: float) -> None:
     assert PANM(alpha=value).alpha == value
 
 
-UPDATES = [(PANM(), True), (PANM(alpha=1), True), (PANM(alpha=0), False), (PANM(alpha=0.0), False), (PANMLoss(), False)]
+UPDATES = [
+    (PANM(), True),
+    (PANM(alpha=1), True),
+    (PANM(alpha=0), False),
+    (PANM(alpha=0.0), False),
+    (PANMLoss(), False),
+]
 
 
 @pytest.mark.parametrize(("method", "needed"), UPDATES)
@@ -102,7 +114,8 @@ def test_updates_are_sent_where_they_count(method: Matching, needed: bool) -> No
 
 
 def test_at_first_it_asks_random_candidates() -> None:
-    """l = 3 of the five others, by the lowest noise; never itself (0), though its noise is the lowest of all."""
+    """l = 3 of the five others, by the lowest noise; never itself (0), though its noise is the
+    lowest of all."""
     assert queried(one_peer(6, [], EARLY), others(6), noise(6, 0, 4, 2, 5)) == [2, 4, 5]
 
 
@@ -114,7 +127,9 @@ def test_in_stage_one_it_asks_candidates_and_all_neighbours(age: int) -> None:
 
 def test_in_stage_one_neighbours_are_not_counted_against_l() -> None:
     """A bag of five (from a peer that begins again, say) is asked whole, with three candidates."""
-    result = SMALL.select_queries(one_peer(10, [1, 2, 3, 4, 5], 2), others(10), noise(10, 9, 8, 7, 6))
+    result = SMALL.select_queries(
+        one_peer(10, [1, 2, 3, 4, 5], 2), others(10), noise(10, 9, 8, 7, 6)
+    )
     assert members(result) == [1, 2, 3, 4, 5, 7, 8, 9]
 
 
@@ -137,7 +152,9 @@ def test_in_stage_two_it_asks_nobody_between_matchings(age: int) -> None:
 @pytest.mark.parametrize("age", [8, 12, 400])
 def test_where_t_is_a_multiple_of_tau_it_asks_outside_and_inside_the_bag(age: int) -> None:
     """C = l = 3 of 1, 2, 3, 8; S = 3 of the bag's four."""
-    result = SMALL.select_queries(one_peer(9, [4, 5, 6, 7], age), others(9), noise(9, 8, 3, 6, 5, 1, 7, 2, 4))
+    result = SMALL.select_queries(
+        one_peer(9, [4, 5, 6, 7], age), others(9), noise(9, 8, 3, 6, 5, 1, 7, 2, 4)
+    )
     assert members(result) == [1, 3, 5, 6, 7, 8]
 
 
@@ -153,7 +170,9 @@ def test_a_small_bag_is_asked_whole() -> None:
 
 def test_candidates_are_of_those_there() -> None:
     """1 and 8 have not come yet, or have left; C = 2, 3 are all outside the bag that can be asked."""
-    result = SMALL.select_queries(one_peer(9, [4, 5, 6, 7], MATCHING), others(9, 1, 8), noise(9, 8, 1, 4, 7, 5))
+    result = SMALL.select_queries(
+        one_peer(9, [4, 5, 6, 7], MATCHING), others(9, 1, 8), noise(9, 8, 1, 4, 7, 5)
+    )
     assert members(result) == [2, 3, 4, 5, 7]
 
 
@@ -175,7 +194,8 @@ def test_who_trusts_somebody_does_not() -> None:
 @both
 @pytest.mark.parametrize("age", [EARLY, 2, 4, LAST])
 def test_stage_one_keeps_the_most_similar(kind: type[Matching], age: int) -> None:
-    """Eq. 5: k = 2 of those that answered, candidates and old neighbours alike. 8 would be best and did not answer."""
+    """Eq. 5: k = 2 of those that answered, candidates and old neighbours alike. 8 would be best and
+    did not answer."""
     m = kind(neighbours=2, candidates=3, stage_one=5, period=4)
     similar = np.array([[1.0, 0.2, -0.3, 0.9, 0.4, 0.1, 0.5, 0.8, 0.99]])
     after = m.match_neighbours(one_peer(9, [5, 4], age), row(9, 1, 2, 4, 5, 6), similar)
@@ -190,8 +210,16 @@ CHOICE = np.array([[1.0, 0.2, -0.3, 0.9, 0.4, 0.1, 0.5, 0.8, 0.99]])
 @pytest.mark.parametrize(
     ("before", "answered", "after"),
     [
-        ((5, 2), (1, 3, 4, 6), (2, 5)),  # both are asked and silent: no place is left, not even for 3
-        ((5, 2), (1, 2, 4, 6), (5, 6)),  # 5 is silent, and one place goes to the best of those that answered
+        (
+            (5, 2),
+            (1, 3, 4, 6),
+            (2, 5),
+        ),  # both are asked and silent: no place is left, not even for 3
+        (
+            (5, 2),
+            (1, 2, 4, 6),
+            (5, 6),
+        ),  # 5 is silent, and one place goes to the best of those that answered
         ((5, 2), (1, 2, 7), (5, 7)),
         ((5, 3), (1, 3, 4, 6), (3, 5)),  # which may be the other neighbour
         ((5,), (1, 4, 6), (5, 6)),
@@ -203,11 +231,17 @@ CHOICE = np.array([[1.0, 0.2, -0.3, 0.9, 0.4, 0.1, 0.5, 0.8, 0.99]])
     ],
 )
 def test_in_stage_one_silent_neighbours_keep_their_places(
-    kind: type[Matching], age: int, before: tuple[int, ...], answered: tuple[int, ...], after: tuple[int, ...]
+    kind: type[Matching],
+    age: int,
+    before: tuple[int, ...],
+    answered: tuple[int, ...],
+    after: tuple[int, ...],
 ) -> None:
     """k = 2: the k - (silent ones) places left go to the best of those that answered."""
     m = kind(neighbours=2, candidates=3, stage_one=5, period=4)
-    assert members(m.match_neighbours(one_peer(9, before, age), row(9, *answered), CHOICE).trust) == list(after)
+    assert members(
+        m.match_neighbours(one_peer(9, before, age), row(9, *answered), CHOICE).trust
+    ) == list(after)
 
 
 def test_silent_candidates_are_not_chosen() -> None:
@@ -235,8 +269,9 @@ SPLIT = np.array([[9.0, 0.10, 0.79, 0.12, 0.80, 0.81, 0.11, 9.0, 9.0]])
 
 @both
 def test_matching(kind: type[Matching]) -> None:
-    """Eq. 10, (B - S) and H: S = {.8, .81, .11}: mean .573, sigma .33; C = {.1, .79, .12}: .337, .32. At .11 z is 1.41
-    against .71, at .79 .66 against 1.41: 6 goes, 2 comes. 7, in the bag and not asked, stays; 8 was never there."""
+    """Eq. 10, (B - S) and H: S = {.8, .81, .11}: mean .573, sigma .33; C = {.1, .79, .12}: .337,
+    .32. At .11 z is 1.41 against .71, at .79 .66 against 1.41: 6 goes, 2 comes. 7, in the bag and
+    not asked, stays; 8 was never there."""
     m = kind(neighbours=2, candidates=3, stage_one=5, period=4)
     after = m.match_neighbours(one_peer(9, [4, 5, 6, 7], MATCHING), row(9, 1, 2, 3, 4, 5, 6), SPLIT)
     assert members(after.trust) == [2, 4, 5, 7]
@@ -271,7 +306,9 @@ def test_beginning_anew_is_eq_5(age: int) -> None:
 @both
 @pytest.mark.parametrize("age", [MATCHING, 12, 400])
 @pytest.mark.parametrize("bag", [[7], [6, 7], [4, 5, 6, 7]])
-def test_where_nobody_of_the_bag_answers_it_stays(kind: type[Matching], age: int, bag: list[int]) -> None:
+def test_where_nobody_of_the_bag_answers_it_stays(
+    kind: type[Matching], age: int, bag: list[int]
+) -> None:
     """H is empty, and no candidate comes in: there is nobody to compare it with."""
     m = kind(neighbours=2, candidates=3, stage_one=5, period=4)
     assert members(m.match_neighbours(one_peer(9, bag, age), row(9, 1, 2, 3), SPLIT).trust) == bag

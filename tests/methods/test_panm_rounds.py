@@ -1,4 +1,5 @@
-"""Whole rounds of PANM, in worlds of twelve peers of three clusters, against a slow reference and by hand."""
+"""Whole rounds of PANM, in worlds of twelve peers of three clusters, against a slow reference and
+by hand."""
 
 from __future__ import annotations
 
@@ -53,14 +54,19 @@ def test_peers_that_do_not_answer(method: Matching) -> None:
 
     state = compare_with_reference(method, make, 10)
     assert not state.trust[:, [3, 5, 7]].any() and not state.messages[:, 1][[3, 5, 7]].any()
-    assert not state.trust[[3, 7]].any() and not state.messages[[3, 7]].any() and state.messages[5, 0] > 0
+    assert (
+        not state.trust[[3, 7]].any()
+        and not state.messages[[3, 7]].any()
+        and state.messages[5, 0] > 0
+    )
     np.testing.assert_array_equal(state.models[[3, 7]], np.tile(state.start, (2, 1)))
     np.testing.assert_array_equal(state.age[[3, 5, 7]], [0, 10, 0])
 
 
 @each_method
 def test_who_falls_silent_in_stage_two_stays_in_the_bags(method: Matching) -> None:
-    """From round 9 on 4 gives no answer: that is no reason to forget it, but nobody can average with it."""
+    """From round 9 on 4 gives no answer: that is no reason to forget it, but nobody can average
+    with it."""
 
     def make() -> UnresponsivePeers:
         w = fake()
@@ -75,7 +81,8 @@ def test_who_falls_silent_in_stage_two_stays_in_the_bags(method: Matching) -> No
 
 @each_method
 def test_cohorts_are_the_active_peers(method: Matching) -> None:
-    """Peers of a round are any seven or more; the others keep all they have, their age too, and do not answer."""
+    """Peers of a round are any seven or more; the others keep all they have, their age too, and do
+    not answer."""
 
     def cohort(t: int) -> np.ndarray:
         rng = np.random.default_rng(t)
@@ -90,7 +97,8 @@ def from_round_7(t: int) -> np.ndarray:
 
 @each_method
 def test_a_newcomer_has_a_stage_one_of_its_own(method: Matching) -> None:
-    """11 comes in round 7. It asks in its rounds 1 to 4, which are 7 to 10; the others in 8 and 10 only."""
+    """11 comes in round 7. It asks in its rounds 1 to 4, which are 7 to 10; the others in 8 and 10
+    only."""
     compare_with_reference(method, lambda: fake(here=from_round_7), 14)
     states = run(method, fake(here=from_round_7), 14)
     assert not (states[6].messages[11].any() or states[6].vectors[11].any())
@@ -112,8 +120,8 @@ def test_a_newcomer_finds_its_kind_and_is_found(method: Matching) -> None:
 
 @each_method
 def test_departures(method: Matching) -> None:
-    """0, 1 and 2 leave before round 9, which is no round of matching: who is left forgets them, and they change no
-    more."""
+    """0, 1 and 2 leave before round 9, which is no round of matching: who is left forgets them, and
+    they change no more."""
 
     def here(t: int) -> np.ndarray:
         return EVERYBODY if t < 9 else EVERYBODY[3:]
@@ -134,8 +142,8 @@ BY_THEMSELVES = np.setdiff1d(EVERYBODY, [3, 6, 9])  # 0 without its cluster
 
 @each_method
 def test_where_the_whole_bag_has_left_it_begins_anew(method: Matching) -> None:
-    """Of the cluster 0, 3, 6, 9 only 0 is left in round 9, which is no round of matching: it asks l = 4 others at once,
-    keeps k = 2 of them, and forgets who left."""
+    """Of the cluster 0, 3, 6, 9 only 0 is left in round 9, which is no round of matching: it asks l
+    = 4 others at once, keeps k = 2 of them, and forgets who left."""
 
     def here(t: int) -> np.ndarray:
         return EVERYBODY if t < 9 else BY_THEMSELVES
@@ -151,15 +159,19 @@ def test_where_the_whole_bag_has_left_it_begins_anew(method: Matching) -> None:
 @each_method
 @pytest.mark.parametrize("t", [9, 10])
 def test_where_the_whole_bag_is_inactive_it_stays(method: Matching, t: int) -> None:
-    """Nobody of 0's cluster is active in round 9, or in round 10, where it asks the bag in vain, and l = 4 others: it
-    trains alone, and trusts whom it trusted."""
+    """Nobody of 0's cluster is active in round 9, or in round 10, where it asks the bag in vain,
+    and l = 4 others: it trains alone, and trusts whom it trusted."""
     w = fake()
     states = run(method, w, t, lambda r: BY_THEMSELVES if r == t else EVERYBODY)
     before, after = states[t - 1 :]
     assert set(np.flatnonzero(before.trust[0])) <= {3, 6, 9} and before.trust[0].any()
     np.testing.assert_array_equal(after.trust[0], before.trust[0])
-    np.testing.assert_allclose(after.models[0], before.models[0] + 0.3 * (w.target[0] - before.models[0]), rtol=1e-5)
-    candidates = draw(stream(t).child("ask"), 0, set(range(1, 12)) - set(np.flatnonzero(before.trust[0])), 4)
+    np.testing.assert_allclose(
+        after.models[0], before.models[0] + 0.3 * (w.target[0] - before.models[0]), rtol=1e-5
+    )
+    candidates = draw(
+        stream(t).child("ask"), 0, set(range(1, 12)) - set(np.flatnonzero(before.trust[0])), 4
+    )
     answers = len(candidates - {3, 6, 9}) if t == 10 else 0
     assert after.messages[0, 0] == before.messages[0, 0] + answers
     np.testing.assert_array_equal(after.messages[[3, 6, 9]], before.messages[[3, 6, 9]])
@@ -169,7 +181,9 @@ def test_where_the_whole_bag_is_inactive_it_stays(method: Matching, t: int) -> N
 def test_alone() -> None:
     w = fake()
     state = run(METHOD, w, 7, lambda _: np.array([4]))[-1]
-    np.testing.assert_allclose(state.models[4], w.target[4] + 0.7**7 * (state.start - w.target[4]), rtol=1e-4)
+    np.testing.assert_allclose(
+        state.models[4], w.target[4] + 0.7**7 * (state.start - w.target[4]), rtol=1e-4
+    )
     assert not state.trust.any() and not state.messages.any() and w.ledger.total() == (0, 0)
 
 
@@ -179,18 +193,22 @@ def test_alone() -> None:
 @each_method
 @pytest.mark.parametrize("lr", [0.3, 1.0])
 def test_true_clusters_are_found(method: Matching, lr: float) -> None:
-    """Where all of a cluster want the same, nearly all neighbours are of one's cluster by the end of stage one, and
-    bags become the whole cluster and nobody else. With lr 1 models arrive in the first round: losses are 0 from then
-    on, and updates too where a peer has averaged with its cluster only; nothing is divided by."""
+    """Where all of a cluster want the same, nearly all neighbours are of one's cluster by the end
+    of stage one, and bags become the whole cluster and nobody else. With lr 1 models arrive in the
+    first round: losses are 0 from then on, and updates too where a peer has averaged with its
+    cluster only; nothing is divided by."""
     states = run(method, fake(noise=0.0, lr=lr), 36)
-    assert (states[4].trust & SAME).sum() >= 0.9 * states[4].trust.sum() and np.all(states[4].trust.sum(axis=1) == 2)
+    assert (states[4].trust & SAME).sum() >= 0.9 * states[4].trust.sum() and np.all(
+        states[4].trust.sum(axis=1) == 2
+    )
     np.testing.assert_array_equal(states[36].trust, SAME)
     np.testing.assert_array_equal(states[36].assignment, TRUE_CLUSTERS)
     assert states[36].clusters == 3 and np.isfinite(states[36].models).all()
 
 
 def test_without_any_direction_bags_stay() -> None:
-    """alpha = 1 counts last updates only, and there are none any more: similarities are 0 all around."""
+    """alpha = 1 counts last updates only, and there are none any more: similarities are 0 all
+    around."""
     w = fake(noise=0.0, lr=1.0)
     before = run(GRADIENT, w, 4)[-1]
     state, last = before, replace(METHOD, alpha=1)
@@ -213,11 +231,13 @@ def test_rounds_are_repeated_to_the_bit_and_leave_states_alone() -> None:
 # --- messages and bytes
 
 
-@pytest.mark.parametrize(("method", "vectors"), [(GRADIENT, 2), (LOSS, 1), (replace(METHOD, alpha=0), 1)])
+@pytest.mark.parametrize(
+    ("method", "vectors"), [(GRADIENT, 2), (LOSS, 1), (replace(METHOD, alpha=0), 1)]
+)
 def test_what_a_round_costs(method: Matching, vectors: int) -> None:
-    """Models of 5 numbers, 20 bytes. Round 1: l = 4 answers of model and update (without alpha, or by loss: model).
-    Rounds 2 to 4: 4 and the k = 2 neighbours, whom one averages with and who are not asked twice. Round 5: k = 2
-    models."""
+    """Models of 5 numbers, 20 bytes. Round 1: l = 4 answers of model and update (without alpha, or
+    by loss: model). Rounds 2 to 4: 4 and the k = 2 neighbours, whom one averages with and who are
+    not asked twice. Round 5: k = 2 models."""
     w = fake()
     states = run(method, w, 5)
     totals = [s.vectors.sum(axis=0).tolist() for s in states]
@@ -239,7 +259,8 @@ def test_simulated_rounds(method: Matching) -> None:
 
 @each_method
 def test_simulated_peers_drop_out_come_and_go(method: Matching) -> None:
-    """Peers 10 and 11 come in round 3, 0 leaves in round 6, each is inactive through a fifth of its rounds."""
+    """Peers 10 and 11 come in round 3, 0 leaves in round 6, each is inactive through a fifth of its
+    rounds."""
     population = Population(dropout=0.2, arrivals={3: 2}, departures={6: 1})
     state = compare_with_reference(method, lambda: simulated(population=population), 9)
     assert np.all(state.age[[10, 11]] <= 7) and state.age[0] <= 5 and state.age.max() > 7

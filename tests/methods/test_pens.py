@@ -1,4 +1,5 @@
-"""PENS' votes and stages, from FACTS 2.13, the published threshold, and whole rounds of quadratic peers by hand."""
+"""PENS' votes and stages, from FACTS 2.13, the published threshold, and whole rounds of quadratic
+peers by hand."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def members(result: np.ndarray) -> list[int]:
 def kept(method: PENS, votes: Any, age: int | None = None) -> list[int]:
     """The neighbours of stage two."""
     N = len(votes)
-    after = method.match_neighbours(one_peer(votes, age or method.stage_one + 1), row(N), np.zeros((1, N)))
+    after = method.match_neighbours(
+        one_peer(votes, age or method.stage_one + 1), row(N), np.zeros((1, N))
+    )
     np.testing.assert_array_equal(after.votes[0], votes)
     return members(after.trust)
 
@@ -73,7 +76,8 @@ def test_published_threshold(oracle: Callable[[str], dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("N", "top", "rounds", "exact"), [(10, 3, 20, 6), (49, 1, 49, 1), (98, 2, 49, 1), (93, 3, 31, 1), (25, 7, 25, 7)]
+    ("N", "top", "rounds", "exact"),
+    [(10, 3, 20, 6), (49, 1, 49, 1), (98, 2, 49, 1), (93, 3, 31, 1), (25, 7, 25, 7)],
 )
 def test_exactly_what_chance_gives_is_not_enough(N: int, top: int, rounds: int, exact: int) -> None:
     """More than n_t / N times the rounds. In floats 1 / 49 * 49 is less than 1."""
@@ -102,18 +106,30 @@ def test_in_stage_one_it_tries_random_peers(age: int) -> None:
     noise = np.array([[0.0, 0.5, 0.1, 0.3, 0.4, 0.2]])  # 2, 5, 3, 4, 1; 5 is away
     reachable = ~row(6, 0, 5)
     assert members(SMALL.select_queries(one_peer([0] * 6, age), reachable, noise)) == [2, 3, 4]
-    assert members(SMALL.select_queries(one_peer([0] * 6, age, (2, 3)), reachable, noise)) == [2, 3, 4]
+    assert members(SMALL.select_queries(one_peer([0] * 6, age, (2, 3)), reachable, noise)) == [
+        2,
+        3,
+        4,
+    ]
 
 
 def test_in_stage_two_it_asks_nobody_for_a_trial() -> None:
-    assert members(SMALL.select_queries(one_peer([0, 3, 3, 0], 5, (1, 2)), ~row(4, 0), np.zeros((1, 4)))) == []
+    assert (
+        members(
+            SMALL.select_queries(one_peer([0, 3, 3, 0], 5, (1, 2)), ~row(4, 0), np.zeros((1, 4)))
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("age", [1, 4])
 def test_a_vote_for_each_of_the_best_and_an_average_with_them(age: int) -> None:
-    """Losses .5, 4, .1 and .2 of 1, 2, 3 and 4, of which 3 gave no answer: similarities are one over them."""
+    """Losses .5, 4, .1 and .2 of 1, 2, 3 and 4, of which 3 gave no answer: similarities are one
+    over them."""
     before = one_peer([0, 7, 1, 2, 0], age, (2,))
-    after = SMALL.match_neighbours(before, row(5, 1, 2, 4), 1 / np.array([[1e9, 0.5, 4.0, 0.1, 0.2]]))
+    after = SMALL.match_neighbours(
+        before, row(5, 1, 2, 4), 1 / np.array([[1e9, 0.5, 4.0, 0.1, 0.2]])
+    )
     np.testing.assert_array_equal(after.votes, [[0, 8, 1, 2, 1]])
     assert members(after.trust) == [1, 4]
     assert members(SMALL.select_partners(after, ~row(5, 0), np.zeros((1, 5)))) == [1, 4]
@@ -137,7 +153,8 @@ def test_in_stage_two_it_averages_with_random_neighbours() -> None:
 
 # --- rounds in a world
 
-# two clusters on a line, {0, 2, 4} around 0 and {1, 3, 5} around 10; the nearest of a cluster are each other's best
+# two clusters on a line, {0, 2, 4} around 0 and {1, 3, 5} around 10; the nearest of a cluster are
+# each other's best
 TARGET = np.array([[0.0, 0], [10, 1], [1, 0], [11, 1], [0, 1], [10, 0]], np.float32)
 EXAMPLES = np.array([10, 20, 30, 40, 50, 60])
 EVERYBODY = np.arange(6)
@@ -153,12 +170,16 @@ class Passing(FakeWorld):
 
 
 def world(here: Callable[[int], np.ndarray] = Passing.here, **options: Any) -> Passing:
-    w = Passing(TARGET, EXAMPLES, LocalTraining(lr=0.5), start=lambda _: np.array([5.0, 0.5]), **options)
+    w = Passing(
+        TARGET, EXAMPLES, LocalTraining(lr=0.5), start=lambda _: np.array([5.0, 0.5]), **options
+    )
     w.here = here
     return w
 
 
-def run(method: PENS, w: FakeWorld, rounds: int, cohort: Any = None, seed: int = 3) -> list[PeerState]:
+def run(
+    method: PENS, w: FakeWorld, rounds: int, cohort: Any = None, seed: int = 3
+) -> list[PeerState]:
     """States before the first round and after each; ``cohort`` says who is active of those there."""
     states = [method.init(w, Stream(seed, 0, "method/init"))]
     for t in range(1, rounds + 1):
@@ -168,27 +189,33 @@ def run(method: PENS, w: FakeWorld, rounds: int, cohort: Any = None, seed: int =
 
 
 def test_first_round_by_hand() -> None:
-    """Everybody tries everybody (5 of 5). From (5, .5) half the way: 0 is at (2.5, .25), 2 at (3, .25), 4 at (2.5,
-    .75). On 0's data these are 2 at distance 3.01 and 4 at 2.61, 5 and more for the others."""
+    """Everybody tries everybody (5 of 5). From (5, .5) half the way: 0 is at (2.5, .25), 2 at (3,
+    .25), 4 at (2.5, .75). On 0's data these are 2 at distance 3.01 and 4 at 2.61, 5 and more for
+    the others."""
     after = run(PENS(sampled=5, top=2, stage_one=3), world(), 1)[-1]
     alike = (EVERYBODY[:, None] + EVERYBODY) % 2 == 0
     np.testing.assert_array_equal(after.trust, alike & ~np.eye(6, dtype=bool))
     np.testing.assert_array_equal(after.votes, after.trust)
     half = (TARGET + [5, 0.5]) / 2
-    cluster_means = [np.average(half[own], axis=0, weights=EXAMPLES[own]) for own in ([0, 2, 4], [1, 3, 5])]
+    cluster_means = [
+        np.average(half[own], axis=0, weights=EXAMPLES[own]) for own in ([0, 2, 4], [1, 3, 5])
+    ]
     np.testing.assert_allclose(after.models, np.array(cluster_means)[EVERYBODY % 2], rtol=1e-6)
     np.testing.assert_array_equal(after.assignment, EVERYBODY % 2)
 
 
 def test_messages_and_bytes() -> None:
-    """Stage one: 3 trials of one model; those chosen are at hand. Stage two: the neighbours' models, up to 3."""
+    """Stage one: 3 trials of one model; those chosen are at hand. Stage two: the neighbours'
+    models, up to 3."""
     w = world()
     states = run(PENS(sampled=3, top=1, stage_one=4), w, 6)
     for before, after in zip(states[:4], states[1:5], strict=True):
         assert np.all((after.messages - before.messages)[:, 0] == 3)
         assert np.all((after.votes - before.votes).sum(axis=1) == 1)
     for before, after in zip(states[4:], states[5:], strict=False):
-        np.testing.assert_array_equal((after.messages - before.messages)[:, 0], after.trust.sum(axis=1).clip(max=3))
+        np.testing.assert_array_equal(
+            (after.messages - before.messages)[:, 0], after.trust.sum(axis=1).clip(max=3)
+        )
         np.testing.assert_array_equal(after.votes, states[4].votes)
         np.testing.assert_array_equal(after.trust, 6 * states[4].votes > 1 * 4)
     got, given = states[-1].messages.sum(axis=0)
@@ -198,10 +225,13 @@ def test_messages_and_bytes() -> None:
 
 
 def test_a_peer_that_comes_late_has_a_stage_one_of_its_own() -> None:
-    """5 comes in round 4, when the others begin stage two: it tries others in rounds 4 to 6, they do not."""
+    """5 comes in round 4, when the others begin stage two: it tries others in rounds 4 to 6, they
+    do not."""
     method = PENS(sampled=2, top=1, stage_one=3)
     states = run(method, world(lambda t: EVERYBODY if t >= 4 else EVERYBODY[:5]), 7)
-    np.testing.assert_array_equal(states[3].messages[:5, 0], 2 * 3)  # it was not asked before it was there
+    np.testing.assert_array_equal(
+        states[3].messages[:5, 0], 2 * 3
+    )  # it was not asked before it was there
     assert not states[3].votes[5].any() and not states[3].votes[:, 5].any()
     assert [s.votes[5].sum() for s in states[3:]] == [0, 1, 2, 3, 3]
     for s in states[4:]:
@@ -219,8 +249,8 @@ def test_a_silent_peer_is_inactive() -> None:
 
 
 def test_active_peers_reply_and_get_votes() -> None:
-    """All five others are asked, 4 and 5 are not in the cohort: of the rest the best are 2, of its cluster, and 1 or 3;
-    they get the votes, and queries to inactive peers do not count."""
+    """All five others are asked, 4 and 5 are not in the cohort: of the rest the best are 2, of its
+    cluster, and 1 or 3; they get the votes, and queries to inactive peers do not count."""
     w = world()
     after = run(PENS(sampled=5, top=2, stage_one=3), w, 1, lambda t: EVERYBODY[:4])[-1]
     half = (TARGET + [5, 0.5]) / 2
@@ -281,7 +311,10 @@ def test_inactive_neighbours_stay_neighbours() -> None:
 
 def test_states_are_left_alone() -> None:
     w, before = world(), run(SMALL, world(), 2)[-1]
-    copy = replace(before, **{name: getattr(before, name).copy() for name in ("models", "trust", "votes", "age")})
+    copy = replace(
+        before,
+        **{name: getattr(before, name).copy() for name in ("models", "trust", "votes", "age")},
+    )
     SMALL.round(w, before, EVERYBODY, Stream(3, 3, "method").child("round"))
     for name in ("models", "trust", "votes", "age"):
         np.testing.assert_array_equal(getattr(before, name), getattr(copy, name))

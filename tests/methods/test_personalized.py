@@ -70,7 +70,9 @@ def test_with_one_cluster_it_is_the_published_method(alone: str, personal: Any) 
     np.testing.assert_array_equal(option.models, published.models)
     for name, array in one.memory().items():
         np.testing.assert_array_equal(other.memory()[name], array)
-    np.testing.assert_array_equal(score(other, option, 9).scores.loss, score(one, published, 9).scores.loss)
+    np.testing.assert_array_equal(
+        score(other, option, 9).scores.loss, score(one, published, 9).scores.loss
+    )
     assert (sum(other.ledger.up.values()), sum(other.ledger.down.values())) == (
         sum(one.ledger.up.values()),
         sum(one.ledger.down.values()),
@@ -84,7 +86,9 @@ def test_heads_stay_on_clients(name: str) -> None:
     first = method.init(w, Stream(5, 0, "init"))
     state = conformance.run(method, w, state=first)
     head = w.spec.head
-    np.testing.assert_array_equal(state.models[:, head], np.repeat(start_of(first)[None, head], len(state.models), 0))
+    np.testing.assert_array_equal(
+        state.models[:, head], np.repeat(start_of(first)[None, head], len(state.models), 0)
+    )
     memory = w.memory()
     heads = memory["clients/personal_head"][memory["clients/personal_head.kept"].astype(bool)]
     assert len(np.unique(heads, axis=0)) == len(heads) > 8
@@ -95,7 +99,8 @@ def test_heads_stay_on_clients(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - NEITHER))
 def test_models_of_clients_leave_the_method_alone(name: str) -> None:
-    """Clusters and their models are the method's own, to the last bit; clients are tested with theirs."""
+    """Clusters and their models are the method's own, to the last bit; clients are tested with
+    theirs."""
     w = world(name)
     state = conformance.run(made(name, PersonalModel()), w)
     plain = conformance.run(conformance.make(name, **BY_DIRECTION.get(name, {})), world(name))
@@ -105,12 +110,18 @@ def test_models_of_clients_leave_the_method_alone(name: str) -> None:
 
 
 def test_the_pull_is_to_the_cluster_by_hand() -> None:
-    """Two clusters at 0 and 10: from v = 0 one step of 0.5 towards the target 8, then 4 + 2 - 0.5 (4 - 0) = 4; from
-    v = 10 towards 16 to 13, then 13 + 1.5 - 0.5 (13 - 10) = 13."""
-    w = FakeWorld(np.array([[8.0], [16.0]], np.float32), np.array([1, 1]), conformance.LocalTraining(2, lr=0.5))
+    """Two clusters at 0 and 10: from v = 0 one step of 0.5 towards the target 8, then 4 + 2 - 0.5
+    (4 - 0) = 4; from v = 10 towards 16 to 13, then 13 + 1.5 - 0.5 (13 - 10) = 13."""
+    w = FakeWorld(
+        np.array([[8.0], [16.0]], np.float32),
+        np.array([1, 1]),
+        conformance.LocalTraining(2, lr=0.5),
+    )
     method = with_options(conformance.make("fedavg"), PersonalModel(), world=w)
     state = method.init(w, Stream(1))
-    state = replace(state, models=np.array([[0.0], [10.0]], np.float32), assignment=np.array([0, 1]))
+    state = replace(
+        state, models=np.array([[0.0], [10.0]], np.float32), assignment=np.array([0, 1])
+    )
     method.round(w, state, np.arange(2), Stream(1, 1))
     np.testing.assert_allclose(w.memory()["clients/own_model"], [[4], [13]])
 
@@ -135,7 +146,9 @@ def test_a_client_that_moves_keeps_its_head() -> None:
 
 
 @pytest.mark.parametrize("personal", [PersonalHead(1), PersonalModel()])
-def test_a_state_goes_through_a_checkpoint_with_a_server_optimiser_too(tmp_path: Path, personal: Any) -> None:
+def test_a_state_goes_through_a_checkpoint_with_a_server_optimiser_too(
+    tmp_path: Path, personal: Any
+) -> None:
     w = world("flexcfl")
     for number, optimizers in enumerate(((), (FedAdam(lr=0.01),))):
         method = made("flexcfl", personal, *optimizers)
@@ -149,7 +162,9 @@ def test_a_state_goes_through_a_checkpoint_with_a_server_optimiser_too(tmp_path:
         assert evaluation_task(read, w.spec, np.arange(2)) is not None
     head = w.spec.head
     if personal.head:  # which no optimiser moves
-        np.testing.assert_array_equal(state.models[:, head], np.repeat(start_of(state)[None, head], 3, 0))
+        np.testing.assert_array_equal(
+            state.models[:, head], np.repeat(start_of(state)[None, head], 3, 0)
+        )
 
 
 @pytest.mark.parametrize(
@@ -157,8 +172,16 @@ def test_a_state_goes_through_a_checkpoint_with_a_server_optimiser_too(tmp_path:
     [
         ("ifca", PersonalHead(), "IFCA compares losses of all models, .* personal.name=ditto"),
         ("flhc", PersonalHead(), "FLHC compares losses of all models .newcomers = 'loss'"),
-        ("scaffold", PersonalModel(), "SCAFFOLD goes without a personal part, as it has control variates of clients"),
-        ("panm", PersonalModel(), "PANM goes without a personal part, as it has the model of each peer"),
+        (
+            "scaffold",
+            PersonalModel(),
+            "SCAFFOLD goes without a personal part, as it has control variates of clients",
+        ),
+        (
+            "panm",
+            PersonalModel(),
+            "PANM goes without a personal part, as it has the model of each peer",
+        ),
         ("athena", PersonalHead(), "Athena goes without a personal part, as it has detectors"),
     ],
 )
@@ -167,11 +190,15 @@ def test_what_it_does_not_go_with(name: str, personal: Any, words: str) -> None:
         with_options(conformance.make(name), personal, world=conformance.fake(name))
 
 
-@pytest.mark.parametrize(("head", "words"), [(None, "does not end in a weight"), (slice(0, 4), "has no other layer")])
+@pytest.mark.parametrize(
+    ("head", "words"), [(None, "does not end in a weight"), (slice(0, 4), "has no other layer")]
+)
 def test_a_model_without_a_head(head: Any, words: str) -> None:
     w = conformance.fake("fedavg")
     w.spec = replace(w.spec, head=head)
-    with pytest.raises(ConfigError, match=f"FedAvg with personal heads .*{words}.*personal.name=ditto"):
+    with pytest.raises(
+        ConfigError, match=f"FedAvg with personal heads .*{words}.*personal.name=ditto"
+    ):
         with_options(conformance.make("fedavg"), PersonalHead(), world=w)
 
 

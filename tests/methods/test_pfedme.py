@@ -36,7 +36,10 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
 
 def world(**options: Any) -> FakeWorld:
     """Gradients are w - target."""
-    target, given = np.array([[8.0], [16.0], [4.0]], np.float32), {"work": LocalTraining(1, lr=0.25), **options}
+    target, given = (
+        np.array([[8.0], [16.0], [4.0]], np.float32),
+        {"work": LocalTraining(1, lr=0.25), **options},
+    )
     return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), **given)
 
 
@@ -49,8 +52,8 @@ def rounds(w: FakeWorld, cohorts: list[list[int]], **options: Any) -> PFedMeStat
 
 
 def test_a_step_by_hand() -> None:
-    """theta: 0 -> 0.25 * 8 = 2 -> 2 + 0.25 (6 - 2 * 2) = 2.5; w = 0 + 0.25 * 2 * 2.5 = 1.25. A pull to what theta was,
-    not to w, would give 3.5."""
+    """theta: 0 -> 0.25 * 8 = 2 -> 2 + 0.25 (6 - 2 * 2) = 2.5; w = 0 + 0.25 * 2 * 2.5 = 1.25. A pull
+    to what theta was, not to w, would give 3.5."""
     w = world()
     state = rounds(w, [[0]])
     np.testing.assert_allclose(state.models, [[1.25]])
@@ -98,12 +101,17 @@ RISING = Schedule("linear", length=4, end=8.0)
     ],
 )
 def test_a_rate_that_diverges_is_refused(work: LocalTraining, rate: str) -> None:
-    with pytest.raises(MethodError, match=rf"strength 2 diverges at a learning rate of {rate}, .*schedules below 1 "):
+    with pytest.raises(
+        MethodError,
+        match=rf"strength 2 diverges at a learning rate of {rate}, .*schedules below 1 ",
+    ):
         PFedMe(strength=2.0).init(world(work=work), STREAM)
 
 
 def test_rates_that_fall_are_not_refused() -> None:
-    PFedMe(strength=2.0).init(world(work=LocalTraining(lr=0.9, schedule=Schedule("cosine", length=5))), STREAM)
+    PFedMe(strength=2.0).init(
+        world(work=LocalTraining(lr=0.9, schedule=Schedule("cosine", length=5))), STREAM
+    )
 
 
 def test_a_rate_at_which_w_leaps_over_theta_converges() -> None:
@@ -114,12 +122,16 @@ def test_a_rate_at_which_w_leaps_over_theta_converges() -> None:
 
 
 def test_inner_steps_that_diverge_are_refused() -> None:
-    with pytest.raises(MethodError, match=r"own_lr 0\.2 with strength 10: the inner steps diverge.* below 0\.2,"):
+    with pytest.raises(
+        MethodError, match=r"own_lr 0\.2 with strength 10: the inner steps diverge.* below 0\.2,"
+    ):
         PFedMe(strength=10.0, own_lr=0.2)
     PFedMe(strength=10.0, own_lr=0.19)
 
 
-@pytest.mark.parametrize("bad", [{"strength": 0.0}, {"own_steps": 0}, {"own_lr": 0.0}, {"beta": 0.0}])
+@pytest.mark.parametrize(
+    "bad", [{"strength": 0.0}, {"own_steps": 0}, {"own_lr": 0.0}, {"beta": 0.0}]
+)
 def test_bad_options(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         PFedMe(**bad)

@@ -28,7 +28,8 @@ EVERYONE = np.arange(4)
 
 
 class RecordingWorld(FakeWorld):
-    """A fake world that remembers who noted, with which work clients trained, and that can answer odd losses."""
+    """A fake world that remembers who noted, with which work clients trained, and that can answer
+    odd losses."""
 
     odd_losses: Any = None
     noted: Any = None
@@ -68,8 +69,11 @@ def state(assignment: Any = (UNASSIGNED,) * 4, models: Any = ((1, 0), (0, 1))) -
 
 
 def test_the_lowest_loss_and_the_first_of_equals() -> None:
-    """Clients 0 and 2 are nearer to (1, 0), client 1 to (0, 1); client 3 at (-2, 0) is nearer to (0, 1)."""
-    np.testing.assert_array_equal(policies.cluster_by_loss(world(), state(), EVERYONE), [0, 1, 0, 1])
+    """Clients 0 and 2 are nearer to (1, 0), client 1 to (0, 1); client 3 at (-2, 0) is nearer to
+    (0, 1)."""
+    np.testing.assert_array_equal(
+        policies.cluster_by_loss(world(), state(), EVERYONE), [0, 1, 0, 1]
+    )
     middle = world([[2, 2], [0, 0], [1, 1.5], [1.5, 1]])
     np.testing.assert_array_equal(policies.cluster_by_loss(middle, state(), EVERYONE), [0, 0, 1, 0])
 
@@ -77,12 +81,16 @@ def test_the_lowest_loss_and_the_first_of_equals() -> None:
 def test_losses_that_are_not_finite_never_win() -> None:
     w = world()
     w.odd_losses = [[np.nan, np.nan], [np.nan, 7.0], [np.inf, 9.0], [-np.inf, np.inf]]
-    np.testing.assert_array_equal(policies.cluster_by_loss(w, state(), EVERYONE), [UNASSIGNED, 1, 1, UNASSIGNED])
+    np.testing.assert_array_equal(
+        policies.cluster_by_loss(w, state(), EVERYONE), [UNASSIGNED, 1, 1, UNASSIGNED]
+    )
 
 
 def test_one_that_gives_no_answer_has_no_lowest_loss() -> None:
     w = world(silent=frozenset({0}), garbage=frozenset({1}))
-    np.testing.assert_array_equal(policies.cluster_by_loss(w, state(), EVERYONE), [UNASSIGNED, UNASSIGNED, 0, 1])
+    np.testing.assert_array_equal(
+        policies.cluster_by_loss(w, state(), EVERYONE), [UNASSIGNED, UNASSIGNED, 0, 1]
+    )
 
 
 # --- by direction
@@ -90,7 +98,9 @@ def test_one_that_gives_no_answer_has_no_lowest_loss() -> None:
 
 def directed(w: FakeWorld, directions: Any, **options: Any) -> np.ndarray:
     directions = np.array(directions, np.float32)
-    return policies.cluster_by_direction(w, ZERO, directions, np.arange(len(w.target)), STREAM, **options).cluster
+    return policies.cluster_by_direction(
+        w, ZERO, directions, np.arange(len(w.target)), STREAM, **options
+    ).cluster
 
 
 def test_the_nearest_direction_whatever_its_length() -> None:
@@ -98,7 +108,9 @@ def test_the_nearest_direction_whatever_its_length() -> None:
 
 
 def test_equal_directions_go_to_the_first() -> None:
-    np.testing.assert_array_equal(directed(world([[1, 1], [0, 3]]), [[2, 0], [0, 2], [0, 2]]), [0, 1])
+    np.testing.assert_array_equal(
+        directed(world([[1, 1], [0, 3]]), [[2, 0], [0, 2], [0, 2]]), [0, 1]
+    )
 
 
 def test_opposite_is_farther_than_across() -> None:
@@ -108,7 +120,9 @@ def test_opposite_is_farther_than_across() -> None:
 
 def test_no_answer_and_no_direction_are_left_cold() -> None:
     w = world([[4, 0], [0, 4], [0, 0], [0, 4]], silent=frozenset({0}), garbage=frozenset({1}))
-    np.testing.assert_array_equal(directed(w, [[1, 0], [0, 1]]), [UNASSIGNED, UNASSIGNED, UNASSIGNED, 1])
+    np.testing.assert_array_equal(
+        directed(w, [[1, 0], [0, 1]]), [UNASSIGNED, UNASSIGNED, UNASSIGNED, 1]
+    )
 
 
 def test_pretraining_is_fifty_mini_batches_unless_said_otherwise() -> None:
@@ -133,7 +147,9 @@ def test_one_without_a_cluster_stays_where_it_was_and_notes_nothing() -> None:
 def test_of_those_who_choose_in_a_round_only_the_newcomers_note() -> None:
     """Clients 0 and 2 had clusters and change them; client 3 had none and gets none."""
     w, before = world(), state([1, UNASSIGNED, 0, UNASSIGNED])
-    after = policies.update_assignment(w, before, np.array([0, 1, 2, 3]), np.array([0, 1, 1, UNASSIGNED]))
+    after = policies.update_assignment(
+        w, before, np.array([0, 1, 2, 3]), np.array([0, 1, 1, UNASSIGNED])
+    )
     np.testing.assert_array_equal(after.assignment, [0, 1, 1, UNASSIGNED])
     np.testing.assert_array_equal(before.assignment, [1, UNASSIGNED, 0, UNASSIGNED])
     assert w.noted == [1]
@@ -150,7 +166,9 @@ def test_placed_at_random_is_even_and_follows_the_stream() -> None:
     n, models = 3000, np.zeros((3, 2))
     w = world(np.ones((n, 2)))
     seats = [
-        policies.place_by_policy(w, state([UNASSIGNED] * n, models), "random", np.arange(n), s).assignment
+        policies.place_by_policy(
+            w, state([UNASSIGNED] * n, models), "random", np.arange(n), s
+        ).assignment
         for s in (STREAM, STREAM, STREAM.at(2))
     ]
     np.testing.assert_array_equal(seats[0], seats[1])
@@ -160,8 +178,9 @@ def test_placed_at_random_is_even_and_follows_the_stream() -> None:
 
 
 def test_placed_by_direction_measures_from_the_start() -> None:
-    """Models lie at (11, 10) and (20, 20), from (10, 10): directions (1, 0) and (1, 1). Client 1 points to (4, 3),
-    nearer to the second; measured from zero the models would look alike, and the first nearer."""
+    """Models lie at (11, 10) and (20, 20), from (10, 10): directions (1, 0) and (1, 1). Client 1
+    points to (4, 3), nearer to the second; measured from zero the models would look alike, and the
+    first nearer."""
     start = np.array([10, 10], np.float32)
     w = world([[30, 14], [14, 13], [11, 10], [9, 11]])
     before = state(models=[[11, 10], [20, 20]])
@@ -210,22 +229,28 @@ def trained(model_index: Any, arrived: Any = True, examples: int = 5) -> Trainin
     n = len(model_index)
     arrived = np.broadcast_to(np.asarray(arrived), n)
     update, loss = np.zeros((n, 2), np.float32), np.ones(n)
-    return TrainingReply(update, np.asarray(model_index), np.full(n, examples), loss, loss, arrived, ~arrived)
+    return TrainingReply(
+        update, np.asarray(model_index), np.full(n, examples), loss, loss, arrived, ~arrived
+    )
 
 
-def first_of(model_index: Any, arrived: Any = True, rounds: int = 600, clients: Any = None) -> np.ndarray:
+def first_of(
+    model_index: Any, arrived: Any = True, rounds: int = 600, clients: Any = None
+) -> np.ndarray:
     """How often each client has weight 1."""
     reply = trained(np.array(model_index), arrived)
     clients = np.arange(len(model_index)) if clients is None else clients
     later = [STREAM.at(r) for r in range(1000, 1000 + rounds)]  # after the turns of a round robin
-    weights = [policies.aggregation_weights("first_client", reply, clients, world(), at) for at in later]
+    weights = [
+        policies.aggregation_weights("first_client", reply, clients, world(), at) for at in later
+    ]
     assert set(np.unique(weights)) <= {0, 1}
     return np.sum(weights, axis=0)
 
 
 def test_every_client_of_a_cluster_is_first_equally_often() -> None:
-    """Four clients of cluster 0 and two of cluster 1 in 600 rounds: 150 and 300 times each, six standard deviations
-    (11 and 12). The first by id would be first always."""
+    """Four clients of cluster 0 and two of cluster 1 in 600 rounds: 150 and 300 times each, six
+    standard deviations (11 and 12). The first by id would be first always."""
     times = first_of([0, 0, 1, 0, 1, 0])
     assert np.abs(times - [150, 150, 300, 150, 300, 150]).max() < 75
     assert times[[0, 1, 3, 5]].sum() == times[[2, 4]].sum() == 600
@@ -241,7 +266,10 @@ def test_the_only_client_of_a_cluster_is_its_first() -> None:
 
 def test_the_first_client_does_not_depend_on_the_order_of_rows() -> None:
     order = np.array([3, 1, 5, 0, 2, 4])
-    assert first_of([0] * 6, rounds=20)[order].tolist() == first_of([0] * 6, rounds=20, clients=order).tolist()
+    assert (
+        first_of([0] * 6, rounds=20)[order].tolist()
+        == first_of([0] * 6, rounds=20, clients=order).tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,8 +280,11 @@ def test_the_first_client_does_not_depend_on_the_order_of_rows() -> None:
         (3, [0, 1, 8, 9], 8),  # ten clients: the last turn begins with 8 and goes on with 0
     ],
 )
-def test_the_first_client_of_a_turn_is_that_of_the_lowest_id(round: int, clients: list[int], first: int) -> None:
-    """The authors' rounds r < N / K take clients [rK, rK + K) in the order of ids (FACTS 2.4), whatever the seed."""
+def test_the_first_client_of_a_turn_is_that_of_the_lowest_id(
+    round: int, clients: list[int], first: int
+) -> None:
+    """The authors' rounds r < N / K take clients [rK, rK + K) in the order of ids (FACTS 2.4),
+    whatever the seed."""
     reply, ten = trained(np.zeros(4, np.int64)), world(np.zeros((10, 2)))
     for seed in range(20):
         stream = Stream(seed).at(round)
@@ -261,11 +292,15 @@ def test_the_first_client_of_a_turn_is_that_of_the_lowest_id(round: int, clients
         assert np.array(clients)[weight == 1].tolist() == [first]
 
 
-@pytest.mark.parametrize(("round", "clients"), [(4, [2, 3, 4, 5]), (2, [3, 4, 5, 6])])  # after the turns; not its turn
+@pytest.mark.parametrize(
+    ("round", "clients"), [(4, [2, 3, 4, 5]), (2, [3, 4, 5, 6])]
+)  # after the turns; not its turn
 def test_a_cohort_out_of_turn_was_drawn_in_any_order(round: int, clients: list[int]) -> None:
     reply, ten = trained(np.zeros(4, np.int64)), world(np.zeros((10, 2)))
     weights = [
-        policies.aggregation_weights("first_client", reply, np.array(clients), ten, Stream(seed).at(round))
+        policies.aggregation_weights(
+            "first_client", reply, np.array(clients), ten, Stream(seed).at(round)
+        )
         for seed in range(60)
     ]
     assert (np.sum(weights, axis=0) > 0).all()
@@ -288,11 +323,15 @@ def test_sharing_nothing_does_nothing() -> None:
 
 
 @pytest.mark.parametrize(("normalize", "divisor"), [(True, [[1.2], [1.4]]), (False, 1)])
-def test_sharing_is_among_clusters_with_clients_and_between_servers(normalize: bool, divisor: Any) -> None:
+def test_sharing_is_among_clusters_with_clients_and_between_servers(
+    normalize: bool, divisor: Any
+) -> None:
     """eta 2 and lengths 5 and 10; the third cluster has nobody."""
     w, before = world(), state([0, 1, UNASSIGNED, 1], models=[[3, 4], [0, 10], [6, 8]])
     after = policies.aggregate_between_clusters(w, before, 2.0, normalize)
-    np.testing.assert_allclose(after.models[:2], np.array([[3, 6], [1.2, 11.6]]) / divisor, rtol=1e-6)
+    np.testing.assert_allclose(
+        after.models[:2], np.array([[3, 6], [1.2, 11.6]]) / divisor, rtol=1e-6
+    )
     np.testing.assert_array_equal(after.models[2], [6, 8])
     assert (w.ledger.up["servers.sharing"], w.ledger.total()) == (2 * 2 * 4, (0, 0))
 
@@ -308,7 +347,8 @@ def test_one_cluster_alone_or_none_shares_nothing(assignment: list[int]) -> None
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("newcomers", "charm"), ("migration", "often"), ("threshold", -0.1), ("eta_g", np.inf)]
+    ("field", "value"),
+    [("newcomers", "charm"), ("migration", "often"), ("threshold", -0.1), ("eta_g", np.inf)],
 )
 def test_impossible_policies_are_refused(field: str, value: Any) -> None:
     policies.check_policies(Settings(), ("loss", "random"))

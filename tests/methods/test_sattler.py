@@ -1,7 +1,8 @@
 """Sattler's CFL on quadratic clients of two parameters.
 
-One epoch of lr 0.5 goes half the way from the model to the client's target, so from a model of zeros a client whose
-target is 2 D sends D. Expectations are worked out from the paper and the published description of the authors' code.
+One epoch of lr 0.5 goes half the way from the model to the client's target, so from a model of
+zeros a client whose target is 2 D sends D. Expectations are worked out from the paper and the
+published description of the authors' code.
 """
 
 from __future__ import annotations
@@ -17,26 +18,42 @@ from fedkin.core.training import LocalTraining
 from fedkin.methods.sattler import SattlerCFL, SattlerState
 from fedkin.simulation.fake_world import FakeWorld
 
-EVERY_TIME: dict[str, Any] = {"eps1": 9.0, "eps2": 0.5, "first_split": 0}  # a cut wherever there is one to make
+EVERY_TIME: dict[str, Any] = {
+    "eps1": 9.0,
+    "eps2": 0.5,
+    "first_split": 0,
+}  # a cut wherever there is one to make
 APART = [[1, 0], [-1, 0], [1, 0.1], [-1, 0.1]]
 
 
 def world(updates: Any, **options: Any) -> FakeWorld:
     target = 2 * np.asarray(updates, np.float32)
     examples = 10 * (1 + np.arange(len(target)))
-    return FakeWorld(target, examples, LocalTraining(lr=0.5), start=lambda _: np.zeros(target.shape[1]), **options)
+    return FakeWorld(
+        target,
+        examples,
+        LocalTraining(lr=0.5),
+        start=lambda _: np.zeros(target.shape[1]),
+        **options,
+    )
 
 
 def initial_state(w: FakeWorld, assignment: Any = None, models: Any = None) -> SattlerState:
     """The state at the start, or one that is given."""
     nothing = np.zeros((1, w.spec.parameters), np.float32)
     assignment = np.zeros(w.total_clients, np.int64) if assignment is None else np.array(assignment)
-    return SattlerState(nothing if models is None else np.array(models, np.float32), assignment, nothing[0])
+    return SattlerState(
+        nothing if models is None else np.array(models, np.float32), assignment, nothing[0]
+    )
 
 
-def one_round(method: SattlerCFL, w: FakeWorld, state: Any = None, cohort: Any = None, round: int = 30) -> SattlerState:
+def one_round(
+    method: SattlerCFL, w: FakeWorld, state: Any = None, cohort: Any = None, round: int = 30
+) -> SattlerState:
     cohort = np.arange(w.total_clients) if cohort is None else np.array(cohort, np.int64)
-    return method.round(w, initial_state(w) if state is None else state, cohort, Stream(1, round, "method"))
+    return method.round(
+        w, initial_state(w) if state is None else state, cohort, Stream(1, round, "method")
+    )
 
 
 def cut_into(updates: Any, **options: Any) -> list[int]:
@@ -83,7 +100,9 @@ def test_small_clusters_are_not_cut(min_size: int, clusters: int) -> None:
 
 
 def test_it_is_the_answers_that_count_and_not_the_members() -> None:
-    state = one_round(SattlerCFL(**EVERY_TIME), world(APART, silent=frozenset({2}), garbage=frozenset({3})))
+    state = one_round(
+        SattlerCFL(**EVERY_TIME), world(APART, silent=frozenset({2}), garbage=frozenset({3}))
+    )
     assert len(state.models) == 1
 
 
@@ -100,21 +119,34 @@ def test_the_cut_is_that_of_complete_linkage() -> None:
 
 
 def test_the_length_of_updates_does_not_matter() -> None:
-    assert cut_into(at(0, 20, 41, 63, 86) * [[1], [30], [1], [0.01], [5]], eps1=99.0) == [0, 0, 1, 1, 1]
+    assert cut_into(at(0, 20, 41, 63, 86) * [[1], [30], [1], [0.01], [5]], eps1=99.0) == [
+        0,
+        0,
+        1,
+        1,
+        1,
+    ]
 
 
-@pytest.mark.parametrize(("gamma_max", "clusters"), [(None, 2), (0.0, 2), (0.49, 2), (0.51, 1), (1.0, 1)])
-def test_gamma_max_refuses_a_cut_across_which_clients_are_alike(gamma_max: float | None, clusters: int) -> None:
+@pytest.mark.parametrize(
+    ("gamma_max", "clusters"), [(None, 2), (0.0, 2), (0.49, 2), (0.51, 1), (1.0, 1)]
+)
+def test_gamma_max_refuses_a_cut_across_which_clients_are_alike(
+    gamma_max: float | None, clusters: int
+) -> None:
     """Similarity across the cut is cos 60 = 1/2, and sqrt((1 - 1/2) / 2) = 1/2."""
     assert len(set(cut_into(at(0, 5, 65, 70), gamma_max=gamma_max))) == clusters
 
 
-@pytest.mark.parametrize(("degrees", "gamma_max", "clusters"), [((0, 2, 36, 38), 0.1, 2), ((0, 2, 122, 124), 0.9, 1)])
+@pytest.mark.parametrize(
+    ("degrees", "gamma_max", "clusters"), [((0, 2, 36, 38), 0.1, 2), ((0, 2, 122, 124), 0.9, 1)]
+)
 def test_gamma_max_bounds_the_gradients_and_not_the_similarity(
     degrees: tuple[int, ...], gamma_max: float, clusters: int
 ) -> None:
-    """Cut where gamma_max < sqrt((1 - a) / 2): a = cos 34 gives 0.29, and a = cos 120 gives 0.87. With the two
-    exchanged, a < sqrt((1 - gamma_max) / 2), the first would not be cut (0.83, 0.67), and the second would."""
+    """Cut where gamma_max < sqrt((1 - a) / 2): a = cos 34 gives 0.29, and a = cos 120 gives 0.87.
+    With the two exchanged, a < sqrt((1 - gamma_max) / 2), the first would not be cut (0.83, 0.67),
+    and the second would."""
     assert len(set(cut_into(at(*degrees), gamma_max=gamma_max))) == clusters
 
 
@@ -159,7 +191,9 @@ def test_clients_keep_their_ids_in_later_cuts() -> None:
 
 def test_two_clusters_can_be_cut_in_one_round() -> None:
     w = world([[1, 0], [0, 1], [-1, 0], [0, -1], [1, 0], [0, 1]])
-    state = one_round(SattlerCFL(**EVERY_TIME), w, initial_state(w, [0, 1, 0, 1, 0, 1], [[0, 0], [0, 0]]))
+    state = one_round(
+        SattlerCFL(**EVERY_TIME), w, initial_state(w, [0, 1, 0, 1, 0, 1], [[0, 0], [0, 0]])
+    )
     np.testing.assert_array_equal(state.assignment, [0, 1, 2, 3, 0, 1])
     np.testing.assert_allclose(state.models, [[1, 0], [0, 1], [-1, 0], [0, -1]])
 
@@ -207,7 +241,9 @@ def test_a_cohort_of_one_moves_its_own_cluster() -> None:
 
 
 @pytest.mark.parametrize(("cohort", "silent"), [([], ()), ([0, 1, 2, 3], (0, 1, 2, 3)), ([2], ())])
-def test_a_round_without_reply_or_with_a_cold_cohort_changes_nothing(cohort: list[int], silent: tuple) -> None:
+def test_a_round_without_reply_or_with_a_cold_cohort_changes_nothing(
+    cohort: list[int], silent: tuple
+) -> None:
     w = world(APART, silent=frozenset(silent))
     before = initial_state(w, [0, 1, UNASSIGNED, 1], [[0, 3], [3, 0]])
     state = one_round(SattlerCFL(**EVERY_TIME), w, before, cohort)
@@ -220,8 +256,12 @@ def test_a_round_without_reply_or_with_a_cold_cohort_changes_nothing(cohort: lis
 
 def test_newcomers_by_direction_go_where_the_models_have_gone() -> None:
     w = world([[1, 0], [-1, 0]])
-    before = initial_state(w, [UNASSIGNED, UNASSIGNED], [[-4, 0], [0.1, 0]])  # by loss client 1 would go to the second
-    placed = SattlerCFL(newcomers="direction").place(w, before, np.array([0, 1]), Stream(1, 30, "place"))
+    before = initial_state(
+        w, [UNASSIGNED, UNASSIGNED], [[-4, 0], [0.1, 0]]
+    )  # by loss client 1 would go to the second
+    placed = SattlerCFL(newcomers="direction").place(
+        w, before, np.array([0, 1]), Stream(1, 30, "place")
+    )
     np.testing.assert_array_equal(placed.assignment, [1, 0])
 
 
@@ -236,8 +276,11 @@ def test_a_client_whose_data_shift_moves(migration: Any, cluster: int) -> None:
 
 
 def test_clusters_can_share() -> None:
-    """Models come to (1, 0) and (0, 2): w_0 + eta w_1 / |w_1| over 1 + eta / |w_1|, and the other way round."""
+    """Models come to (1, 0) and (0, 2): w_0 + eta w_1 / |w_1| over 1 + eta / |w_1|, and the other
+    way round."""
     w = world([[1, 0], [0, 1]])
     before = initial_state(w, [0, 1], [[0, 0], [0, 2]])
     state = one_round(SattlerCFL(eta_g=0.5), w, before)
-    np.testing.assert_allclose(state.models, [[1 / 1.25, 0.5 / 1.25], [0.5 / 1.5, 2 / 1.5]], rtol=1e-6)
+    np.testing.assert_allclose(
+        state.models, [[1 / 1.25, 0.5 / 1.25], [0.5 / 1.5, 2 / 1.5]], rtol=1e-6
+    )

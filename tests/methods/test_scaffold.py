@@ -25,18 +25,26 @@ STREAM = Stream(7, 1, "round")
 def test_oracle(option: Any, oracle: Callable[[str], dict[str, Any]]) -> None:
     for case in oracle("methods2")["scaffold"]:
         work = LocalTraining(steps=case["local_steps"], lr=case["lr"])
-        world, method = quadratic_world(case["A"], case["b"], case["x0"], work), SCAFFOLD(option, case["server_lr"])
+        world, method = (
+            quadratic_world(case["A"], case["b"], case["x0"], work),
+            SCAFFOLD(option, case["server_lr"]),
+        )
         state = method.init(world, STREAM)
         for r, expected in enumerate(case["trace"][f"option_{option}"]):
             state = method.round(world, state, np.sort(expected["cohort"]), STREAM.at(r))
             np.testing.assert_allclose(state.models[0], expected["x"], atol=3e-6)
             np.testing.assert_allclose(state.control, expected["c"], atol=3e-6)
-            np.testing.assert_allclose(world.memory()["clients/control_variate"], expected["c_i"], atol=3e-6)
+            np.testing.assert_allclose(
+                world.memory()["clients/control_variate"], expected["c_i"], atol=3e-6
+            )
 
 
 def world(**options: Any) -> FakeWorld:
     """Gradients are w - target."""
-    target, given = np.array([[2.0], [6.0], [4.0]], np.float32), {"work": LocalTraining(lr=0.5), **options}
+    target, given = (
+        np.array([[2.0], [6.0], [4.0]], np.float32),
+        {"work": LocalTraining(lr=0.5), **options},
+    )
     return FakeWorld(target, np.array([1, 9, 5]), start=lambda _: np.zeros(1), **given)
 
 
@@ -50,8 +58,8 @@ def rounds(w: FakeWorld, cohorts: list[list[int]], **options: Any) -> ScaffoldSt
 
 @pytest.mark.parametrize("option", ["I", "II"])
 def test_a_round_by_hand(option: str) -> None:
-    """One step from 0: updates 1 and 3, their plain mean 2 (weighted by samples 2.8); c is -4, the cohort's mean
-    gradient, times 2/3."""
+    """One step from 0: updates 1 and 3, their plain mean 2 (weighted by samples 2.8); c is -4, the
+    cohort's mean gradient, times 2/3."""
     w = world(work=LocalTraining(lr=0.5, batch_size=10))
     state = rounds(w, [[0, 1]], option=option)
     np.testing.assert_allclose(state.models, [[2]])
@@ -69,9 +77,12 @@ def test_the_second_round_is_corrected() -> None:
 
 
 def test_steps_are_batches_times_epochs() -> None:
-    """c_i is the mean gradient of all the client's own steps, which are of other numbers for other clients."""
+    """c_i is the mean gradient of all the client's own steps, which are of other numbers for other
+    clients."""
     data = federation()
-    one = fk.SimulatedWorld(data, fk.models.mclr(data), LocalTraining(epochs=3, batch_size=10, lr=0.1))
+    one = fk.SimulatedWorld(
+        data, fk.models.mclr(data), LocalTraining(epochs=3, batch_size=10, lr=0.1)
+    )
     method, cohort = SCAFFOLD(), np.arange(len(SIZES))
     state = method.init(one, STREAM)
     start = state.models[0]
@@ -80,12 +91,15 @@ def test_steps_are_batches_times_epochs() -> None:
         after = method.round(alone, state, np.array([client]), STREAM)
         steps = 3 * -(-SIZES[client] // 10)
         expected = (start - after.models[0]) / (steps * 0.1)
-        np.testing.assert_allclose(alone.memory()["clients/control_variate"][client], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            alone.memory()["clients/control_variate"][client], expected, rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_lost_replies(how: str) -> None:
-    """Only those that replied count in |S|; a client whose training diverged keeps its control variate."""
+    """Only those that replied count in |S|; a client whose training diverged keeps its control
+    variate."""
     w = world(work=LocalTraining(lr=0.5, batch_size=10), **{how: frozenset({1})})
     state = rounds(w, [[0, 1]])
     np.testing.assert_allclose(state.models, [[1]])
@@ -110,6 +124,8 @@ def test_two_models_travel_each_way() -> None:
 )
 def test_option_ii_refuses_steps_that_are_no_gradients(used: dict[str, Any]) -> None:
     w = world(work=replace(LocalTraining(), **used))
-    with pytest.raises(MethodError, match=rf"local {next(iter(used))}.*leave that out, or set method.option='I'"):
+    with pytest.raises(
+        MethodError, match=rf"local {next(iter(used))}.*leave that out, or set method.option='I'"
+    ):
         rounds(w, [])
     rounds(w, [], option="I")

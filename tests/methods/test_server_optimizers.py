@@ -1,4 +1,5 @@
-"""Server optimisers: the published vectors, every method with them, new clusters, and what they do not apply to."""
+"""Server optimisers: the published vectors, every method with them, new clusters, and what they do
+not apply to."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ from tests.methods import test_conformance as conformance
 from tests.methods.test_conformance import CASES
 from tests.option_lists import with_options
 
-AVERAGING = [name for name, case in CASES.items() if case.averages and not (case.peers or case.detects)]
+AVERAGING = [
+    name for name, case in CASES.items() if case.averages and not (case.peers or case.detects)
+]
 NO_CHANGE = FedAvgM(lr=1.0, beta=0.0)
 SERVER_OPTIMIZERS: dict[str, Any] = dict(known_values("server_optimizer"))
 
@@ -49,7 +52,9 @@ SERVER_OPTIMIZERS: dict[str, Any] = dict(known_values("server_optimizer"))
         ("fedavgm_beta_0.9_eta_1", lambda *_: FedAvgM(1.0, 0.9), None),
     ],
 )
-def test_vectors(oracle: Callable[[str], Any], case: int, key: str, make: Any, start: float | None) -> None:
+def test_vectors(
+    oracle: Callable[[str], Any], case: int, key: str, make: Any, start: float | None
+) -> None:
     """Those of the paper's Algorithm 2; a coordinate that never moves stays."""
     vector = oracle("methods2")["server_optimisers"][case]
     optimizer = make(*(vector[name] for name in ("eta", "beta1", "beta2", "tau")))
@@ -61,7 +66,9 @@ def test_vectors(oracle: Callable[[str], Any], case: int, key: str, make: Any, s
         x = x + change
         for name, value in (("x", x), ("m", m), ("v", v)):
             if name in expected:
-                np.testing.assert_allclose(value[0], expected[name], atol=vector["tolerance"], rtol=0, err_msg=name)
+                np.testing.assert_allclose(
+                    value[0], expected[name], atol=vector["tolerance"], rtol=0, err_msg=name
+                )
     assert x[0, 0] == vector["x0"][0]
 
 
@@ -117,7 +124,9 @@ def test_every_method_takes_the_steps_cluster_by_cluster(name: str) -> None:
     m = np.where(moved[:, None], 0.45 + 0.1 * delta, 0.5)
     square = moments(state)["square"][parent]
     v = np.where(moved[:, None], 0.99 * square + 0.01 * delta**2, square)
-    expected = np.where(moved[:, None], state.models[parent] + 0.2 * m / (np.sqrt(v) + 1e-3), after.models)
+    expected = np.where(
+        moved[:, None], state.models[parent] + 0.2 * m / (np.sqrt(v) + 1e-3), after.models
+    )
     np.testing.assert_allclose(got.models, expected, rtol=2e-5, atol=1e-5)
     np.testing.assert_allclose(moments(got)["momentum"], m, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(moments(got)["square"], v, rtol=1e-5)
@@ -130,7 +139,9 @@ def test_a_cluster_without_a_reply_rests() -> None:
     world = conformance.fake("flexcfl")
     state = with_momentum(conformance.settled(method, world), 1)
     kept = state.assignment[0]
-    after = method.round(world, state, np.flatnonzero(state.assignment != kept), Stream(5, 9, "method"))
+    after = method.round(
+        world, state, np.flatnonzero(state.assignment != kept), Stream(5, 9, "method")
+    )
     others = np.arange(state.clusters) != kept
     np.testing.assert_array_equal(after.models[kept], state.models[kept])
     np.testing.assert_array_equal(moments(after)["momentum"][kept], 1)
@@ -165,18 +176,23 @@ def test_running_statistics_are_averaged_as_without_it(optimizer: Any) -> None:
         ([0, UNASSIGNED, UNASSIGNED], [0, 1, 1], 1, 2, [0, UNASSIGNED]),  # one of newcomers
     ],
 )
-def test_where_clusters_come_from(before: list, after: list, old: int, new: int, expected: list) -> None:
+def test_where_clusters_come_from(
+    before: list, after: list, old: int, new: int, expected: list
+) -> None:
     assert parents(np.array(before), np.array(after), old, new).tolist() == expected
 
 
 class Splits:
-    """In its round 1 the clients from 2 on leave for a cluster of their own, and so do those without one."""
+    """In its round 1 the clients from 2 on leave for a cluster of their own, and so do those
+    without one."""
 
     def init(self, world: Any, stream: Stream) -> State:
         return State(np.array([[1.0, 2.0]], np.float32), np.array([0, 0, 0, 0, UNASSIGNED]))
 
     def round(self, world: Any, state: State, cohort: np.ndarray, stream: Stream) -> State:
-        models = np.concatenate([state.models, state.models + 1, state.models + 7]) - np.float32(0.5)
+        models = np.concatenate([state.models, state.models + 1, state.models + 7]) - np.float32(
+            0.5
+        )
         return State(models, np.array([0, 0, 1, 1, 2]))
 
     def place(self, world: Any, state: State, newcomers: np.ndarray, stream: Stream) -> State:
@@ -189,7 +205,9 @@ def test_a_split_begins_with_its_parents_moments() -> None:
     state = with_momentum(method.init(world, Stream(0)), [[4.0, 2.0]])
     after = method.round(world, state, np.arange(4), Stream(0, 1))
     np.testing.assert_allclose(moments(after)["momentum"], [[1.5, 0.5], [2.5, 1.5], [0, 0]])
-    np.testing.assert_allclose(after.models, [[2.5, 2.5], [3.5, 3.5], [7.5, 8.5]])  # the last has no parent
+    np.testing.assert_allclose(
+        after.models, [[2.5, 2.5], [3.5, 3.5], [7.5, 8.5]]
+    )  # the last has no parent
     placed = method.place(world, state, np.array([4]), Stream(0, 1))
     np.testing.assert_allclose(placed.models, [[2, 4]])  # no round, no step
     np.testing.assert_allclose(moments(placed)["momentum"], [[4, 2]])
@@ -218,11 +236,15 @@ def test_methods_that_do_not_average_are_refused(name: str) -> None:
 
 def test_an_option_that_changes_models_is_refused() -> None:
     assert refusal(Hierarchical()) == "" and refusal(FedAvg()) == ""
-    assert "Hierarchical with narrow changes models besides averaging" in refusal(Hierarchical(narrow=True))
+    assert "Hierarchical with narrow changes models besides averaging" in refusal(
+        Hierarchical(narrow=True)
+    )
 
 
 @pytest.mark.parametrize("name", SERVER_OPTIMIZERS)
-@pytest.mark.parametrize("wrong", [{"lr": 0.0}, {"lr": float("nan")}, {"tau": -1.0}, {"beta1": 1.0}, {"beta": -0.1}])
+@pytest.mark.parametrize(
+    "wrong", [{"lr": 0.0}, {"lr": float("nan")}, {"tau": -1.0}, {"beta1": 1.0}, {"beta": -0.1}]
+)
 def test_settings_that_cannot_be(name: str, wrong: dict[str, float]) -> None:
     if wrong.keys() <= {f.name for f in fields(SERVER_OPTIMIZERS[name])}:
         with pytest.raises(MethodError, match=next(iter(wrong))):

@@ -26,7 +26,9 @@ from tests.simulation.small_federation import EVERYONE, federation
 DATA = federation()
 WORDS = np.array([3, 4], np.uint32)
 WIDTHS: dict[str, Any] = {"in_size": 6, "out_size": 3, "width_size": 5, "depth": 1}
-as_model_of_anything: Any = inspect.unwrap(as_model)  # past the run-time type check, as users have it
+as_model_of_anything: Any = inspect.unwrap(
+    as_model
+)  # past the run-time type check, as users have it
 
 
 def perceptron(key: jax.Array) -> eqx.Module:
@@ -44,12 +46,16 @@ def scores(model: Model, w: np.ndarray, key: jax.Array | None = None) -> np.ndar
 
 
 def assert_trains(model: Model) -> None:
-    """Two epochs lower the training loss of a client with many samples, from the outside world's point of view."""
+    """Two epochs lower the training loss of a client with many samples, from the outside world's
+    point of view."""
     world = SimulatedWorld(DATA, model, LocalTraining(epochs=2, lr=0.01))
     start, big = model.initial(WORDS)[None], EVERYONE[-1:]
     got = train(world, start, big, np.array([0]), stream=Stream(0))
     assert got.arrived.all()
-    assert world.run(Losses(start + got.update), big).losses[0, 0] < world.run(Losses(start), big).losses[0, 0]
+    assert (
+        world.run(Losses(start + got.update), big).losses[0, 0]
+        < world.run(Losses(start), big).losses[0, 0]
+    )
 
 
 def test_a_module_keeps_its_weights() -> None:
@@ -60,7 +66,9 @@ def test_a_module_keeps_its_weights() -> None:
     for words in (WORDS, WORDS + 1):
         np.testing.assert_array_equal(model.initial(words), expected)
     assert model.name == "mine" and model.spec.parameters == 6 * 5 + 5 + 5 * 3 + 3
-    np.testing.assert_allclose(scores(model, expected), jax.vmap(module)(jnp.asarray(DATA.x[:9])), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        scores(model, expected), jax.vmap(module)(jnp.asarray(DATA.x[:9])), rtol=1e-5, atol=1e-6
+    )
     assert_trains(model)
 
 
@@ -80,7 +88,8 @@ def test_a_function_draws_weights_from_the_seed() -> None:
 
 
 def test_a_module_with_dropout() -> None:
-    """Random while training, every sample with numbers of its own; without a key it is the module in inference."""
+    """Random while training, every sample with numbers of its own; without a key it is the module
+    in inference."""
     model = as_model(with_dropout)
     w = model.initial(WORDS)
     assert model.random
@@ -90,21 +99,29 @@ def test_a_module_with_dropout() -> None:
     np.testing.assert_allclose(scores(model, w), expected, rtol=1e-4, atol=1e-5)
     random = scores(model, w, jax.random.key(0))
     np.testing.assert_array_equal(random, scores(model, w, jax.random.key(0)))
-    assert (random != scores(model, w)).any() and (random != scores(model, w, jax.random.key(1))).any()
-    same = np.asarray(model.apply(model.unflatten(jnp.asarray(w)), jnp.ones((9, 6)), jax.random.key(0)))
+    assert (random != scores(model, w)).any() and (
+        random != scores(model, w, jax.random.key(1))
+    ).any()
+    same = np.asarray(
+        model.apply(model.unflatten(jnp.asarray(w)), jnp.ones((9, 6)), jax.random.key(0))
+    )
     assert len(np.unique(same, axis=0)) > 1
 
 
 def test_dropout_in_the_world() -> None:
-    """Training differs from round to round and repeats; scores and gradients are those of inference."""
-    world = SimulatedWorld(DATA, as_model(with_dropout), LocalTraining(epochs=1, batch_size=200, lr=0.1))
+    """Training differs from round to round and repeats; scores and gradients are those of
+    inference."""
+    world = SimulatedWorld(
+        DATA, as_model(with_dropout), LocalTraining(epochs=1, batch_size=200, lr=0.1)
+    )
     start, zeros = world.initial(Stream(0))[None], np.zeros(len(EVERYONE), np.int64)
 
     def update(round: int) -> np.ndarray:
         return train(world, start, EVERYONE, zeros, stream=Stream(0, round, "train")).update
 
     np.testing.assert_array_equal(update(1), update(1))
-    # one batch holds everything, so the order of samples cannot be what makes two rounds this different
+    # one batch holds everything, so the order of samples cannot be what makes two rounds this
+    # different
     assert (np.abs(update(1) - update(2)).max(axis=1) > 1e-3).all()
     expected = -world.run(Gradients(start, zeros), EVERYONE).gradients * 0.1
     assert (np.abs(update(1) - expected).max(axis=1) > 1e-3).all()
@@ -124,7 +141,9 @@ def test_a_batched_module() -> None:
             return x @ self.weight
 
     model = as_model(Whole(jnp.ones((6, 3))), batched=True)
-    np.testing.assert_allclose(scores(model, np.ones(18, np.float32)), DATA.x[:9] @ np.ones((6, 3)), rtol=1e-5)
+    np.testing.assert_allclose(
+        scores(model, np.ones(18, np.float32)), DATA.x[:9] @ np.ones((6, 3)), rtol=1e-5
+    )
     assert_trains(model)
 
 
@@ -142,7 +161,9 @@ def test_a_pair() -> None:
     np.testing.assert_array_equal(flatten(model.unflatten(jnp.asarray(w))), w)
     assert dict(model.spec.slices) == {"a": slice(0, 18), "b": slice(18, 21)}
     assert model.spec.head == slice(0, 21) and model.spec.head_bias == slice(18, 21)
-    np.testing.assert_allclose(scores(model, w), DATA.x[:9] @ w[:18].reshape(6, 3) + w[18:], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        scores(model, w), DATA.x[:9] @ w[:18].reshape(6, 3) + w[18:], rtol=1e-5, atol=1e-6
+    )
     assert_trains(model)
 
 
@@ -154,7 +175,9 @@ def test_a_pair_without_a_head() -> None:
 
 def test_a_penalty_is_part_of_the_training_loss() -> None:
     heavy = as_model((init, apply), penalty=lambda w: 7.0 + 0 * w["b"][0])
-    world, plain = (SimulatedWorld(DATA, m, LocalTraining(lr=0.1)) for m in (heavy, as_model((init, apply))))
+    world, plain = (
+        SimulatedWorld(DATA, m, LocalTraining(lr=0.1)) for m in (heavy, as_model((init, apply)))
+    )
     start, row = heavy.initial(WORDS)[None], np.array([0])
     got, expected = (train(w, start, EVERYONE[-1:], row, stream=Stream(0)) for w in (world, plain))
     np.testing.assert_allclose(got.loss, expected.loss + 7, rtol=1e-6)
@@ -183,9 +206,12 @@ def test_no_parameters(source: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("features", "classes", "said"), [(5, 3, "samples of shape"), (6, 4, r"expected \(1, 4\)"), (6, 2, r"\(1, 3\)")]
+    ("features", "classes", "said"),
+    [(5, 3, "samples of shape"), (6, 4, r"expected \(1, 4\)"), (6, 2, r"\(1, 3\)")],
 )
 @pytest.mark.parametrize("source", [perceptron, (init, apply)])
-def test_a_model_that_does_not_fit_the_data(source: Any, features: int, classes: int, said: str) -> None:
+def test_a_model_that_does_not_fit_the_data(
+    source: Any, features: int, classes: int, said: str
+) -> None:
     with pytest.raises(ModelError, match=said):
         SimulatedWorld(federation(features=features, classes=classes), as_model(source))

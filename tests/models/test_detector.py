@@ -1,4 +1,5 @@
-"""ATHENA-FL's two small networks: the detector of one class, and the sigmoids within a hierarchical cluster."""
+"""ATHENA-FL's two small networks: the detector of one class, and the sigmoids within a hierarchical
+cluster."""
 
 from __future__ import annotations
 
@@ -19,22 +20,33 @@ COLOUR = (32, 32, 3)
 
 
 def reference(model: Model, w: np.ndarray, x: np.ndarray, paddings: tuple[str, ...]) -> np.ndarray:
-    """conv, relu, pool for each padding, dense, relu, dense, by XLA's own operations in the order of the text."""
+    """conv, relu, pool for each padding, dense, relu, dense, by XLA's own operations in the order
+    of the text."""
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(model.unflatten(jnp.asarray(w)))]
-    parts = [w[s].reshape(shape) for s, shape in zip(model.spec.slices.values(), shapes, strict=True)]
+    parts = [
+        w[s].reshape(shape) for s, shape in zip(model.spec.slices.values(), shapes, strict=True)
+    ]
     y = jnp.asarray(x)
     for n, padding in enumerate(paddings):
         kernel, bias = (jnp.asarray(part) for part in parts[2 * n : 2 * n + 2])
-        y = jax.lax.conv_general_dilated(y, kernel, (1, 1), padding, dimension_numbers=("NHWC", "OIHW", "NHWC"))
-        y = jax.lax.reduce_window(jax.nn.relu(y + bias), -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+        y = jax.lax.conv_general_dilated(
+            y, kernel, (1, 1), padding, dimension_numbers=("NHWC", "OIHW", "NHWC")
+        )
+        y = jax.lax.reduce_window(
+            jax.nn.relu(y + bias), -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"
+        )
     wide, wide_bias, head, head_bias = parts[-4:]
-    return np.maximum(np.asarray(y).reshape(len(x), -1) @ wide.T + wide_bias, 0) @ head.T + head_bias
+    return (
+        np.maximum(np.asarray(y).reshape(len(x), -1) @ wide.T + wide_bias, 0) @ head.T + head_bias
+    )
 
 
 def moved_weights(model: Model) -> np.ndarray:
     """Biases that are not zero, so that one that is left out is noticed."""
     rng = np.random.Generator(np.random.PCG64(3))
-    return model.initial(np.array([1, 2], np.uint32)) + 0.05 * rng.normal(size=model.spec.parameters).astype(np.float32)
+    return model.initial(np.array([1, 2], np.uint32)) + 0.05 * rng.normal(
+        size=model.spec.parameters
+    ).astype(np.float32)
 
 
 def test_parameters_of_a_detector(oracle: Callable[[str], dict[str, Any]]) -> None:
@@ -73,7 +85,8 @@ def test_a_detector_needs_images() -> None:
 
 
 def test_parameters_of_the_cluster_network() -> None:
-    """32 x 32 halves to 16, loses 2 and halves to 7, loses 2 and halves to 2, halves to 1: 128 features."""
+    """32 x 32 halves to 16, loses 2 and halves to 7, loses 2 and halves to 2, halves to 1: 128
+    features."""
     model = cnn(data(COLOUR), "athena")
     convolutions = (9 * 3 + 1) * 32 + (9 * 32 + 1) * 64 + (9 * 64 + 1) * 128 + (9 * 128 + 1) * 128
     assert model.spec.parameters == convolutions + 129 * 512 + 513 * 10
@@ -93,6 +106,9 @@ def test_the_cluster_network_scores_with_what_lies_before_the_sigmoid() -> None:
 
 
 def test_the_cluster_network_on_smaller_images() -> None:
-    assert cnn(data((28, 28)), "athena").spec.parameters == cnn(data((32, 32)), "athena").spec.parameters
+    assert (
+        cnn(data((28, 28)), "athena").spec.parameters
+        == cnn(data((32, 32)), "athena").spec.parameters
+    )
     with pytest.raises(ModelError, match="at least 28 x 28"):
         cnn(data((27, 32)), "athena")

@@ -51,12 +51,17 @@ def test_convolution_and_its_gradient(case: str) -> None:
 
     def xla(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
         padding, numbers = "SAME" if same else "VALID", ("NHWC", "OIHW", "NHWC")
-        return jax.lax.conv_general_dilated(x, w, (stride, stride), padding, dimension_numbers=numbers) + b
+        return (
+            jax.lax.conv_general_dilated(x, w, (stride, stride), padding, dimension_numbers=numbers)
+            + b
+        )
 
     at = (x, conv.weight, bias)
     cotangent = normal(*jax.eval_shape(xla, *at).shape)
     for one, other in zip(
-        value_and_gradients(ours, at, cotangent), value_and_gradients(xla, at, cotangent), strict=True
+        value_and_gradients(ours, at, cotangent),
+        value_and_gradients(xla, at, cotangent),
+        strict=True,
     ):
         assert one.shape == other.shape
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
@@ -66,7 +71,9 @@ def test_convolution_and_its_gradient(case: str) -> None:
 def test_product_and_its_gradient(batch: int, width: int) -> None:
     """Written out sample by sample (small batch, wide layer) or not, the gradient is that of x w^T."""
     x, w, g = (np.asarray(a) for a in (normal(batch, 5), normal(width, 5), normal(batch, width)))
-    value, by_x, by_w = value_and_gradients(product, (jnp.asarray(x), jnp.asarray(w)), jnp.asarray(g))
+    value, by_x, by_w = value_and_gradients(
+        product, (jnp.asarray(x), jnp.asarray(w)), jnp.asarray(g)
+    )
     np.testing.assert_allclose(value, x @ w.T, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(by_x, g @ w, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(by_w, g.T @ x, rtol=1e-4, atol=1e-5)
@@ -76,7 +83,9 @@ def test_dense() -> None:
     dense = Dense(5, 3, jax.random.key(1))
     assert dense.weight.shape == (3, 5) and not dense.bias.any()
     x = normal(4, 5)
-    np.testing.assert_allclose(dense(x), np.asarray(x) @ np.asarray(dense.weight).T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        dense(x), np.asarray(x) @ np.asarray(dense.weight).T, rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(("height", "width"), [(4, 6), (5, 7), (2, 3)])
@@ -97,7 +106,8 @@ def test_gradient_of_max_pool_goes_to_the_largest() -> None:
 
 @pytest.mark.parametrize(("shape", "fans"), [((300, 200), 500), ((64, 32, 5, 5), 25 * 96)])
 def test_glorot(shape: tuple[int, ...], fans: int) -> None:
-    """Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010, eq. 16): the whole range, and its variance."""
+    """Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010, eq. 16): the whole range,
+    and its variance."""
     limit = np.sqrt(6 / fans)
     drawn = np.asarray(glorot(jax.random.key(0), shape))
     assert drawn.shape == shape and drawn.dtype == np.float32
@@ -109,7 +119,8 @@ def test_glorot(shape: tuple[int, ...], fans: int) -> None:
 
 
 def test_dropout() -> None:
-    """Kept entries are scaled so that the mean stays; how many are kept lies within five standard deviations."""
+    """Kept entries are scaled so that the mean stays; how many are kept lies within five standard
+    deviations."""
     x, key = jnp.ones((100, 100)), jax.random.key(0)
     got = np.asarray(dropout(x, 0.4, key))
     np.testing.assert_allclose(np.unique(got), [0, 1 / 0.6], rtol=1e-6)
@@ -125,7 +136,8 @@ def test_dropout_that_does_nothing() -> None:
 
 
 def test_the_written_out_gradient_is_really_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the test above covers both forms: on a CPU, and only there, they are different programs."""
+    """So that the test above covers both forms: on a CPU, and only there, they are different
+    programs."""
     x, w, g = normal(10, 5), normal(64, 5), normal(10, 64)
 
     def program() -> str:
@@ -176,10 +188,16 @@ def test_depthwise_and_its_gradient(side: int, stride: int) -> None:
     assert_same(ours, xla, (x, conv.weight))
 
 
-def assert_same(ours: Callable[..., jax.Array], xla: Callable[..., jax.Array], at: tuple[jax.Array, ...]) -> None:
+def assert_same(
+    ours: Callable[..., jax.Array], xla: Callable[..., jax.Array], at: tuple[jax.Array, ...]
+) -> None:
     """Values and gradients."""
     cotangent = normal(*jax.eval_shape(xla, *at).shape)
-    pairs = zip(value_and_gradients(ours, at, cotangent), value_and_gradients(xla, at, cotangent), strict=True)
+    pairs = zip(
+        value_and_gradients(ours, at, cotangent),
+        value_and_gradients(xla, at, cotangent),
+        strict=True,
+    )
     for one, other in pairs:
         assert one.shape == other.shape
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
@@ -191,9 +209,13 @@ POOLED = {"same": (8, 3, True), "valid": (8, 3, False), "odd": (7, 5, True), "sm
 def reference(x: jax.Array, kernel: jax.Array, bias: jax.Array, same: bool) -> jax.Array:
     """relu, then pool, in the order of the papers."""
     numbers = ("NHWC", "HWIO", "NHWC")
-    z = jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME" if same else "VALID", dimension_numbers=numbers)
+    z = jax.lax.conv_general_dilated(
+        x, kernel, (1, 1), "SAME" if same else "VALID", dimension_numbers=numbers
+    )
     window = (1, 2, 2, 1)
-    return jax.lax.reduce_window(jax.nn.relu(z + bias), -jnp.inf, jax.lax.max, window, window, "VALID")
+    return jax.lax.reduce_window(
+        jax.nn.relu(z + bias), -jnp.inf, jax.lax.max, window, window, "VALID"
+    )
 
 
 @pytest.mark.parametrize("case", POOLED)
@@ -222,7 +244,9 @@ def test_several_models_at_once(case: str, shared: str) -> None:
     together = jax.jit(jax.vmap(pulled(pooled), in_axes=(0, *axes)))(cotangents, *at)
     for model in range(3):
         own = [a if axis is None else a[model] for a, axis in zip(at, axes, strict=True)]
-        for got, expected in zip(together, jax.jit(pulled(reference))(cotangents[model], *own), strict=True):
+        for got, expected in zip(
+            together, jax.jit(pulled(reference))(cotangents[model], *own), strict=True
+        ):
             np.testing.assert_allclose(got[model], expected, rtol=1e-4, atol=1e-4)
 
 

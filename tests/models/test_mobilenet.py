@@ -1,4 +1,5 @@
-"""MobileNet and MobileNetV2: Keras' sizes, their blocks by hand, statistics of the samples that count, PyTorch."""
+"""MobileNet and MobileNetV2: Keras' sizes, their blocks by hand, statistics of the samples that
+count, PyTorch."""
 
 from __future__ import annotations
 
@@ -60,7 +61,11 @@ def test_parameters(classes: int) -> None:
         assert spec.head == slice(parameters - (features + 1) * classes, parameters)
         assert spec.head_bias == slice(parameters - classes, parameters)
         grouped = make(data(COLOUR, classes), norm="group")
-        assert grouped.spec.parameters == parameters - statistics and grouped.fit is None and not grouped.statistics
+        assert (
+            grouped.spec.parameters == parameters - statistics
+            and grouped.fit is None
+            and not grouped.statistics
+        )
 
 
 def test_kerass_totals() -> None:
@@ -100,7 +105,9 @@ def weights(model: Model) -> np.ndarray:
     return w
 
 
-def fitted(model: Model, w: np.ndarray, x: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def fitted(
+    model: Model, w: np.ndarray, x: np.ndarray, mask: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Scores and flat parameters of a training pass."""
     assert model.fit is not None
     key = jax.random.key(0)
@@ -146,7 +153,8 @@ def drawn_norm(channels: int) -> BatchNorm:
 
 
 @pytest.mark.parametrize(
-    ("side", "stride", "same"), [(4, 1, True), (4, 2, True), (5, 2, True), (4, 2, False), (1, 1, True)]
+    ("side", "stride", "same"),
+    [(4, 1, True), (4, 2, True), (5, 2, True), (4, 2, False), (1, 1, True)],
 )
 def test_a_separable_block_by_hand(side: int, stride: int, same: bool) -> None:
     """Depthwise, norm, relu6, pointwise, norm; the last image is padding and does not count."""
@@ -170,7 +178,8 @@ def test_a_separable_block_by_hand(side: int, stride: int, same: bool) -> None:
 
 
 def test_the_last_row_of_an_odd_image() -> None:
-    """Keras' MobileNet pads after the image only, so that 5 pixels give 2, where TensorFlow's rule gives 3."""
+    """Keras' MobileNet pads after the image only, so that 5 pixels give 2, where TensorFlow's rule
+    gives 3."""
     x = RNG.normal(size=(2, 5, 5, 8)).astype(np.float32)
     conv = Depthwise(8, jax.random.key(0), 2, same=False)
     expected = by_hand(x, np.asarray(conv.weight)[:, 0], 2, 0)
@@ -182,7 +191,10 @@ def test_padding_does_not_count() -> None:
     """A short batch, filled up by repetition, gives the scores and statistics of the batch itself."""
     model = small(BatchNorm)
     w, x = weights(model), RNG.random((5, *SMALL), np.float32)
-    alone, filled = fitted(model, w, x[:3], np.ones(3)), fitted(model, w, x, np.array([1, 1, 1, 0, 0]))
+    alone, filled = (
+        fitted(model, w, x[:3], np.ones(3)),
+        fitted(model, w, x, np.array([1, 1, 1, 0, 0])),
+    )
     np.testing.assert_allclose(filled[0][:3], alone[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(filled[1], alone[1], rtol=1e-5, atol=1e-6)
     assert (alone[1] != w)[kept(model)].mean() > 0.9  # statistics move
@@ -199,7 +211,8 @@ def test_one_sample() -> None:
 
 
 def test_inference_takes_the_running_statistics() -> None:
-    """So a sample's score does not depend on its neighbours, while training's does and forgets the statistics."""
+    """So a sample's score does not depend on its neighbours, while training's does and forgets the
+    statistics."""
     model = small(BatchNorm)
     w, x = weights(model), RNG.random((3, *SMALL), np.float32)
     moved = w.copy()
@@ -207,7 +220,9 @@ def test_inference_takes_the_running_statistics() -> None:
     one, all_three = scores(model, w, x[:1]), scores(model, w, x)
     np.testing.assert_allclose(all_three[:1], one, rtol=1e-4, atol=1e-5)
     assert np.abs(scores(model, moved, x) - all_three).max() > 1e-2
-    np.testing.assert_array_equal(fitted(model, moved, x, np.ones(3))[0], fitted(model, w, x, np.ones(3))[0])
+    np.testing.assert_array_equal(
+        fitted(model, moved, x, np.ones(3))[0], fitted(model, w, x, np.ones(3))[0]
+    )
     assert np.abs(fitted(model, w, x, np.ones(3))[0] - all_three).max() > 1e-2
 
 
@@ -223,22 +238,31 @@ def test_group_norm_by_hand() -> None:
             part = x[image, :, :, group].astype(np.float64)
             expected[image, :, :, group] = (part - part.mean()) / np.sqrt(part.var() + 1e-3)
     for mask in (None, jnp.array([1.0, 0.0])):
-        np.testing.assert_allclose(norm(jnp.asarray(x), mask)[0], expected * scale + bias, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            norm(jnp.asarray(x), mask)[0], expected * scale + bias, rtol=1e-4, atol=1e-4
+        )
 
 
 def test_group_norm_does_not_see_the_batch() -> None:
     model = small(GroupNorm, rate=0.5)
     w, x = weights(model), RNG.random((3, *SMALL), np.float32)
     assert model.fit is None and not model.statistics
-    np.testing.assert_allclose(scores(model, w, x)[1:2], scores(model, w, x[1:2]), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        scores(model, w, x)[1:2], scores(model, w, x[1:2]), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("norm", [BatchNorm, GroupNorm])
 def test_dropout_acts_in_training_only(norm: type[BatchNorm] | type[GroupNorm]) -> None:
-    """Everything before the head is left out but for a share of 1e-4: the scores are the head's bias."""
+    """Everything before the head is left out but for a share of 1e-4: the scores are the head's
+    bias."""
     model = small(norm, rate=0.9999)
     w, x = weights(model), RNG.random((3, *SMALL), np.float32)
-    wet = scores(model, w, x, jax.random.key(0)) if model.fit is None else fitted(model, w, x, np.ones(3))[0]
+    wet = (
+        scores(model, w, x, jax.random.key(0))
+        if model.fit is None
+        else fitted(model, w, x, np.ones(3))[0]
+    )
     np.testing.assert_allclose(wet, np.tile(w[model.spec.head_bias], (3, 1)), rtol=1e-6)
     np.testing.assert_array_equal(scores(model, w, x), scores(small(norm), w, x))
 
@@ -260,6 +284,8 @@ def test_equal_options_give_the_same_model() -> None:
     ],
 )
 @pytest.mark.parametrize("name", MAKERS)
-def test_what_is_refused(name: str, options: dict[str, Any], shape: tuple[int, ...], said: str) -> None:
+def test_what_is_refused(
+    name: str, options: dict[str, Any], shape: tuple[int, ...], said: str
+) -> None:
     with pytest.raises(ModelError, match=said):
         MAKERS[name](data(shape), **options)

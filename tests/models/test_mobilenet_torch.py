@@ -19,9 +19,13 @@ def peer(name: str) -> Any:
     nn = pytest.importorskip("torch").nn
     momentum = {"mobilenet": 0.01, "mobilenet_v2": 0.001}[name]
 
-    def unit(i: int, o: int, size: int = 1, stride: int = 1, groups: int = 1, linear: bool = False) -> list[Any]:
+    def unit(
+        i: int, o: int, size: int = 1, stride: int = 1, groups: int = 1, linear: bool = False
+    ) -> list[Any]:
         around = [nn.ZeroPad2d((0, 1, 0, 1))] if stride == 2 else []
-        conv = nn.Conv2d(i, o, size, stride, size // 2 if stride == 1 else 0, groups=groups, bias=False)
+        conv = nn.Conv2d(
+            i, o, size, stride, size // 2 if stride == 1 else 0, groups=groups, bias=False
+        )
         return [*around, conv, nn.BatchNorm2d(o, 1e-3, momentum), *([] if linear else [nn.ReLU6()])]
 
     class Residual(nn.Sequential):
@@ -31,7 +35,9 @@ def peer(name: str) -> Any:
     layers, i = unit(3, 32, 3, 2), 32
     if name == "mobilenet":
         for o, stride in zip(
-            [64, 128, 128, 256, 256, *[512] * 6, 1024, 1024], [1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1], strict=True
+            [64, 128, 128, 256, 256, *[512] * 6, 1024, 1024],
+            [1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1],
+            strict=True,
         ):
             layers += unit(i, i, 3, stride, i) + unit(i, o)
             i = o
@@ -58,7 +64,9 @@ def peer(name: str) -> Any:
 def same_weights(network: Any, model: Model, w: np.ndarray) -> list[Any]:
     """Fill the PyTorch network; its tensors in the order of the flat vector."""
     torch = pytest.importorskip("torch")
-    tensors = [t for key, t in network.state_dict(keep_vars=True).items() if "num_batches" not in key]
+    tensors = [
+        t for key, t in network.state_dict(keep_vars=True).items() if "num_batches" not in key
+    ]
     for tensor, part in zip(tensors, model.spec.slices.values(), strict=True):
         with torch.no_grad():
             tensor.copy_(torch.from_numpy(w[part]).reshape(tensor.shape))
@@ -72,7 +80,10 @@ def test_the_whole_network_against_pytorch(name: str) -> None:
     model, network = MAKERS[name](data(COLOUR), dropout=0.0), peer(name)
     w, y = weights(model), np.array([3, 1, 4, 1])
     x = (2 * RNG.random((4, *COLOUR)) - 1).astype(np.float32)
-    tensors, images = same_weights(network, model, w), torch.from_numpy(x.transpose(0, 3, 1, 2).copy())
+    tensors, images = (
+        same_weights(network, model, w),
+        torch.from_numpy(x.transpose(0, 3, 1, 2).copy()),
+    )
     inferred = jax.jit(lambda w: model.apply(model.unflatten(w), jnp.asarray(x), None))(w)
     np.testing.assert_allclose(inferred, network.eval()(images).detach(), rtol=2e-3, atol=2e-3)
 

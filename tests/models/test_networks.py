@@ -24,7 +24,9 @@ IMAGE = (28, 28, 1)
 NUMERIC = ("mclr", "mlp", "cnn")  # the models of text are tested in test_recurrent.py
 
 
-def data(shape: tuple[int, ...] = IMAGE, classes: int = 10, dtype: Any = np.float32) -> FederatedData:
+def data(
+    shape: tuple[int, ...] = IMAGE, classes: int = 10, dtype: Any = np.float32
+) -> FederatedData:
     """One client with three samples of this shape."""
     rng = np.random.Generator(np.random.PCG64(1))
     x = (10 * rng.normal(size=(3, *shape))).astype(dtype)
@@ -53,19 +55,30 @@ def test_parameter_counts(name: str, oracle: Callable[[str], dict[str, Any]]) ->
 
 
 def test_registered_models() -> None:
-    assert {*NUMERIC, "detector", "mobilenet", "mobilenet_v2", "rnn", "lstm", "cox"} <= MODELS.keys()
+    assert {
+        *NUMERIC,
+        "detector",
+        "mobilenet",
+        "mobilenet_v2",
+        "rnn",
+        "lstm",
+        "cox",
+    } <= MODELS.keys()
     assert all(make.__name__ == name and make.__doc__ for name, make in MODELS.items())
     assert not {"as_model", "Model", "suggesting"} & MODELS.keys()
 
 
 def dense_cnn(window: int, first: int, second: int, hidden: int, classes: int) -> int:
-    """Parameters of conv, pool, conv, pool, dense, head on 28 x 28 x 1 images: 7 x 7 pixels reach the dense layer."""
+    """Parameters of conv, pool, conv, pool, dense, head on 28 x 28 x 1 images: 7 x 7 pixels reach
+    the dense layer."""
     convolutions = (window**2 + 1) * first + (window**2 * first + 1) * second
     return convolutions + (7 * 7 * second + 1) * hidden + (hidden + 1) * classes
 
 
 @pytest.mark.parametrize("classes", [10, 26])
-@pytest.mark.parametrize(("variant", "sizes"), [("fedsim", (3, 64, 64, 2048)), ("fedsim_as_coded", (5, 32, 64, 2048))])
+@pytest.mark.parametrize(
+    ("variant", "sizes"), [("fedsim", (3, 64, 64, 2048)), ("fedsim_as_coded", (5, 32, 64, 2048))]
+)
 def test_fedsims_cnns(variant: Any, sizes: tuple[int, int, int, int], classes: int) -> None:
     """Table 5, and what the code has in its place; nothing is added to the loss, nothing dropped."""
     model, expected = cnn(data(classes=classes), variant), dense_cnn(*sizes, classes)
@@ -96,7 +109,9 @@ def test_a_perceptron_of_two_hidden_layers() -> None:
     np.testing.assert_allclose(scores(model, w, d.x), y, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("hidden", [[9, 5], np.array([9, 5]), (np.int64(9), 5), [np.int32(9), np.int32(5)]])
+@pytest.mark.parametrize(
+    "hidden", [[9, 5], np.array([9, 5]), (np.int64(9), 5), [np.int32(9), np.int32(5)]]
+)
 def test_widths_may_be_a_list_or_an_array(hidden: Any) -> None:
     d = data((20,), 4)
     untyped: Any = mlp
@@ -106,7 +121,10 @@ def test_widths_may_be_a_list_or_an_array(hidden: Any) -> None:
 
 @pytest.mark.parametrize("hidden", [0, (8, 0), 2.5, (8.0,), "8", True, ([8, 4],)])
 def test_other_widths_are_refused(hidden: Any) -> None:
-    with pytest.raises(ModelError, match=r"mlp: hidden must be whole numbers of at least 1, such as 128 or \(128, 64"):
+    with pytest.raises(
+        ModelError,
+        match=r"mlp: hidden must be whole numbers of at least 1, such as 128 or \(128, 64",
+    ):
         hidden_widths("mlp", hidden)
 
 
@@ -136,7 +154,8 @@ def assert_covers(spec: ModelSpec) -> None:
     ],
 )
 def test_slices_and_head(make: Callable[[], Model], hidden: int, classes: int) -> None:
-    """Slices cover the vector without a gap; the head is the last layer, its bias the last entries of all."""
+    """Slices cover the vector without a gap; the head is the last layer, its bias the last entries
+    of all."""
     spec = make().spec
     assert_covers(spec)
     parameters = spec.parameters
@@ -196,8 +215,12 @@ def test_penalty_is_the_sum_of_squared_dense_kernels() -> None:
     ):
         w = model.initial(np.array([1, 2], np.uint32)) + np.float32(0.01)
         assert model.penalty is not None
-        expected = 0.5 * sum(np.square(w[model.spec.slices[name]], dtype=np.float64).sum() for name in dense)
-        np.testing.assert_allclose(model.penalty(model.unflatten(jnp.asarray(w))), expected, rtol=1e-4)
+        expected = 0.5 * sum(
+            np.square(w[model.spec.slices[name]], dtype=np.float64).sum() for name in dense
+        )
+        np.testing.assert_allclose(
+            model.penalty(model.unflatten(jnp.asarray(w))), expected, rtol=1e-4
+        )
     assert mclr(data((20,))).penalty is None
 
 
@@ -219,7 +242,10 @@ def test_colour_images() -> None:
     model = cnn(data((20, 24, 3)))
     assert model.spec.parameters == (3 * 9 + 1) * 32 + (32 * 9 + 1) * 64 + (5 * 6 * 64 + 1) * 10
     w, x = jnp.zeros(model.spec.parameters), jnp.zeros((3, 20, 24, 3))
-    assert jax.eval_shape(lambda w, x: model.apply(model.unflatten(w), x, None), w, x).shape == (3, 10)
+    assert jax.eval_shape(lambda w, x: model.apply(model.unflatten(w), x, None), w, x).shape == (
+        3,
+        10,
+    )
 
 
 @pytest.mark.parametrize("name", NUMERIC)
@@ -256,12 +282,18 @@ def test_the_data_set_digits_is_too_small_for_a_cnn_and_another_is_named() -> No
         cnn(small)
 
 
-@pytest.mark.parametrize("make", [mclr, mlp, cnn, rnn, lstm, mobilenet], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [mclr, mlp, cnn, rnn, lstm, mobilenet], ids=lambda make: make.__name__
+)
 def test_a_table_in_place_of_federated_data_is_refused_with_what_is_written_instead(
     make: Callable[..., Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as users call it, without the types of tests
-    with pytest.raises(ModelError, match=r"fk.data.from_pandas\(table, label=..., client=...\), got DataFrame"):
+    monkeypatch.setattr(
+        jaxtyping.config, "jaxtyping_disable", True
+    )  # as users call it, without the types of tests
+    with pytest.raises(
+        ModelError, match=r"fk.data.from_pandas\(table, label=..., client=...\), got DataFrame"
+    ):
         make(pd.DataFrame({"age": [1.0]}))
     with pytest.raises(ModelError, match=r"fk.data.from_arrays.*got list"):
         make([1.0])

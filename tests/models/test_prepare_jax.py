@@ -11,7 +11,14 @@ from fedkin.models.model import prepare_jax
 
 @pytest.mark.parametrize(
     ("devices", "before", "after"),
-    [(4, None, "5"), (4, "3", "5"), (4, "9", "9"), (4, "many", "5"), (1, None, None), (1, "1", "1")],
+    [
+        (4, None, "5"),
+        (4, "3", "5"),
+        (4, "9", "9"),
+        (4, "many", "5"),
+        (1, None, None),
+        (1, "1", "1"),
+    ],
 )
 def test_one_thread_more_than_devices(
     monkeypatch: pytest.MonkeyPatch, devices: int, before: str | None, after: str | None

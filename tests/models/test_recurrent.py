@@ -27,7 +27,12 @@ WORDS = np.array([3, 4], np.uint32)
 
 
 def text(
-    length: int = 7, classes: int = 2, vocabulary: int = 20, width: int | None = None, samples: int = 9, seed: int = 0
+    length: int = 7,
+    classes: int = 2,
+    vocabulary: int = 20,
+    width: int | None = None,
+    samples: int = 9,
+    seed: int = 0,
 ) -> FederatedData:
     """One client with random words; vectors of this width, the first of them zero, or none."""
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -54,13 +59,17 @@ def test_fedgroups_network_for_sent140(oracle: Callable[[str], dict[str, Any]]) 
     """(300+100)*400 + 400 + (100+100)*400 + 400 + 3,030 + 31; the vectors are not among them."""
     model = lstm(text(length=25, width=300))
     assert model.spec.parameters == 243_861
-    assert model.spec.head == slice(243_830, 243_861) and model.spec.head_bias == slice(243_860, 243_861)
+    assert model.spec.head == slice(243_830, 243_861) and model.spec.head_bias == slice(
+        243_860, 243_861
+    )
     assert model.spec.parameters == oracle("misc")["parameter_counts"]["sent140_lstm_v1"]
 
 
 def test_the_network_for_shakespeare() -> None:
     """80 characters, 8-wide embedding, two layers of 256, a score for each character."""
-    model = lstm(text(length=80, classes=80, vocabulary=80, samples=80), hidden=256, dense=0, embedding=8)
+    model = lstm(
+        text(length=80, classes=80, vocabulary=80, samples=80), hidden=256, dense=0, embedding=8
+    )
     layers = (8 + 256 + 1) * 1024 + (256 + 256 + 1) * 1024
     assert model.spec.parameters == 80 * 8 + layers + 257 * 80 == 817_872
     assert model.spec.head == slice(817_872 - 257 * 80, 817_872)
@@ -94,12 +103,16 @@ def tanh_states(weight: np.ndarray, bias: np.ndarray, inputs: list[np.ndarray]) 
 
 
 def lstm_states(weight: np.ndarray, bias: np.ndarray, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """One sequence through BasicLSTMCell: gates i, j, f, o, each with a kernel of its own here; forget bias 1."""
+    """One sequence through BasicLSTMCell: gates i, j, f, o, each with a kernel of its own here;
+    forget bias 1."""
     units = len(bias) // 4
     memory, states = np.zeros(units), [np.zeros(units)]
     for x in inputs:
         both = np.concatenate([x, states[-1]])
-        i, j, f, o = (weight[g * units : (g + 1) * units] @ both + bias[g * units : (g + 1) * units] for g in range(4))
+        i, j, f, o = (
+            weight[g * units : (g + 1) * units] @ both + bias[g * units : (g + 1) * units]
+            for g in range(4)
+        )
         memory = expit(f + 1.0) * memory + expit(i) * np.tanh(j)
         states.append(expit(o) * np.tanh(memory))
     return states[1:]
@@ -128,9 +141,15 @@ def by_hand(kind: str, model: Model, w: np.ndarray, data: FederatedData) -> np.n
 @pytest.mark.parametrize(("length", "width"), [(1, 6), (7, 6), (7, None)])
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [("rnn", {"hidden": 4}), ("lstm", {"hidden": 4}), ("lstm", {"hidden": 5, "layers": 1, "dense": 0})],
+    [
+        ("rnn", {"hidden": 4}),
+        ("lstm", {"hidden": 4}),
+        ("lstm", {"hidden": 5, "layers": 1, "dense": 0}),
+    ],
 )
-def test_against_a_loop(kind: str, options: dict[str, int], length: int, width: int | None, classes: int) -> None:
+def test_against_a_loop(
+    kind: str, options: dict[str, int], length: int, width: int | None, classes: int
+) -> None:
     data = text(length, classes, width=width)
     model = MODELS[kind](data, **options)
     w = weights(model)
@@ -153,7 +172,8 @@ def test_two_classes_are_sigmoid_cross_entropy(make: Callable[..., Model]) -> No
 
 @pytest.mark.parametrize("make", [rnn, lstm])
 def test_zero_vectors_in_front_change_nothing_at_first(make: Callable[..., Model]) -> None:
-    """With zero biases the state stays at zero until the first word comes, however long the sequence is."""
+    """With zero biases the state stays at zero until the first word comes, however long the
+    sequence is."""
     data = text(length=5, width=6)
     model = make(data, hidden=4)
     w = model.initial(WORDS)
@@ -173,12 +193,16 @@ def test_any_integers_number_the_words(kind: Any) -> None:
     x = np.arange(130, 200).reshape(10, 7)
     typed = replace(data, x=x.astype(kind), y=np.arange(10) % 2)
     np.testing.assert_array_equal(scores(model, w, typed.x), scores(model, w, x))
-    np.testing.assert_allclose(scores(model, w, typed.x), by_hand("rnn", model, w, typed), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        scores(model, w, typed.x), by_hand("rnn", model, w, typed), rtol=1e-5, atol=1e-5
+    )
 
 
 def gradient(model: Model, w: np.ndarray, data: FederatedData) -> np.ndarray:
     def loss(w: jax.Array) -> jax.Array:
-        return sample_losses(model.apply(model.unflatten(w), jnp.asarray(data.x), None), jnp.asarray(data.y)).mean()
+        return sample_losses(
+            model.apply(model.unflatten(w), jnp.asarray(data.x), None), jnp.asarray(data.y)
+        ).mean()
 
     return np.asarray(jax.grad(loss)(jnp.asarray(w)))
 
@@ -205,10 +229,14 @@ def test_the_gradient_is_a_difference_quotient(kind: str) -> None:
 
     def loss(at: np.ndarray) -> float:
         found = by_hand(kind, model, at, data)
-        return float(np.mean(np.logaddexp.reduce(found, axis=1) - found[np.arange(len(found)), data.y]))
+        return float(
+            np.mean(np.logaddexp.reduce(found, axis=1) - found[np.arange(len(found)), data.y])
+        )
 
     derivative = (loss(w + 1e-5 * along) - loss(w - 1e-5 * along)) / 2e-5
-    assert float(gradient(model, w.astype(np.float32), data) @ along) == pytest.approx(derivative, rel=1e-4, abs=1e-5)
+    assert float(gradient(model, w.astype(np.float32), data) @ along) == pytest.approx(
+        derivative, rel=1e-4, abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("make", [rnn, lstm])
@@ -218,7 +246,9 @@ def test_vectors_are_used_and_not_trained(make: Callable[..., Model]) -> None:
     model = make(data, hidden=4)
     assert next(iter(model.spec.slices)) == "layers.0.weight" and not model.random
     world = SimulatedWorld(data, model, LocalTraining(lr=0.1))
-    update = train(world, model.initial(WORDS)[None], np.array([0]), np.array([0]), stream=fk.Stream(0)).update
+    update = train(
+        world, model.initial(WORDS)[None], np.array([0]), np.array([0]), stream=fk.Stream(0)
+    ).update
     assert update.shape == (1, model.spec.parameters) and update.any()
     np.testing.assert_array_equal(np.asarray(data.vectors), before)
     other = make(replace(data, vectors=-before), hidden=4)
@@ -228,7 +258,8 @@ def test_vectors_are_used_and_not_trained(make: Callable[..., Model]) -> None:
 
 @pytest.mark.parametrize(("make", "gates"), [(rnn, 1), (lstm, 4)])
 def test_initial_weights(make: Callable[..., Model], gates: int) -> None:
-    """Glorot uniform over the whole kernel (inputs and state in, all gates out), zero biases, from the seed alone."""
+    """Glorot uniform over the whole kernel (inputs and state in, all gates out), zero biases, from
+    the seed alone."""
     model = make(text(), hidden=30, embedding=10)
     one = model.initial(WORDS)
     np.testing.assert_array_equal(one, model.initial(WORDS))
@@ -246,7 +277,18 @@ def test_equal_options_give_the_same_model() -> None:
     assert rnn(plain) is rnn(text(seed=1)) is rnn(plain, embedding=8)
     assert lstm(data) is lstm(data.with_rows(data.test, data.train))
     assert lstm(data) is not lstm(replace(data, vectors=np.array(data.vectors)))
-    assert len({rnn(plain), rnn(plain, hidden=5), rnn(plain, embedding=5), lstm(plain), lstm(plain, dense=0)}) == 5
+    assert (
+        len(
+            {
+                rnn(plain),
+                rnn(plain, hidden=5),
+                rnn(plain, embedding=5),
+                lstm(plain),
+                lstm(plain, dense=0),
+            }
+        )
+        == 5
+    )
 
 
 @pytest.mark.parametrize(
@@ -273,7 +315,8 @@ def test_what_is_refused(make: Callable[[], Model], said: str) -> None:
 
 
 def first_word(width: int | None) -> FederatedData:
-    """Six clients; a line's class is that of its first word, which is to be remembered over four others."""
+    """Six clients; a line's class is that of its first word, which is to be remembered over four
+    others."""
     data = text(length=5, vocabulary=12, width=width, samples=240)
     lists = np.split(np.arange(240), 12)
     return replace(data, y=data.x[:, 0] // 6, train=Ragged.of(lists[:6]), test=Ragged.of(lists[6:]))
@@ -285,6 +328,8 @@ def test_federated_averaging_learns(kind: str, width: int | None) -> None:
     data = first_word(width)
     model = MODELS[kind](data, hidden=16)
     local = LocalTraining(epochs=3, batch_size=10, lr=0.02, optimizer="adam")
-    one, two = (fk.simulate(fk.FedAvg(), data, model, rounds=12, cohort=6, local=local) for _ in range(2))
+    one, two = (
+        fk.simulate(fk.FedAvg(), data, model, rounds=12, cohort=6, local=local) for _ in range(2)
+    )
     assert one.summary()["final_accuracy"] > 0.8
     assert one.models.tobytes() == two.models.tobytes()

@@ -1,8 +1,9 @@
-"""The command line in forks of one process, so that imports are paid once: ``python -m tests.p2p.fork_server``.
+"""The command line in forks of one process, so that imports are paid once: ``python -m
+tests.p2p.fork_server``.
 
-A line of JSON in, a line of JSON out: [LOG, ARGUMENTS] starts ``fedkin peer ARGUMENTS`` with its output in LOG, and
-returns its process id; a process id waits for that process, and returns its exit code. At the end of input all
-processes that are left are killed.
+A line of JSON in, a line of JSON out: [LOG, ARGUMENTS] starts ``fedkin peer ARGUMENTS`` with its
+output in LOG, and returns its process id; a process id waits for that process, and returns its exit
+code. At the end of input all processes that are left are killed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import sys
 from fedkin.cli import app
 from fedkin.p2p import launch
 
-assert launch  # all that is heavy is imported before the forks; JAX and Zenoh start their threads after them
+assert (
+    launch
+)  # all that is heavy is imported before the forks; JAX and Zenoh start their threads after them
 
 
 def start(log: str, arguments: list[str]) -> int:

@@ -1,4 +1,5 @@
-"""A network in memory: peers of one process that send requests to each other, and tests that may tamper with them."""
+"""A network in memory: peers of one process that send requests to each other, and tests that may
+tamper with them."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from fedkin.p2p.transport import RequestHandler
 
 
 class MemoryNetwork:
-    """The network of several transports. ``tamper[name]`` changes the replies of ``name``: it gets the request and the
-    reply (None where there is none), and returns the replies that arrive."""
+    """The network of several transports. ``tamper[name]`` changes the replies of ``name``: it gets
+    the request and the reply (None where there is none), and returns the replies that arrive."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -42,9 +43,15 @@ class MemoryTransport:
         with self._network.lock:
             if self._network.sessions.get(self._name, self._session) != self._session:
                 raise ConfigError(f"peer.name: another peer is called {self._name!r}")
-            return {name: session for name, session in self._network.sessions.items() if name != self._name}
+            return {
+                name: session
+                for name, session in self._network.sessions.items()
+                if name != self._name
+            }
 
-    def request(self, names: Sequence[str], text: str, timeout: float) -> dict[str, tuple[bytes, ...]]:
+    def request(
+        self, names: Sequence[str], text: str, timeout: float
+    ) -> dict[str, tuple[bytes, ...]]:
         replies = {}
         for name in names:
             self._network.requests.append((self._name, name, text))

@@ -42,7 +42,8 @@ class MemoryStorage:
 
 
 def two_clusters(clients: int = 6, **options: Any) -> FakeWorld:
-    """Even clients have one optimum, odd ones the opposite, each with a slant of its own; all start at zero."""
+    """Even clients have one optimum, odd ones the opposite, each with a slant of its own; all start
+    at zero."""
     side = np.where(np.arange(clients) % 2 == 0, 1.0, -1.0)
     slant = 0.2 * np.random.default_rng(0).normal(size=(clients, P))
     target = (3 * side[:, None] + slant).astype(np.float32)
@@ -65,16 +66,23 @@ def make_peer(
 ) -> Peer:
     """Peer ``p<client>`` of a federation in memory."""
     settings = PeerSettings(name or f"p{client}", "trial", client, **options)
-    transport, own = network.transport(settings.name), storage if storage is not None else MemoryStorage()
+    transport, own = (
+        network.transport(settings.name),
+        storage if storage is not None else MemoryStorage(),
+    )
     return Peer(settings, method, world, transport, own, memory, lockstep=lockstep, signer=signer)
 
 
-def constant(name: str, round: int, model: list[float], examples: int = 10, update: list[float] | None = None) -> Any:
+def constant(
+    name: str, round: int, model: list[float], examples: int = 10, update: list[float] | None = None
+) -> Any:
     """A handler whose replies have the same arrays in every round."""
     arrays = {"model": np.array(model, np.float32), "update": np.array(update or model, np.float32)}
 
     def handler(text: str) -> bytes:
         requested = parse_request(text).arrays
-        return encode(Message(name, round, examples, {key: arrays[key] for key in requested}), "trial")
+        return encode(
+            Message(name, round, examples, {key: arrays[key] for key in requested}), "trial"
+        )
 
     return handler

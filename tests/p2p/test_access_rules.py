@@ -20,7 +20,11 @@ def test_zenoh_accepts_the_rules_and_nobody_may_declare_keys_of_others() -> None
     for name, other in (("ada", "bob"), ("bob", "ada")):
         (policy,) = [entry for entry in control["policies"] if entry["subjects"] == [name]]
         into = [by_name[rule] for rule in policy["rules"] if "ingress" in by_name[rule]["flows"]]
-        replying = [rule for rule in into if {"reply", "declare_queryable", "liveliness_token"} & set(rule["messages"])]
+        replying = [
+            rule
+            for rule in into
+            if {"reply", "declare_queryable", "liveliness_token"} & set(rule["messages"])
+        ]
         assert [rule["key_exprs"] for rule in replying] == [
             [f"fedkin/trial/model/{name}", f"fedkin/trial/alive/{name}/*"]
         ]

@@ -22,10 +22,19 @@ def test_init_writes_a_peer_each_that_finds_the_others_through_two(tmp_path: Pat
     assert configs == [tmp_path / f"peer-{k}" / "peer.toml" for k in range(4)]
     for k, path in enumerate(configs):
         config = peer.load(path)
-        assert (config.peer.name, config.peer.client, config.peer.federation) == (f"peer-{k}", k, "mine")
+        assert (config.peer.name, config.peer.client, config.peer.federation) == (
+            f"peer-{k}",
+            k,
+            "mine",
+        )
         assert config.network.listen == [f"tcp/127.0.0.1:{8000 + k}"]
-        assert config.network.connect == [f"tcp/127.0.0.1:{port}" for port in (8000, 8001) if port != 8000 + k]
-        assert config.data.values["clients"] == 4 and config.method == {"name": "gossip", "neighbours": 3}
+        assert config.network.connect == [
+            f"tcp/127.0.0.1:{port}" for port in (8000, 8001) if port != 8000 + k
+        ]
+        assert config.data.values["clients"] == 4 and config.method == {
+            "name": "gossip",
+            "neighbours": 3,
+        }
         assert config.local.lr == 0.5 and config.peer.folder == str(path.parent)
 
 
@@ -34,8 +43,12 @@ def test_init_again_adds_peers_and_leaves_others_as_they_are(tmp_path: Path) -> 
     configs = init_federation(tmp_path, 2, tls=True)
     configs[0].write_text(configs[0].read_text().replace("seed = 0", "seed = 9"))
     own_rules = tmp_path / "peer-1" / "access.json5"
-    own_rules.write_text(json.dumps({**json.loads(own_rules.read_text()), "metadata": {"room": "7"}}))
-    kept = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.name != "access.json5"}
+    own_rules.write_text(
+        json.dumps({**json.loads(own_rules.read_text()), "metadata": {"room": "7"}})
+    )
+    kept = {
+        path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.name != "access.json5"
+    }
     init_federation(tmp_path, 3, tls=True)
     assert {path: path.read_bytes() for path in kept} == kept
     for k in range(3):
@@ -46,7 +59,9 @@ def test_init_again_adds_peers_and_leaves_others_as_they_are(tmp_path: Path) -> 
         assert [subject["id"] for subject in rules["subjects"]] == ["peer-0", "peer-1", "peer-2"]
         network = tomllib.loads((own / "peer.toml").read_text())["network"]
         assert network["zenoh"] == "access.json5" and network["listen"][0].startswith("tls/")
-    assert json.loads(own_rules.read_text())["metadata"] == {"room": "7"}  # what a peer tells Zenoh besides
+    assert json.loads(own_rules.read_text())["metadata"] == {
+        "room": "7"
+    }  # what a peer tells Zenoh besides
     with pytest.raises(ConfigError, match="holds peers with certificates"):
         init_federation(tmp_path, 3)
 
@@ -60,7 +75,9 @@ def test_init_again_adds_peers_and_leaves_others_as_they_are(tmp_path: Path) -> 
         ({"peers": 2, "settings": ["method.nieghbours=1"]}, "did you mean 'neighbours'"),
     ],
 )
-def test_init_refuses_what_cannot_be_and_writes_nothing(tmp_path: Path, arguments: Any, words: str) -> None:
+def test_init_refuses_what_cannot_be_and_writes_nothing(
+    tmp_path: Path, arguments: Any, words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
         init_federation(tmp_path, **arguments)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,5 @@
-"""Peers in lock-step do what the simulator does: the same neighbours, and the same models to float tolerance."""
+"""Peers in lock-step do what the simulator does: the same neighbours, and the same models to float
+tolerance."""
 
 from __future__ import annotations
 
@@ -43,14 +44,19 @@ def together(everybody: list[Peer]) -> None:
 @pytest.mark.parametrize("name", OPTIONS)
 def test_four_peers_are_the_simulators_four(name: str) -> None:
     method: PeerMethod = METHODS[name](**OPTIONS[name])
-    data = fk.planted("digits", "label_permutation", clusters=2, clients=4, samples=20, test_samples=5, seed=1)
+    data = fk.planted(
+        "digits", "label_permutation", clusters=2, clients=4, samples=20, test_samples=5, seed=1
+    )
     model, local = fk.models.MODELS["mclr"](data), SGD(epochs=2, batch_size=8, lr=0.1)
     run = fk.simulate(method, data, model, rounds=ROUNDS, cohort=4, local=local, seed=SEED)
     state = run.state
     assert isinstance(state, PeerState)
 
     names, network = ["a", "b", "c", "d"], MemoryNetwork()
-    step, world = LockstepSettings(names, deadline=60.0), SimulatedWorld(data, model, local, devices=1)
+    step, world = (
+        LockstepSettings(names, deadline=60.0),
+        SimulatedWorld(data, model, local, devices=1),
+    )
     everybody = [
         Peer(
             PeerSettings(n, "trial", k, SEED, rounds=ROUNDS),
@@ -76,12 +82,18 @@ def test_nobody_is_a_round_ahead() -> None:
     world, step = two_clusters(3), LockstepSettings(names)
     method = METHODS["gossip"](neighbours=2)
     storage = [MemoryStorage() for _ in names]
-    everybody = [make_peer(world, network, k, method, lockstep=step, storage=storage[k], rounds=5) for k in range(3)]
+    everybody = [
+        make_peer(world, network, k, method, lockstep=step, storage=storage[k], rounds=5)
+        for k in range(3)
+    ]
     together(everybody)
     for own in storage:
         assert [record["failures"] for record in own.records] == [{}] * 5
         assert [len(record["partners"]) for record in own.records] == [2] * 5
-    assert {what for _, _, what in network.requests} == {"status", *(f"model@{t}" for t in range(1, 6))}
+    assert {what for _, _, what in network.requests} == {
+        "status",
+        *(f"model@{t}" for t in range(1, 6)),
+    }
 
 
 def test_one_that_is_gone_holds_the_others_up_no_longer_than_the_deadline() -> None:
@@ -89,7 +101,8 @@ def test_one_that_is_gone_holds_the_others_up_no_longer_than_the_deadline() -> N
     method, storage = METHODS["gossip"](neighbours=2), MemoryStorage()
     step = LockstepSettings(names, deadline=1.0)
     everybody = [
-        make_peer(two_clusters(3), network, k, method, lockstep=step, storage=storage, rounds=2) for k in range(2)
+        make_peer(two_clusters(3), network, k, method, lockstep=step, storage=storage, rounds=2)
+        for k in range(2)
     ]
     network.add_peer("p2")  # it is there, and never answers
     together(everybody)

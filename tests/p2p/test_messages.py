@@ -34,7 +34,17 @@ REQUEST = Request("trial", "ada", MODEL, P)
 HEADER: dict[str, Any] = {"federation": "trial", "sender": "ada", "round": 4, "examples": 60}
 LAYOUT: dict[str, Any] = {"model": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}
 REASONS = {
-    *("length", "version", "header", "archive", "fields", "federation", "sender", "signature", "certificate"),
+    *(
+        "length",
+        "version",
+        "header",
+        "archive",
+        "fields",
+        "federation",
+        "sender",
+        "signature",
+        "certificate",
+    ),
     *("arrays", "dtype", "shape", "finite", "stale", "round"),
 }
 
@@ -85,7 +95,9 @@ finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 )
 def test_there_and_back_is_the_same(vectors: np.ndarray, round: int, examples: int) -> None:
     sent = Message("ada", round, examples, {"model": vectors[0], "update": vectors[1]})
-    received = decode(encode(sent, "trial"), Request("trial", "ada", MODEL_AND_UPDATE, vectors.shape[1]))
+    received = decode(
+        encode(sent, "trial"), Request("trial", "ada", MODEL_AND_UPDATE, vectors.shape[1])
+    )
     assert (received.sender, received.round, received.examples) == ("ada", round, examples)
     assert list(received.arrays) == ["model", "update"]
     for name, vector in sent.arrays.items():
@@ -99,7 +111,9 @@ def test_any_bytes_are_refused_in_words(data: bytes) -> None:
 
 
 @given(st.data())
-def test_a_message_cut_or_changed_anywhere_is_read_as_it_was_or_refused(data: st.DataObject) -> None:
+def test_a_message_cut_or_changed_anywhere_is_read_as_it_was_or_refused(
+    data: st.DataObject,
+) -> None:
     whole = by_hand()
     cut = data.draw(st.integers(0, len(whole) - 1))
     assert refused(whole[:cut]) in REASONS
@@ -115,7 +129,9 @@ def test_a_message_cut_or_changed_anywhere_is_read_as_it_was_or_refused(data: st
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
 )
 
 
@@ -126,7 +142,9 @@ def test_any_value_in_a_header_is_used_only_if_it_is_right(key: str, value: Any)
     except InvalidMessageError as error:
         assert error.reason in REASONS
     else:
-        assert key in ("round", "examples") and type(value) is int and getattr(message, key) == value
+        assert (
+            key in ("round", "examples") and type(value) is int and getattr(message, key) == value
+        )
 
 
 @pytest.mark.parametrize(
@@ -146,7 +164,9 @@ def test_a_wrong_header_has_its_reason(change: dict[str, Any], reason: str) -> N
     assert refused(by_hand({**HEADER, **change})) == reason
 
 
-def layout(name: str = "model", dtype: str = "F32", shape: Any = (3,), end: int = 12) -> dict[str, Any]:
+def layout(
+    name: str = "model", dtype: str = "F32", shape: Any = (3,), end: int = 12
+) -> dict[str, Any]:
     return {name: {"dtype": dtype, "shape": shape, "data_offsets": [0, end]}}
 
 
@@ -168,7 +188,11 @@ def layout(name: str = "model", dtype: str = "F32", shape: Any = (3,), end: int 
         (layout(shape=3), 12, "archive"),
         (layout(shape=[-3]), 12, "archive"),
         ({"model": "<f4"}, 12, "archive"),
-        ({**LAYOUT, "more": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}, 12, "archive"),
+        (
+            {**LAYOUT, "more": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}},
+            12,
+            "archive",
+        ),
     ],
 )
 def test_other_arrays_than_were_requested(arrays: dict[str, Any], size: int, reason: str) -> None:
@@ -180,7 +204,9 @@ def test_nothing_may_be_missing(key: str) -> None:
     assert refused(by_hand({k: v for k, v in HEADER.items() if k != key})) == "fields"
 
 
-@pytest.mark.parametrize("header", ["{", "", "[" * 8000, '{"a": NaN,}', "[]", "7", "null", '"ada"', "9" * 5000])
+@pytest.mark.parametrize(
+    "header", ["{", "", "[" * 8000, '{"a": NaN,}', "[]", "7", "null", '"ada"', "9" * 5000]
+)
 def test_a_header_that_is_no_object(header: str) -> None:
     assert refused(by_hand(header)) == "archive"
 
@@ -191,7 +217,9 @@ def test_a_huge_header_is_refused_unread() -> None:
     assert refused(prelude + struct.pack("<Q", 2**64 - 1)) == "header"
     assert refused(prelude + struct.pack("<Q", 8000)) == "archive"  # announced, and not there
     assert refused(struct.pack(">4sHH", b"FKN2", 9000, 0) + bytes(10_000)) == "header"
-    assert decode(by_hand({**HEADER, "more": "x" * 7000}), REQUEST).round == 4  # unknown entries do no harm
+    assert (
+        decode(by_hand({**HEADER, "more": "x" * 7000}), REQUEST).round == 4
+    )  # unknown entries do no harm
 
 
 def test_a_message_longer_than_two_models_is_refused_unread() -> None:
@@ -225,7 +253,9 @@ def test_nan_and_infinity_are_refused(bad: float) -> None:
 
 def test_a_round_may_not_go_back() -> None:
     assert refused(by_hand(), replace(REQUEST, min_round=5)) == "stale"
-    assert decode(by_hand(), replace(REQUEST, min_round=4)).round == 4  # the same once more is no step back
+    assert (
+        decode(by_hand(), replace(REQUEST, min_round=4)).round == 4
+    )  # the same once more is no step back
 
 
 def test_another_round_than_the_one_asked_for() -> None:
@@ -241,9 +271,23 @@ def test_a_status_has_no_numbers() -> None:
 
 def test_requests_as_they_are_sent() -> None:
     requests = [(STATUS, None), (MODEL, None), (MODEL_AND_UPDATE, None), (MODEL_AND_UPDATE, 7)]
-    assert [request_text(*request) for request in requests] == ["status", "model", "model+update", "model+update@7"]
+    assert [request_text(*request) for request in requests] == [
+        "status",
+        "model",
+        "model+update",
+        "model+update@7",
+    ]
     for text in ("status", "model", "model+update", "model+update@7"):
         assert request_text(*parse_request(text)) == text
-    for text in ("", "models", "update", "model@0", "model@-1", "model@x", "model+update+model", "status@" + "9" * 99):
+    for text in (
+        "",
+        "models",
+        "update",
+        "model@0",
+        "model@-1",
+        "model@x",
+        "model+update+model",
+        "status@" + "9" * 99,
+    ):
         with pytest.raises(InvalidMessageError):
             parse_request(text)

@@ -34,9 +34,14 @@ def missing(clock: Clock) -> MissingPeers:
 
 
 def waits(
-    missing: MissingPeers, clock: Clock, seconds: float, step: float, named: Callable[[int], str] = lambda t: "other"
+    missing: MissingPeers,
+    clock: Clock,
+    seconds: float,
+    step: float,
+    named: Callable[[int], str] = lambda t: "other",
 ) -> list[float]:
-    """The seconds until a peer was missing, and from each time to the next, where each check finds one named anew."""
+    """The seconds until a peer was missing, and from each time to the next, where each check finds
+    one named anew."""
     begin, times, t = clock.now, [clock.now], 0
     while clock.now <= begin + seconds:
         missing.add([named(t)])
@@ -51,19 +56,25 @@ def test_who_is_named_for_long_is_missing(missing: MissingPeers, clock: Clock) -
     assert waits(missing, clock, PATIENCE + 1, 0.5) == [PATIENCE + 0.5]
 
 
-def test_attempts_in_vain_double_the_wait_up_to_ten_minutes(missing: MissingPeers, clock: Clock) -> None:
-    # the wait begins with the round after the last attempt, and ends with the first round that is later than it
+def test_attempts_in_vain_double_the_wait_up_to_ten_minutes(
+    missing: MissingPeers, clock: Clock
+) -> None:
+    # the wait begins with the round after the last attempt, and ends with the first round that is
+    # later than it
     doubled = [6 + 0.5] + [PATIENCE * 2**k + 1 for k in range(1, 7)]
     assert waits(missing, clock, 3000, 0.5) == [*doubled, *[LONGEST_WAIT + 1] * 3]
 
 
-def test_names_that_are_invented_one_after_another_disturb_as_seldom(missing: MissingPeers, clock: Clock) -> None:
+def test_names_that_are_invented_one_after_another_disturb_as_seldom(
+    missing: MissingPeers, clock: Clock
+) -> None:
     """Each is named for ten seconds: longer than the first wait, and shorter than the second."""
     assert waits(missing, clock, 3000, 0.5, lambda t: f"ghost-{t // 20}") == [6.5]
 
 
 def test_a_stranger_who_knows_the_waits_disturbs_twice_a_minute_at_most(clock: Clock) -> None:
-    """Names for somewhat longer than the wait, then is silent for a time, again and again; the worst of many times."""
+    """Names for somewhat longer than the wait, then is silent for a time, again and again; the
+    worst of many times."""
     attempts = {}
     for silence in (0, 12, 18, 24, 25, 30, 60):
         missing, begin, pause = MissingPeers("me", PATIENCE, clock), clock.now, clock.now
@@ -83,7 +94,9 @@ def test_a_wait_longer_than_the_longest_stays(clock: Clock) -> None:
     assert waits(MissingPeers("me", 1080.0, clock), clock, 5000, 1) == [1081, 1082, 1082, 1082]
 
 
-def test_some_that_are_slow_to_come_back_do_not_keep_the_others_away(missing: MissingPeers, clock: Clock) -> None:
+def test_some_that_are_slow_to_come_back_do_not_keep_the_others_away(
+    missing: MissingPeers, clock: Clock
+) -> None:
     """Connections that take eight seconds: the second wait is long enough for all."""
     attempts, begin = 0, clock.now
     for _ in range(1000):
@@ -97,7 +110,9 @@ def test_some_that_are_slow_to_come_back_do_not_keep_the_others_away(missing: Mi
     assert attempts == 1
 
 
-def test_after_a_calm_time_the_first_wait_is_short_again(missing: MissingPeers, clock: Clock) -> None:
+def test_after_a_calm_time_the_first_wait_is_short_again(
+    missing: MissingPeers, clock: Clock
+) -> None:
     assert waits(missing, clock, 20, 0.5) == [6.5, 13]
     missing.remove("other")
     for _ in range(50):  # the wait is 24 s now: 48 s without a missing peer
@@ -130,7 +145,9 @@ def test_a_word_in_each_third_round_is_enough(missing: MissingPeers, clock: Cloc
 
 
 @pytest.mark.parametrize("step", [0.5, 60])
-def test_who_left_and_comes_back_is_not_missing_at_once(missing: MissingPeers, clock: Clock, step: float) -> None:
+def test_who_left_and_comes_back_is_not_missing_at_once(
+    missing: MissingPeers, clock: Clock, step: float
+) -> None:
     """What was still said of it when it left is too old to count when it comes back."""
     for _ in range(100):
         missing.add(["other"] if clock.now == 1000 else [])
@@ -155,7 +172,9 @@ def test_me_and_what_is_no_name_are_not_remembered(missing: MissingPeers, clock:
         clock.now += 10
 
 
-def test_all_that_are_missing_are_named_and_of_very_many_some(missing: MissingPeers, clock: Clock) -> None:
+def test_all_that_are_missing_are_named_and_of_very_many_some(
+    missing: MissingPeers, clock: Clock
+) -> None:
     missing.add(["b", "a"])
     clock.now += 7
     missing.add(["b", "a", "new"])
@@ -177,6 +196,9 @@ def test_of_more_names_than_fit_others_come_each_time() -> None:
     names = {f"{k:064}" for k in range(600)}  # of 65 bytes with the end of the line
     contents = [names_to_bytes(names) for _ in range(20)]
     parts = [set(names_of_bytes(content)) for content in contents]
-    assert all(len(content) <= TEXT_LIMIT and len(part) == 504 for content, part in zip(contents, parts, strict=True))
+    assert all(
+        len(content) <= TEXT_LIMIT and len(part) == 504
+        for content, part in zip(contents, parts, strict=True)
+    )
     assert set.union(*parts) == names
     assert names_of_bytes(b"x" * (TEXT_LIMIT + 1)) == []

@@ -34,7 +34,9 @@ def test_alone_a_peer_just_trains() -> None:
     storage = MemoryStorage()
     only = make_peer(two_clusters(), MemoryNetwork(), 0, PANM(), storage=storage, rounds=3)
     only.run()
-    np.testing.assert_allclose(only.memory.model, (1 - 0.5**3) * two_clusters().target[0], rtol=1e-6)
+    np.testing.assert_allclose(
+        only.memory.model, (1 - 0.5**3) * two_clusters().target[0], rtol=1e-6
+    )
     assert [record["round"] for record in storage.records] == [1, 2, 3]
     assert storage.records[-1]["failures"] == {} and storage.records[-1]["exchanges"] == 0
 
@@ -42,7 +44,9 @@ def test_alone_a_peer_just_trains() -> None:
 def test_the_mean_is_weighted_by_examples() -> None:
     network, storage = MemoryNetwork(), MemoryStorage()
     network.add_peer("bob", constant("bob", 5, FAR, examples=30))
-    one = make_peer(two_clusters(), network, 0, Gossip(neighbours=1), storage=storage)  # it has 10 examples
+    one = make_peer(
+        two_clusters(), network, 0, Gossip(neighbours=1), storage=storage
+    )  # it has 10 examples
     one.round()
     np.testing.assert_allclose(one.memory.model, (10 * half() + 30 * np.array(FAR)) / 40, rtol=1e-6)
     assert storage.records[0]["partners"] == storage.records[0]["answered"] == ["bob"]
@@ -59,7 +63,12 @@ def test_local_training_asks_nobody() -> None:
 
 @pytest.mark.parametrize(
     ("method", "text"),
-    [(PANM(), "model+update"), (PANM(alpha=0), "model"), (PANMLoss(), "model"), (PENS(2, 1, 5), "model")],
+    [
+        (PANM(), "model+update"),
+        (PANM(alpha=0), "model"),
+        (PANMLoss(), "model"),
+        (PENS(2, 1, 5), "model"),
+    ],
 )
 def test_updates_travel_only_where_they_are_compared(method: PANM | PENS, text: str) -> None:
     network = MemoryNetwork()
@@ -67,7 +76,10 @@ def test_updates_travel_only_where_they_are_compared(method: PANM | PENS, text: 
         network.add_peer(name, constant(name, 1, FAR))
     make_peer(two_clusters(), network, 0, method).round()
     assert {what for _, _, what in network.requests} == {text}
-    assert sorted(whom for _, whom, _ in network.requests) == ["bob", "cat"]  # each once: partners have replied already
+    assert sorted(whom for _, whom, _ in network.requests) == [
+        "bob",
+        "cat",
+    ]  # each once: partners have replied already
 
 
 def test_partners_that_were_not_queried_are_asked_for_their_model_alone() -> None:
@@ -96,7 +108,10 @@ def test_each_finds_its_own_cluster_at_its_own_pace(method: PANM | PENS) -> None
 
 WRONG: dict[str, Callable[[str, bytes | None], tuple[bytes, ...]]] = {
     "silent": lambda text, reply: (),
-    "contradiction": lambda text, reply: (constant("bob", 4, FAR)(text), constant("bob", 4, [1.0] * P)(text)),
+    "contradiction": lambda text, reply: (
+        constant("bob", 4, FAR)(text),
+        constant("bob", 4, [1.0] * P)(text),
+    ),
     "sender": lambda text, reply: (constant("eve", 4, FAR)(text),),
     "shape": lambda text, reply: (constant("bob", 4, [1.0] * 9)(text),),
     "finite": lambda text, reply: (constant("bob", 4, [1.0, 2.0, float("nan"), 0.0])(text),),
@@ -117,7 +132,9 @@ def test_a_wrong_reply_is_left_out_counted_and_logged_once(
     with caplog.at_level(logging.WARNING, "fedkin"):
         one.round()
         one.round()
-    np.testing.assert_allclose(one.memory.model, 1.5 * half(), rtol=1e-6)  # as if bob were not there
+    np.testing.assert_allclose(
+        one.memory.model, 1.5 * half(), rtol=1e-6
+    )  # as if bob were not there
     assert [record["failures"] for record in storage.records] == [{reason: 1}] * 2
     assert one.table.counts["bob"] == {reason: 2} and one.memory.trust == ()
     (line,) = [record.getMessage() for record in caplog.records]
@@ -132,7 +149,9 @@ def test_a_reply_older_than_the_last_is_stale() -> None:
     network.handlers["bob"] = constant("bob", 3, FAR)
     one.round()
     del network.sessions["bob"]
-    network.add_peer("bob", constant("bob", 3, FAR))  # the same, but a new process: it may have begun anew
+    network.add_peer(
+        "bob", constant("bob", 3, FAR)
+    )  # the same, but a new process: it may have begun anew
     one.round()
     assert [record["failures"] for record in storage.records] == [{}, {"stale": 1}, {}]
 
@@ -152,7 +171,9 @@ def test_who_leaves_is_not_asked_and_who_comes_is() -> None:
 def test_a_nonfinite_model_is_sent_to_nobody() -> None:
     network, storage = MemoryNetwork(), MemoryStorage()
     network.add_peer("bob", constant("bob", 1, FAR))
-    nonfinite = make_peer(two_clusters(garbage=frozenset({0})), network, 0, Gossip(), storage=storage)
+    nonfinite = make_peer(
+        two_clusters(garbage=frozenset({0})), network, 0, Gossip(), storage=storage
+    )
     nonfinite.round()
     assert network.requests == [] and "p0" not in network.handlers
     np.testing.assert_array_equal(nonfinite.memory.model, np.zeros(P))
@@ -179,10 +200,14 @@ def test_a_peer_that_comes_back_goes_on_as_if_it_had_never_gone() -> None:
     def after(stops: list[int]) -> PeerMemory:
         network, storage, world = MemoryNetwork(), MemoryStorage(), two_clusters()
         for k in range(1, 5):
-            network.add_peer(f"q{k}", constant(f"q{k}", 9, [float(k)] * P, update=[float(k), 0, 0, 1]))
+            network.add_peer(
+                f"q{k}", constant(f"q{k}", 9, [float(k)] * P, update=[float(k), 0, 0, 1])
+            )
         memory = None
         for rounds in [*stops, 8]:
-            one = make_peer(world, network, 0, PANM(2, 2, 4, 2), storage=storage, memory=memory, rounds=rounds)
+            one = make_peer(
+                world, network, 0, PANM(2, 2, 4, 2), storage=storage, memory=memory, rounds=rounds
+            )
             one.run()
             memory = storage.memories[-1]
         assert memory is not None and memory.age == 8
@@ -203,7 +228,9 @@ def test_a_peer_that_finds_nobody_says_so_once(caplog: pytest.LogCaptureFixture)
 
 def test_of_two_with_one_name_the_second_stops() -> None:
     network = MemoryNetwork()
-    first, second = (make_peer(two_clusters(), network, client, Gossip(), name="ada") for client in (0, 1))
+    first, second = (
+        make_peer(two_clusters(), network, client, Gossip(), name="ada") for client in (0, 1)
+    )
     first.round()
     with pytest.raises(ConfigError, match="ada"):
         second.run()
@@ -216,7 +243,8 @@ def test_a_client_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "words"), [(["p1", "p2"], "this peer's name"), (["p1", "p0"], "number 1 .* peer.client is 0")]
+    ("names", "words"),
+    [(["p1", "p2"], "this peer's name"), (["p1", "p0"], "number 1 .* peer.client is 0")],
 )
 def test_a_place_in_the_list_that_is_another_peers(names: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
@@ -236,7 +264,9 @@ def test_who_has_left_is_forgotten_while_others_are_there() -> None:
     network = MemoryNetwork()
     network.add_peer("bob", constant("bob", 3, FAR))
     before = PeerMemory(np.zeros(P, np.float32), 5, ("bob", "cat"), {}, ("p0", "bob", "cat"))
-    one = make_peer(two_clusters(), network, 0, PANM(neighbours=2, stage_one=1, period=100), memory=before)
+    one = make_peer(
+        two_clusters(), network, 0, PANM(neighbours=2, stage_one=1, period=100), memory=before
+    )
     one.round()
     assert one.memory.trust == ("bob",)
 

@@ -19,7 +19,9 @@ from tests.full_disk import no_file_longer_than
 from tests.p2p.memory_network import MemoryNetwork
 from tests.p2p.small_federations import make_peer, two_clusters
 
-SAVED = PeerMemory(np.array([1, -2, 3], np.float32), 7, ("zoe", "ada"), {"ada": 3}, ("me", "zoe", "ada"))
+SAVED = PeerMemory(
+    np.array([1, -2, 3], np.float32), 7, ("zoe", "ada"), {"ada": 3}, ("me", "zoe", "ada")
+)
 ME = PeerSettings("me")
 
 
@@ -40,7 +42,9 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
         ("me", "zoe", "ada"),
     )
     assert list(load_file(tmp_path / "own/peer.safetensors")) == ["model"]
-    assert [p.name for p in (tmp_path / "own").iterdir()] == ["peer.safetensors"]  # no half of a file beside it
+    assert [p.name for p in (tmp_path / "own").iterdir()] == [
+        "peer.safetensors"
+    ]  # no half of a file beside it
 
 
 def test_records_of_rounds_that_were_lost_are_taken_back(tmp_path: Path) -> None:
@@ -51,7 +55,9 @@ def test_records_of_rounds_that_were_lost_are_taken_back(tmp_path: Path) -> None
     with (tmp_path / "own/metrics.jsonl").open("a") as file:
         file.write('{"round": 10, "accu')  # killed while it wrote
     folder(tmp_path).restore(3)
-    assert [json.loads(line)["round"] for line in complete_lines(tmp_path / "own/metrics.jsonl")] == list(range(1, 8))
+    assert [
+        json.loads(line)["round"] for line in complete_lines(tmp_path / "own/metrics.jsonl")
+    ] == list(range(1, 8))
 
 
 def test_without_a_model_records_are_of_nothing(tmp_path: Path) -> None:
@@ -61,7 +67,9 @@ def test_without_a_model_records_are_of_nothing(tmp_path: Path) -> None:
     assert complete_lines(tmp_path / "own/metrics.jsonl") == []
 
 
-@pytest.mark.parametrize("other", [PeerSettings("you"), PeerSettings("me", "other"), PeerSettings("me", seed=1)])
+@pytest.mark.parametrize(
+    "other", [PeerSettings("you"), PeerSettings("me", "other"), PeerSettings("me", seed=1)]
+)
 def test_another_peers_folder_is_refused(tmp_path: Path, other: PeerSettings) -> None:
     folder(tmp_path).save(SAVED)
     with pytest.raises(CheckpointError, match=r"another peer's: its .* choose another"):
@@ -96,7 +104,9 @@ def test_on_a_full_disk_a_peer_goes_on_and_keeps_what_it_had(tmp_path: Path) -> 
     memory = own.restore(4)
     assert memory is not None and memory.age == 1
     one.round()
-    assert [json.loads(line)["round"] for line in complete_lines(tmp_path / "own/metrics.jsonl")] == [1, 4]
+    assert [
+        json.loads(line)["round"] for line in complete_lines(tmp_path / "own/metrics.jsonl")
+    ] == [1, 4]
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

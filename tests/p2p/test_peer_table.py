@@ -47,7 +47,9 @@ def test_rounds_are_remembered_until_the_peer_begins_anew() -> None:
     assert table.last_round("ada") == 0
 
 
-def test_everything_is_counted_and_logged_once_per_peer_and_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_everything_is_counted_and_logged_once_per_peer_and_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     table = PeerTable("me")
     with caplog.at_level(logging.WARNING, "fedkin"):
         for name in ("ada", "ada", "bob"):
@@ -55,7 +57,9 @@ def test_everything_is_counted_and_logged_once_per_peer_and_reason(caplog: pytes
         table.record_failure("ada", "stale", "round 3, after 7")
         table.record_failure("ada", "stale", "round 4, after 7")
         table.record_reply("ada", 8)
-    assert table.counts["ada"] == {"finite": 2, "stale": 2, "exchanges": 1} and table.counts["bob"] == {"finite": 1}
+    assert table.counts["ada"] == {"finite": 2, "stale": 2, "exchanges": 1} and table.counts[
+        "bob"
+    ] == {"finite": 1}
     assert [record.getMessage() for record in caplog.records] == [
         "peer ada sent NaN or infinity; left out",
         "peer bob sent NaN or infinity; left out",

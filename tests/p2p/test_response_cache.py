@@ -31,7 +31,9 @@ def read(data: bytes | None, arrays: tuple[str, ...]) -> Message:
 
 def test_before_the_first_round_there_is_nothing() -> None:
     cache, _ = make_cache()
-    assert [cache.reply(text) for text in ("status", "model", "model+update", "model@1")] == [None] * 4
+    assert [cache.reply(text) for text in ("status", "model", "model+update", "model@1")] == [
+        None
+    ] * 4
 
 
 def test_the_newest_round_and_only_what_was_requested() -> None:

@@ -1,4 +1,5 @@
-"""Peers' messages with signatures: read as they were sent, and refused where a byte was changed or nobody signed."""
+"""Peers' messages with signatures: read as they were sent, and refused where a byte was changed or
+nobody signed."""
 
 from __future__ import annotations
 

@@ -33,14 +33,18 @@ def signer_of(folder: Path, name: str) -> Signer:
     return Signer(name, own / "ca.pem", own / "certificate.pem", own / "key.pem")
 
 
-def member(members: Path, name: str, port: int, *known: int, rules: bool = True) -> tuple[str, object]:
+def member(
+    members: Path, name: str, port: int, *known: int, rules: bool = True
+) -> tuple[str, object]:
     """Name and links of a member; without ``rules`` it lets every member do everything."""
     own = members / name
     more = {"zenoh": str(own / "access.json5")} if rules else {}
     return name, links(port, *known, tls=own, **more)
 
 
-def test_members_find_and_answer_each_other(members: Path, opened: Callable[..., ZenohTransport]) -> None:
+def test_members_find_and_answer_each_other(
+    members: Path, opened: Callable[..., ZenohTransport]
+) -> None:
     ports = free_ports(3)
     names = [f"peer-{k}" for k in range(3)]
     nets = [opened(*member(members, n, p, *ports[:1])) for n, p in zip(names, ports, strict=True)]
@@ -65,7 +69,9 @@ def test_a_stranger_gets_nothing_and_is_not_seen(
         init_federation(tmp_path / "theirs", 2, tls=True)
         own = tmp_path / "theirs" / "peer-1"
         if stranger.startswith("no"):
-            shutil.copy(members / "ca.pem", own / "ca.pem")  # it trusts ours, and shows one that we did not sign
+            shutil.copy(
+                members / "ca.pem", own / "ca.pem"
+            )  # it trusts ours, and shows one that we did not sign
         outside = opened("peer-1", links(ports[1], ports[0], tls=own))
     outside.serve(lambda text: b"trap")
     time.sleep(1.5)
@@ -73,7 +79,9 @@ def test_a_stranger_gets_nothing_and_is_not_seen(
     assert inside.peers() == {} and inside.request(["peer-1"], "model", 1.0) == {"peer-1": ()}
 
 
-def test_a_member_whom_the_rules_do_not_know_gets_nothing(members: Path, opened: Callable[..., ZenohTransport]) -> None:
+def test_a_member_whom_the_rules_do_not_know_gets_nothing(
+    members: Path, opened: Callable[..., ZenohTransport]
+) -> None:
     folder = members.parent / "more"
     shutil.copytree(members, folder)
     before = (folder / "peer-0" / "access.json5").read_text()
@@ -88,7 +96,9 @@ def test_a_member_whom_the_rules_do_not_know_gets_nothing(members: Path, opened:
     assert late.request(["peer-0"], "model", 1.0) == {"peer-0": ()} and inside.peers() == {}
 
 
-def test_a_member_cannot_answer_for_another(members: Path, opened: Callable[..., ZenohTransport]) -> None:
+def test_a_member_cannot_answer_for_another(
+    members: Path, opened: Callable[..., ZenohTransport]
+) -> None:
     """Where rules are left out, by its signature; where they are not, not even that far."""
     request = Request("trial", "peer-1", MODEL, 2)
     forged = encode(SAID, "trial", signer_of(members, "peer-2"))

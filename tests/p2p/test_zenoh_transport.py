@@ -22,10 +22,15 @@ from tests.free_ports import free_ports, links, network, until
 zenoh = pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")
 
 
-def test_all_find_each_other_through_one_and_lose_who_leaves(opened: Callable[..., ZenohTransport]) -> None:
+def test_all_find_each_other_through_one_and_lose_who_leaves(
+    opened: Callable[..., ZenohTransport],
+) -> None:
     ports = free_ports(3)
     known = [[], ports[:1], ports[:1]]
-    peers = {name: opened(name, links(port, *k)) for name, port, k in zip("abc", ports, known, strict=True)}
+    peers = {
+        name: opened(name, links(port, *k))
+        for name, port, k in zip("abc", ports, known, strict=True)
+    }
     for one in peers.values():
         one.serve(lambda text: None)
     for name, one in peers.items():
@@ -44,7 +49,9 @@ def test_a_peer_is_there_from_the_moment_it_serves(opened: Callable[..., ZenohTr
     assert one.request(["other", "nobody"], "model", 2.0) == {"other": (b"here",), "nobody": ()}
 
 
-def test_questions_go_to_all_at_once_and_their_text_arrives(opened: Callable[..., ZenohTransport]) -> None:
+def test_questions_go_to_all_at_once_and_their_text_arrives(
+    opened: Callable[..., ZenohTransport],
+) -> None:
     """Nobody answers before all three have been asked."""
     ports, together = free_ports(4), threading.Barrier(3, timeout=20)
     asker = opened("asker", links(ports[0]))
@@ -82,14 +89,20 @@ def test_a_deadline_is_kept(opened: Callable[..., ZenohTransport]) -> None:
 
 def test_two_that_answer_for_one_name_are_both_heard(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(3)
-    one, other, eve = (opened(n, links(p, *ports[:1])) for n, p in zip(("one", "other", "eve"), ports, strict=True))
+    one, other, eve = (
+        opened(n, links(p, *ports[:1])) for n, p in zip(("one", "other", "eve"), ports, strict=True)
+    )
     other.serve(lambda text: b"mine")
-    eve._session.declare_queryable("fedkin/trial/model/other", lambda query: query.reply(str(query.key_expr), b"hers"))
+    eve._session.declare_queryable(
+        "fedkin/trial/model/other", lambda query: query.reply(str(query.key_expr), b"hers")
+    )
     assert until(lambda: "other" in one.peers())
     assert until(lambda: set(one.request(["other"], "model", 1.0)["other"]) == {b"mine", b"hers"})
 
 
-def test_a_message_that_is_much_too_long_is_not_taken_in(opened: Callable[..., ZenohTransport]) -> None:
+def test_a_message_that_is_much_too_long_is_not_taken_in(
+    opened: Callable[..., ZenohTransport],
+) -> None:
     ports = free_ports(2)
     one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
     size = [10**6]
@@ -100,7 +113,9 @@ def test_a_message_that_is_much_too_long_is_not_taken_in(opened: Callable[..., Z
     assert one.request(["other"], "model", 2.0) == {"other": (b"x" * 900,)}
 
 
-def test_of_two_with_one_name_the_one_that_comes_second_goes(opened: Callable[..., ZenohTransport]) -> None:
+def test_of_two_with_one_name_the_one_that_comes_second_goes(
+    opened: Callable[..., ZenohTransport],
+) -> None:
     ports = free_ports(3)
     first, witness = opened("ada", links(ports[0])), opened("bob", links(ports[1], ports[0]))
     second = opened("ada", links(ports[2], ports[1]))
@@ -116,7 +131,9 @@ def test_of_two_with_one_name_the_one_that_comes_second_goes(opened: Callable[..
     assert until(lambda: witness.peers() == {"ada": second.session})
 
 
-def test_of_two_with_one_name_that_meet_late_the_younger_goes(opened: Callable[..., ZenohTransport]) -> None:
+def test_of_two_with_one_name_that_meet_late_the_younger_goes(
+    opened: Callable[..., ZenohTransport],
+) -> None:
     ports = free_ports(3)
     older, younger = opened("ada", links(ports[0])), opened("ada", links(ports[1]))
     for each in (older, younger):
@@ -135,7 +152,9 @@ def test_of_two_with_one_name_that_meet_late_the_younger_goes(opened: Callable[.
     older.peers()
 
 
-def test_a_peer_goes_on_trying_an_address_where_nobody_is_yet(opened: Callable[..., ZenohTransport]) -> None:
+def test_a_peer_goes_on_trying_an_address_where_nobody_is_yet(
+    opened: Callable[..., ZenohTransport],
+) -> None:
     ports = free_ports(2)
     early = opened("early", links(ports[0], ports[1]))
     time.sleep(1.5)
@@ -148,7 +167,10 @@ def test_a_peer_goes_on_trying_an_address_where_nobody_is_yet(opened: Callable[.
 
 def test_federations_do_not_meet(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(3)
-    ours, theirs = opened("ours", links(ports[0])), opened("theirs", links(ports[1], ports[0]), federation="other")
+    ours, theirs = (
+        opened("ours", links(ports[0])),
+        opened("theirs", links(ports[1], ports[0]), federation="other"),
+    )
     third = opened("third", links(ports[2], ports[0]))
     for each in (theirs, third):
         each.serve(lambda text: b"here")
@@ -163,13 +185,18 @@ def test_a_port_that_is_taken_is_told(opened: Callable[..., ZenohTransport]) -> 
         opened("other", links(port))
 
 
-def test_what_the_users_file_says_is_heard(tmp_path: Path, opened: Callable[..., ZenohTransport]) -> None:
+def test_what_the_users_file_says_is_heard(
+    tmp_path: Path, opened: Callable[..., ZenohTransport]
+) -> None:
     own = tmp_path / "own.json5"
     own.write_text("{transport: {link: {tx: {lease: 1234}}}, scouting: {gossip: {enabled: false}}}")
     (port,) = free_ports(1)
     config = json.loads(str(zenoh_config(links(port, zenoh=str(own)), 10)))
     assert config["transport"]["link"]["tx"]["lease"] == 1234
-    assert config["scouting"]["gossip"]["enabled"] is False and config["scouting"]["multicast"]["enabled"] is False
+    assert (
+        config["scouting"]["gossip"]["enabled"] is False
+        and config["scouting"]["multicast"]["enabled"] is False
+    )
     assert config["mode"] == "peer" and config["listen"]["endpoints"] == [f"tcp/127.0.0.1:{port}"]
 
 
@@ -188,18 +215,28 @@ def test_without_zenoh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
         network("one", NetworkSettings())
 
 
-def test_a_peer_whose_going_is_heard_after_its_return_is_found_again(opened: Callable[..., ZenohTransport]) -> None:
-    """Where a link breaks and is made anew, news may come in this order, and nothing comes after it."""
+def test_a_peer_whose_going_is_heard_after_its_return_is_found_again(
+    opened: Callable[..., ZenohTransport],
+) -> None:
+    """Where a link breaks and is made anew, news may come in this order, and nothing comes after
+    it."""
     ports = free_ports(2)
     one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
     other.serve(lambda text: None)
     assert until(lambda: "other" in one.peers())
-    one._on_change(SimpleNamespace(key_expr=f"{one._root}/alive/other/{other.session}", kind=zenoh.SampleKind.DELETE))  # type: ignore[arg-type]
+    one._on_change(
+        SimpleNamespace(
+            key_expr=f"{one._root}/alive/other/{other.session}", kind=zenoh.SampleKind.DELETE
+        )
+    )  # type: ignore[arg-type]
     assert until(lambda: one.peers() == {"other": other.session})
 
 
-def lose(one: ZenohTransport, other: str, monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
-    """``one`` has not ``other`` online, and does not hear again that it is, until its connections are made anew."""
+def lose(
+    one: ZenohTransport, other: str, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    """``one`` has not ``other`` online, and does not hear again that it is, until its connections
+    are made anew."""
     take = one._on_change
 
     def without_other(sample: Any, session: Any = one._session) -> None:
@@ -212,9 +249,12 @@ def lose(one: ZenohTransport, other: str, monkeypatch: pytest.MonkeyPatch, clock
 
 
 def test_who_hears_a_peer_that_it_cannot_reach_connects_anew(
-    opened: Callable[..., ZenohTransport], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., ZenohTransport],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After a hang of about a lease one side may lack all that the other declared, and is told nothing any more."""
+    """After a hang of about a lease one side may lack all that the other declared, and is told
+    nothing any more."""
     ports, clock = free_ports(2), [0.0]
     one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
     one.serve(lambda text: b"mine")
@@ -228,33 +268,47 @@ def test_who_hears_a_peer_that_it_cannot_reach_connects_anew(
     assert other.request(["one"], "status", 5.0) == {"one": (b"mine",)}
     session = one._session
     assert until(lambda: one.peers() == {"other": other.session})
-    assert one._session is not session and "other: online for others, not for this peer" in caplog.text
+    assert (
+        one._session is not session and "other: online for others, not for this peer" in caplog.text
+    )
     assert until(lambda: other.request(["one"], "status", 5.0) == {"one": (b"mine",)})
     assert one.request(["other"], "status", 5.0) == {"other": (b"its",)}
 
 
 def test_two_that_lost_each_other_hear_it_from_a_third(
-    opened: Callable[..., ZenohTransport], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., ZenohTransport],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After a hang of about a lease both may have dropped their connection, with none of them to make it anew."""
+    """After a hang of about a lease both may have dropped their connection, with none of them to
+    make it anew."""
     ports, clock = free_ports(3), [0.0]
     third = opened("third", links(ports[0]))
-    one, other = opened("one", links(ports[1], ports[0])), opened("other", links(ports[2], ports[0]))
+    one, other = (
+        opened("one", links(ports[1], ports[0])),
+        opened("other", links(ports[2], ports[0])),
+    )
     for peer in (third, one, other):
         peer.serve(lambda text: b"reply")
         assert until(lambda peer=peer: peer is third or "third" in peer.peers())
-    assert until(lambda: set(third.peers()) == {"one", "other"}) and until(lambda: len(one.peers()) == 2)
+    assert until(lambda: set(third.peers()) == {"one", "other"}) and until(
+        lambda: len(one.peers()) == 2
+    )
     lose(one, "other", monkeypatch, clock)
     for clock[0] in (0.0, 6.1):
         assert set(one.peers()) == {"third"}
         assert one.request(["third"], "status", 5.0) == {"third": (b"reply",)}
     assert "third" in one.peers()  # the connections are made anew, and who was online is waited for
     assert until(lambda: set(one.peers()) == {"third", "other"})
-    assert "other: online for others, not for this peer; the connections are made anew" in caplog.text
+    assert (
+        "other: online for others, not for this peer; the connections are made anew" in caplog.text
+    )
     assert one.request(["other"], "status", 5.0) == {"other": (b"reply",)}
 
 
-def test_a_reply_arrives_whatever_the_number_of_names_with_it(opened: Callable[..., ZenohTransport]) -> None:
+def test_a_reply_arrives_whatever_the_number_of_names_with_it(
+    opened: Callable[..., ZenohTransport],
+) -> None:
     ports = free_ports(2)
     one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
     other.serve(lambda text: b"its" * 5000)
@@ -291,7 +345,10 @@ def test_many_missing_peers_make_one_short_line(
     for clock[0] in (0.0, 7.0):
         one._note([f"ghost-{k}" for k in range(9)])
     one.peers()
-    assert "ghost-0, ghost-1, ghost-2, ghost-3, ghost-4 and 4 more: online for others, not for this peer" in caplog.text
+    assert (
+        "ghost-0, ghost-1, ghost-2, ghost-3, ghost-4 and 4 more: online for others, not for this "
+        "peer" in caplog.text
+    )
 
 
 def test_the_wait_fits_the_lease(tmp_path: Path, opened: Callable[..., ZenohTransport]) -> None:

@@ -12,7 +12,14 @@ from papers.reproduction_marks import Mark
 
 def line(case: Case, seed: int, found: int, **more: Any) -> dict[str, Any]:
     ways = dict.fromkeys(advise_page.CRITERIA, found)
-    return {**vars(case), "seed": seed, "clusters_found": found, "estimates": ways, "seconds": 2.0, **more}
+    return {
+        **vars(case),
+        "seed": seed,
+        "clusters_found": found,
+        "estimates": ways,
+        "seconds": 2.0,
+        **more,
+    }
 
 
 def test_what_was_promised_is_asked() -> None:
@@ -20,7 +27,9 @@ def test_what_was_promised_is_asked() -> None:
     assert cases == {(base, clusters) for base in ("mnist", "digits") for clusters in (1, 2, 4, 8)}
     assert {case.kind for case in PLANTED} == {"label_permutation", "rotation", "iid"}
     assert advise.SEEDS == tuple(range(10))
-    assert {len(job.seeds) for job in jobs()[: len(PLANTED)]} == {10} and len(jobs()) == len(PLANTED) + len(OTHERS)
+    assert {len(job.seeds) for job in jobs()[: len(PLANTED)]} == {10} and len(jobs()) == len(
+        PLANTED
+    ) + len(OTHERS)
 
 
 def test_the_federation_of_a_case() -> None:
@@ -42,11 +51,15 @@ def test_a_line_has_what_the_page_shows() -> None:
 def test_the_page_counts_seeds_that_are_right() -> None:
     case, other = PLANTED[0], PLANTED[1]
     results = [line(case, seed, case.clusters if seed else 1) for seed in range(10)]  # nine of ten
-    results += [line(other, seed, other.clusters if seed > 1 else 1) for seed in range(10)]  # eight of ten
+    results += [
+        line(other, seed, other.clusters if seed > 1 else 1) for seed in range(10)
+    ]  # eight of ten
     unknown = OTHERS[0]
     results.append(line(unknown, 0, 7, verdict="cluster", gain=1.25, low=0.5, high=2.0))
     page = advise_page.section(results)
-    assert "1 of the 2 cases that were run from all 10 seeds are right in at least 9 of them." in page
+    assert (
+        "1 of the 2 cases that were run from all 10 seeds are right in at least 9 of them." in page
+    )
     assert "fewer seeds" not in page
     assert "**9 of 10**" in page and "**8 of 10**" in page
     assert "+1.2 [+0.5, +2.0]" in page or "+1.3 [+0.5, +2.0]" in page
@@ -58,7 +71,12 @@ def test_a_promise_holds_only_where_all_ten_seeds_were_run() -> None:
     results += [line(all_ten, seed, all_ten.clusters if seed else 1) for seed in range(10)]
     results += [line(wrong, seed, wrong.clusters + 1) for seed in range(10)]
     marks = [one.mark for one in advise_page.compare_numbers(results)]
-    assert marks == [Mark.NOT_RUN, Mark.REPRODUCED, Mark.NOT_REPRODUCED, *[Mark.NOT_RUN] * len(nothing)]
+    assert marks == [
+        Mark.NOT_RUN,
+        Mark.REPRODUCED,
+        Mark.NOT_REPRODUCED,
+        *[Mark.NOT_RUN] * len(nothing),
+    ]
     assert advise_page.compare_numbers(results)[0].ours == "9 of 9 seeds"
     page = advise_page.section(results)
     assert "1 of the 2 cases that were run from all 10 seeds" in page and "**9 of 9**" in page

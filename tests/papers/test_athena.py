@@ -1,4 +1,5 @@
-"""ATHENA-FL's part of docs/results.md: the paper's Table 1 from its own inputs, and the page from invented runs."""
+"""ATHENA-FL's part of docs/results.md: the paper's Table 1 from its own inputs, and the page from
+invented runs."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def test_every_cell_is_there_once() -> None:
 
 
 def test_table_1_as_it_is_printed() -> None:
-    lines = [text.strip("| ").split(" | ") for text in athena_page.published_table_1().splitlines()[2:]]
+    lines = [
+        text.strip("| ").split(" | ") for text in athena_page.published_table_1().splitlines()[2:]
+    ]
     rows = {cells[0]: cells for cells in lines}
     assert rows.keys() == PRINTED.keys()
     for name, (ours, theirs, saved) in PRINTED.items():
@@ -69,12 +72,25 @@ def test_the_page_of_nothing_says_so() -> None:
 def test_ranges_and_clusters_beside_the_paper() -> None:
     results = [
         line("eps", CLUSTERINGS["2 classes", "cnn"].row, "10", **CLUSTERED),
-        line("eps", CLUSTERINGS["5 classes", "cnn"].row, "10", **{**CLUSTERED, "range": [0.005, 0.05]}),
+        line(
+            "eps",
+            CLUSTERINGS["5 classes", "cnn"].row,
+            "10",
+            **{**CLUSTERED, "range": [0.005, 0.05]},
+        ),
     ]
-    (row,) = [text for text in athena_page.ranges(results).splitlines() if text.startswith("| CNN | 10 ")]
-    assert "**0.001 - 0.01**<br>*0.0023 - 0.0475*" in row and "| 0.005 - 0.01 |" in row and row.endswith("not run |")
+    (row,) = [
+        text for text in athena_page.ranges(results).splitlines() if text.startswith("| CNN | 10 ")
+    ]
+    assert (
+        "**0.001 - 0.01**<br>*0.0023 - 0.0475*" in row
+        and "| 0.005 - 0.01 |" in row
+        and row.endswith("not run |")
+    )
     numbers = [
-        text for text in athena_page.clusters_found(results).splitlines() if text.startswith("| 2 classes | CNN")
+        text
+        for text in athena_page.clusters_found(results).splitlines()
+        if text.startswith("| 2 classes | CNN")
     ]
     assert "**5** (1.00)<br>*5*" in numbers[0] and "**1** and 1 noise" in numbers[0]
 
@@ -91,9 +107,21 @@ def test_gains_and_what_was_transmitted() -> None:
             clients=[0.8],
             sizes=[5, 5],
         ),
-        line("Fig. 1", setting.row, "one model", curve=[0.1, 0.3], clusters=[0.3], clients=[0.3], sizes=[10]),
+        line(
+            "Fig. 1",
+            setting.row,
+            "one model",
+            curve=[0.1, 0.3],
+            clusters=[0.3],
+            clients=[0.3],
+            sizes=[10],
+        ),
     ]
-    (row,) = [text for text in athena_page.per_cluster(results).splitlines() if text.startswith("| 2 classes")]
+    (row,) = [
+        text
+        for text in athena_page.per_cluster(results).splitlines()
+        if text.startswith("| 2 classes")
+    ]
     assert "**80.0** (85.0) | **30.0** (30.0) | 80.0, 75.0 (2 found)" in row and "**+50.0**" in row
 
     shared = COMBINED["mnist", "5 classes"]
@@ -102,13 +130,25 @@ def test_gains_and_what_was_transmitted() -> None:
     sent = [[0, 0], [30 * mib, 30 * mib], [60 * mib, 60 * mib], [90 * mib, 90 * mib]]
     parameters = mib // 4  # a detector is one MiB
     results = [
-        line("Fig. 2-4", shared.row, "ATHENA-FL", curve=[0, 0.5, 0.6, 0.7], clients=clients, detectors=detectors)
+        line(
+            "Fig. 2-4",
+            shared.row,
+            "ATHENA-FL",
+            curve=[0, 0.5, 0.6, 0.7],
+            clients=clients,
+            detectors=detectors,
+        )
         | {"parameters": parameters, "bytes": sent},
         line("Fig. 2-4", shared.row, "FedAvg", curve=[0, 0.5, 0.6, 0.7], clients=clients)
         | {"parameters": parameters, "bytes": sent},
     ]
-    (row,) = [text for text in athena_page.transmissions(results).splitlines() if text.startswith("| MNIST, 5")]
-    # two epochs of ten detectors of 1 MiB; 120 MiB both ways, and ten detectors to each of twenty clients
+    (row,) = [
+        text
+        for text in athena_page.transmissions(results).splitlines()
+        if text.startswith("| MNIST, 5")
+    ]
+    # two epochs of ten detectors of 1 MiB; 120 MiB both ways, and ten detectors to each of twenty
+    # clients
     assert "| **2** (10 of 10) | 20.0 / 320 | over 3 | - | - / - |" in row
 
 
@@ -120,55 +160,86 @@ def test_pictures_of_little(tmp_path: Path) -> None:
 
 
 SMALL = (("clients", 10), ("partition", "blocks"), ("classes_per_client", 5))
-TINY = Setting("tiny", "digits", SMALL, "mclr", (), 1e-3, 2, 1, 2, 10, (0,), work=replace(WORK, epochs=1))
+TINY = Setting(
+    "tiny", "digits", SMALL, "mclr", (), 1e-3, 2, 1, 2, 10, (0,), work=replace(WORK, epochs=1)
+)
 
 
 def test_a_clustering_is_measured() -> None:
     numbers = athena.measure(Cell("eps", TINY, "1", lambda m: Hierarchical(pretraining=1), None), 0)
     json.dumps(numbers, allow_nan=False)
-    assert len(numbers["biases"]) == 10 and len(numbers["biases"][0]) == 10 and len(numbers["kmeans"]) == 10
+    assert (
+        len(numbers["biases"]) == 10
+        and len(numbers["biases"][0]) == 10
+        and len(numbers["kmeans"]) == 10
+    )
     assert len(numbers["range"]) in (0, 2)
 
 
 def test_curves_are_measured_of_models_and_of_detectors() -> None:
     plain = athena.measure(Cell("Fig. 1", TINY, "one model", lambda m: FedAvg(), None), 0)
     assert len(plain["curve"]) == len(plain["bytes"]) == 3 and "detectors" not in plain
-    large = replace(TINY, data_options=(*SMALL, ("size", 32), ("train_fraction", 0.2)), model="detector")
+    large = replace(
+        TINY, data_options=(*SMALL, ("size", 32), ("train_fraction", 0.2)), model="detector"
+    )
     given = tuple(client // 5 for client in range(10))
-    detectors = athena.measure(Cell("Fig. 2-4", large, "ATHENA-FL", lambda m: Athena(assignment=given), None), 0)
+    detectors = athena.measure(
+        Cell("Fig. 2-4", large, "ATHENA-FL", lambda m: Athena(assignment=given), None), 0
+    )
     json.dumps(detectors, allow_nan=False)
-    assert [len(row) for row in detectors["detectors"]] == [10, 10, 10] and detectors["sizes"] == [5, 5]
-    assert detectors["parameters"] == 130_945  # a grey image has 288 weights fewer in the first window
+    assert [len(row) for row in detectors["detectors"]] == [10, 10, 10] and detectors["sizes"] == [
+        5,
+        5,
+    ]
+    assert (
+        detectors["parameters"] == 130_945
+    )  # a grey image has 288 weights fewer in the first window
 
 
 @pytest.mark.parametrize(
     ("sizes", "words"),
-    [([7, 1, 1, 1], "(1 found, 3 noise)"), ([1] * 10, "(none found, 10 noise)"), ([5, 5], "(2 found)")],
+    [
+        ([7, 1, 1, 1], "(1 found, 3 noise)"),
+        ([1] * 10, "(none found, 10 noise)"),
+        ([5, 5], "(2 found)"),
+    ],
 )
 def test_a_client_alone_is_noise_and_no_cluster(sizes: list[int], words: str) -> None:
     row = PER_CLUSTER["IID"].row
     results = [line("Fig. 1", row, "clustered", curve=[0.1, 0.5], clusters=[0.5], sizes=sizes)]
     results.append(line("Fig. 1", row, "one model", curve=[0.1, 0.6], clusters=[0.6], sizes=[10]))
-    (text,) = [text for text in athena_page.per_cluster(results).splitlines() if text.startswith("| IID ")]
+    (text,) = [
+        text for text in athena_page.per_cluster(results).splitlines() if text.startswith("| IID ")
+    ]
     assert words in text and "**-10.0**" in text
 
 
 def test_table_1_is_reproduced_from_its_own_epochs_and_compared_with_ours() -> None:
     numbers = athena_numbers.table_1([])
     own = [number for number in numbers if number.column == athena_numbers.ARITHMETIC]
-    assert len(own) == 9 and {(number.seeds, number.mark) for number in own} == {(0, Mark.REPRODUCED)}
+    assert len(own) == 9 and {(number.seeds, number.mark) for number in own} == {
+        (0, Mark.REPRODUCED)
+    }
     assert {number.mark for number in numbers if number not in own} == {Mark.NOT_RUN}
     assert "arithmetic" in own[0].column and "nothing was trained" in athena_page.table_1([])
-    (rule,) = [table.rule for table in PAPERS["athena"].tables if table.name == "athena-table1"]  # beside "9 of 9 hold"
+    (rule,) = [
+        table.rule for table in PAPERS["athena"].tables if table.name == "athena-table1"
+    ]  # beside "9 of 9 hold"
     assert "arithmetic" in rule and "nothing was trained" in rule
     assert not any(number.counts for number in numbers)  # bytes saved are no points of accuracy
 
 
 def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
-    row = CLUSTERINGS["2 classes", "mobilenet_v2"].row  # the paper, after ten epochs: 0.0023 - 0.0475
+    row = CLUSTERINGS[
+        "2 classes", "mobilenet_v2"
+    ].row  # the paper, after ten epochs: 0.0023 - 0.0475
 
     def mark(ends: list[float | None]) -> Mark:
-        (number,) = [n for n in athena_numbers.eps([line("eps", row, "10", **{**CLUSTERED, "range": ends})]) if n.seeds]
+        (number,) = [
+            n
+            for n in athena_numbers.eps([line("eps", row, "10", **{**CLUSTERED, "range": ends})])
+            if n.seeds
+        ]
         assert (number.row, number.column, number.deviation) == (row, "10", "")
         return number.mark
 
@@ -179,20 +250,42 @@ def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
 def test_accuracies_by_cluster_and_gains_are_compared_and_not_counted() -> None:
     clusters = [0.8105, 0.75, 0.753, 0.815, 0.804]
     results = [
-        line("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", curve=[0.1, 0.8], clusters=clusters, sizes=[2] * 5),
         line(
-            "Fig. 1", PER_CLUSTER["Dirichlet(0.5)"].row, "clustered", curve=[0.1, 0.8], clusters=[0.8], sizes=[1] * 10
+            "Fig. 1",
+            PER_CLUSTER["2 classes"].row,
+            "clustered",
+            curve=[0.1, 0.8],
+            clusters=clusters,
+            sizes=[2] * 5,
         ),
-        line("Fig. 1", PER_CLUSTER["Dirichlet(0.5)"].row, "one model", curve=[0.1, 0.65], clusters=[0.65]),
+        line(
+            "Fig. 1",
+            PER_CLUSTER["Dirichlet(0.5)"].row,
+            "clustered",
+            curve=[0.1, 0.8],
+            clusters=[0.8],
+            sizes=[1] * 10,
+        ),
+        line(
+            "Fig. 1",
+            PER_CLUSTER["Dirichlet(0.5)"].row,
+            "one model",
+            curve=[0.1, 0.65],
+            clusters=[0.65],
+        ),
     ]
     numbers = {(n.row, n.column): n for n in athena_numbers.by_cluster(results)}
     assert len(numbers) == 9 and not any(number.counts for number in numbers.values())
     assert [numbers[PER_CLUSTER["2 classes"].row, f"cluster {i}"].mark for i in range(1, 6)] == [
         *(Mark.REPRODUCED, Mark.NOT_REPRODUCED, *[Mark.REPRODUCED] * 3),
     ]  # 75.0 for 71.0
-    alone = {row for (row, _), number in numbers.items() if "no cluster is found" in number.deviation}
+    alone = {
+        row for (row, _), number in numbers.items() if "no cluster is found" in number.deviation
+    }
     assert alone == {PER_CLUSTER["Dirichlet(0.5)"].row}  # ten clients that train alone
-    assert numbers[PER_CLUSTER["Dirichlet(0.5)"].row, "gain"].mark == Mark.REPRODUCED  # 15: more than 14
+    assert (
+        numbers[PER_CLUSTER["Dirichlet(0.5)"].row, "gain"].mark == Mark.REPRODUCED
+    )  # 15: more than 14
     assert numbers[PER_CLUSTER["IID"].row, "gain"].mark == Mark.NOT_RUN
 
 

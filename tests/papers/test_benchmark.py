@@ -44,18 +44,26 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Runs that take no time: the accuracy is high for the second candidate."""
     made: list[tuple[Any, ...]] = []
 
-    def measure(setting: Setting, contender: Contender, trial: int, seed: int, validated: bool) -> Line:
+    def measure(
+        setting: Setting, contender: Contender, trial: int, seed: int, validated: bool
+    ) -> Line:
         made.append((setting.name, contender.name, trial, seed, validated))
         if contender.name == "FedRC":
             return {"refused": "not here"}
-        return {"accuracy": (0.5, 0.9, 0.7)[trial] + seed / 1e6, "newcomers": 0.4, "bytes_down": 8, "bytes_up": 4}
+        return {
+            "accuracy": (0.5, 0.9, 0.7)[trial] + seed / 1e6,
+            "newcomers": 0.4,
+            "bytes_down": 8,
+            "bytes_up": 4,
+        }
 
     monkeypatch.setattr(queue, "measure", measure)
     return made
 
 
 def test_the_field() -> None:
-    """At least 20 methods at 12 settings, each with as many trials, and steps that its models can share."""
+    """At least 20 methods at 12 settings, each with as many trials, and steps that its models can
+    share."""
     assert len(CONTENDERS) >= 20 and len(SETTINGS) >= 12 and len(queue.SEEDS) == 5
     for cell in queue.cells():
         assert len({cell.digest(trial) for trial in range(TRIALS)}) == TRIALS, cell.place
@@ -71,25 +79,36 @@ def test_settings_follow_each_other_to_three_seeds(store: Path) -> None:
     assert len(places) == len(queue.cells()) * (TRIALS + len(queue.SEEDS))
     first, second = SETTINGS[0].name, SETTINGS[1].name
     cell = [(first, CONTENDERS[0].name, trial, queue.TRIAL_SEED) for trial in range(TRIALS)]
-    assert places[: TRIALS + 3] == cell + [(first, CONTENDERS[0].name, None, seed) for seed in range(3)]
+    assert places[: TRIALS + 3] == cell + [
+        (first, CONTENDERS[0].name, None, seed) for seed in range(3)
+    ]
     rows = [row for row, _, _, seed in places if seed not in (3, 4)]
-    assert rows == sorted(rows, key=[s.name for s in SETTINGS].index) and rows.index(second) == len(CONTENDERS) * 6
+    assert (
+        rows == sorted(rows, key=[s.name for s in SETTINGS].index)
+        and rows.index(second) == len(CONTENDERS) * 6
+    )
     assert {seed for _, _, _, seed in places[len(rows) :]} == {3, 4}
 
 
 def test_runs_are_of_the_candidate_that_did_best(store: Path, fake: list) -> None:
     lines = list(queue.carry_out(queue.missing(store)[:6], store, 1.0))
-    assert [run[2] for run in fake] == [0, 1, 2, 1, 1, 1] and [run[4] for run in fake] == [True] * 3 + [False] * 3
+    assert [run[2] for run in fake] == [0, 1, 2, 1, 1, 1] and [run[4] for run in fake] == [
+        True
+    ] * 3 + [False] * 3
     assert [line.get("chosen") for line in lines] == [None, None, None, 1, 1, 1]
     assert len(queue.missing(store)) == len(queue.cells()) * 8 - 6  # and the same command goes on
     assert list(queue.carry_out(queue.missing(store), store, 0.0)) == []
 
 
-def test_trials_of_another_setting_do_not_count(store: Path, fake: list, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_of_another_setting_do_not_count(
+    store: Path, fake: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
     list(queue.carry_out(queue.missing(store)[:TRIALS], store, 1.0))
     with monkeypatch.context() as another:
         another.setattr(queue, "STEPS", STEPS // 2)
-        another.setattr(queue, "measure", lambda _, __, trial, *rest: {"accuracy": (0.99, 0.1, 0.1)[trial]})
+        another.setattr(
+            queue, "measure", lambda _, __, trial, *rest: {"accuracy": (0.99, 0.1, 0.1)[trial]}
+        )
         list(queue.carry_out(queue.missing(store)[:TRIALS], store, 1.0))
     (line,) = queue.carry_out(queue.missing(store)[:1], store, 1.0)
     assert len(read(store).runs) == 2 * TRIALS + 1 and line["chosen"] == 1
@@ -110,10 +129,14 @@ def test_a_fault_of_one_method_stops_no_other(
 
     monkeypatch.setattr(queue, "measure", fail)
     assert list(queue.carry_out(queue.missing(store)[:2], store, 1.0)) == []
-    assert capsys.readouterr().err.count("not run: ValueError: broken") == 2 and not read(store).runs
+    assert (
+        capsys.readouterr().err.count("not run: ValueError: broken") == 2 and not read(store).runs
+    )
 
 
-def test_a_changed_grid_has_no_runs(store: Path, fake: list, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_grid_has_no_runs(
+    store: Path, fake: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
     list(queue.carry_out(queue.missing(store)[:6], store, 1.0))
     other = [cell for cell in queue.cells() if cell.setting is SETTINGS[0]]
     monkeypatch.setattr(queue, "cells", lambda: tuple(other))
@@ -131,13 +154,18 @@ def test_a_run(name: str) -> None:
 
 
 def test_what_is_kept() -> None:
-    """One model and the clusters of N = 6 clients on the server; with Ditto a model on each client, too."""
+    """One model and the clusters of N = 6 clients on the server; with Ditto a model on each client,
+    too."""
     plain, own = (runs.measure(SMALL, contender(name), 1, 0, False) for name in ("FedAvg", "Ditto"))
     model = plain["model_bytes"]
     assert plain["server_memory"] == own["server_memory"] == model + 6 * 8
     assert (plain["client_memory"], own["client_memory"]) == (0, model)
-    shares = [runs.measure(SMALL, contender("APFL"), trial, 0, False)["own_share"] for trial in (0, 2)]
-    assert "own_share" not in own and 0 < shares[0] != shares[1] == 0.5  # learned, and kept as it was
+    shares = [
+        runs.measure(SMALL, contender("APFL"), trial, 0, False)["own_share"] for trial in (0, 2)
+    ]
+    assert (
+        "own_share" not in own and 0 < shares[0] != shares[1] == 0.5
+    )  # learned, and kept as it was
 
 
 def test_newcomers_take_no_part() -> None:
@@ -156,14 +184,21 @@ def test_newcomers_take_no_part() -> None:
 
 
 def test_refusals_are_lines() -> None:
-    assert "12" in runs.measure(replace(SMALL, clusters=12), contender("FlexCFL"), 0, 0, False)["refused"]
+    assert (
+        "12"
+        in runs.measure(replace(SMALL, clusters=12), contender("FlexCFL"), 0, 0, False)["refused"]
+    )
     stream = next(setting for setting in SETTINGS if setting.every)
-    assert "last round" in runs.measure(stream, contender("FedAvg, fine-tuned"), 0, 0, False)["refused"]
+    assert (
+        "last round"
+        in runs.measure(stream, contender("FedAvg, fine-tuned"), 0, 0, False)["refused"]
+    )
 
 
 @pytest.fixture
 def filled(store: Path, fake: list) -> Path:
-    """All methods but one at five settings from three seeds, the last setting from two; one method refuses."""
+    """All methods but one at five settings from three seeds, the last setting from two; one method
+    refuses."""
     rng = np.random.default_rng(0)
     for number, cell in enumerate(queue.cells()):
         row, column = cell.place
@@ -171,10 +206,28 @@ def filled(store: Path, fake: list) -> Path:
         if place > 5:
             break
         for seed in range(3 if place < 5 else 2):
-            line: Line = {"row": row, "column": column, "trial": None, "seed": seed, "setting": cell.digest(None)}
-            figures = {"accuracy": 0.9 - 0.01 * (number % len(CONTENDERS)) + 1e-4 * rng.random(), "newcomers": 0.5}
-            figures |= {"bytes_down": 10 + number % len(CONTENDERS), "bytes_up": 10, "seconds": 1.0, "chosen": 1}
-            figures |= {"server_memory": 100 * (1 + number % len(CONTENDERS)), "client_memory": 50, "model_bytes": 100}
+            line: Line = {
+                "row": row,
+                "column": column,
+                "trial": None,
+                "seed": seed,
+                "setting": cell.digest(None),
+            }
+            figures = {
+                "accuracy": 0.9 - 0.01 * (number % len(CONTENDERS)) + 1e-4 * rng.random(),
+                "newcomers": 0.5,
+            }
+            figures |= {
+                "bytes_down": 10 + number % len(CONTENDERS),
+                "bytes_up": 10,
+                "seconds": 1.0,
+                "chosen": 1,
+            }
+            figures |= {
+                "server_memory": 100 * (1 + number % len(CONTENDERS)),
+                "client_memory": 50,
+                "model_bytes": 100,
+            }
             refuses = column == "FedRC" and place == 0
             keep(line | ({"refused": "no last layer"} if refuses else figures), store)
     return store
@@ -184,15 +237,20 @@ def test_the_page_ranks_cells_with_three_seeds(filled: Path, tmp_path: Path) -> 
     (tmp_path / "images").mkdir()
     page.write(filled, tmp_path)
     text = (tmp_path / "benchmark-field.md").read_text()
-    assert f"**{5 * len(CONTENDERS)} of {len(queue.cells())} cells have 3 seeds or more, 0 all 5.**" in text
-    assert text.count("(n = 2)") == len(CONTENDERS) and "* FedRC at rotations: no last layer" in text
+    assert (
+        f"**{5 * len(CONTENDERS)} of {len(queue.cells())} cells have 3 seeds or more, 0 all 5.**"
+        in text
+    )
+    assert (
+        text.count("(n = 2)") == len(CONTENDERS) and "* FedRC at rotations: no last layer" in text
+    )
     table = page.frame(read(filled, queue.jobs(filled)).runs)
     ranks = rank(tables.means(table))
     assert len(ranks.scores) == 4 and min(ranks.average, key=ranks.average.__getitem__) == "FedAvg"
     assert SETTINGS[5].name not in tables.means(table).dropna(how="all").index
-    assert tables.winners(table, {regime: ranks for regime in federations.REGIMES}).count("FedAvg (1.0)") == len(
-        federations.REGIMES
-    )
+    assert tables.winners(table, {regime: ranks for regime in federations.REGIMES}).count(
+        "FedAvg (1.0)"
+    ) == len(federations.REGIMES)
     labels = tables.per_draw(table, [SETTINGS[0].name])
     assert "FedRC" not in labels and len(labels) == 3
     assert "| IFCA | 1.10 | 1.00 | 1.00 | 2.00 | 0.50 |" in tables.costs(table)
@@ -204,7 +262,13 @@ def test_runs_of_another_setting_are_named_and_not_shown(
 ) -> None:
     row, column = queue.cells()[0].place
     for seed in range(3):
-        place: Line = {"row": row, "column": column, "trial": None, "seed": seed, "setting": "of a recipe that changed"}
+        place: Line = {
+            "row": row,
+            "column": column,
+            "trial": None,
+            "seed": seed,
+            "setting": "of a recipe that changed",
+        }
         keep(place | {"accuracy": 0.5, "chosen": 1}, store)
     page.write(store, tmp_path)
     assert f"**0 of {len(queue.cells())} cells" in (tmp_path / "benchmark-field.md").read_text()
@@ -219,7 +283,9 @@ def test_an_empty_store_has_a_page(store: Path, tmp_path: Path) -> None:
 def test_the_page_is_the_committed_one(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     findings.write(page.write(queue.STORE, tmp_path), tmp_path / "findings.json")
-    assert (tmp_path / "benchmark-field.md").read_bytes() == Path("docs/benchmark-field.md").read_bytes()
+    assert (tmp_path / "benchmark-field.md").read_bytes() == Path(
+        "docs/benchmark-field.md"
+    ).read_bytes()
     assert (tmp_path / "findings.json").read_bytes() == FINDINGS.read_bytes()
     stored = read(queue.STORE, queue.jobs(queue.STORE))
     assert not stored.left_out()
@@ -229,10 +295,15 @@ def test_the_page_is_the_committed_one(tmp_path: Path) -> None:
 def test_hours_that_are_none(hours: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         program.main(["--hours", hours])
-    assert f"argument --hours: expected a number of hours above 0, got {hours}" in capsys.readouterr().err
+    assert (
+        f"argument --hours: expected a number of hours above 0, got {hours}"
+        in capsys.readouterr().err
+    )
 
 
-def test_two_commands_at_a_time(store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_two_commands_at_a_time(
+    store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from papers.run_queue import claimed
 
     monkeypatch.setattr(program, "STORE", store)

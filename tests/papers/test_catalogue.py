@@ -43,7 +43,9 @@ OWN = [table for _, table in tables().values() if not table.same_runs]
 
 @pytest.mark.parametrize("paper", CELLS)
 def test_each_cell_of_a_recipe_belongs_to_one_table(paper: str) -> None:
-    keys = Counter(str(job.key) for table in PAPERS[paper].tables if not table.same_runs for job in table.jobs)
+    keys = Counter(
+        str(job.key) for table in PAPERS[paper].tables if not table.same_runs for job in table.jobs
+    )
     assert set(keys.values()) == {1}
     cells = [{"table": c.table, "row": c.setting.row, "column": c.column} for c in CELLS[paper]]
     assert keys.keys() == {str(key) for key in cells} and len(keys) == len(cells)
@@ -66,8 +68,20 @@ def test_rows_and_columns_name_one_cell(table: Table) -> None:
 def test_names_are_unique_and_those_of_their_paper() -> None:
     names = [name for _, table in tables().values() for name in (table.name, *table.also)]
     assert len(names) == len(set(names))
-    expected = {"fedgroup-table1", "fedgroup-table3", "flexcfl-table1", "flexcfl-table3", "flexcfl-table4"}
-    expected |= {"flexcfl-figure6", "fedsim-table4", "fedsim-table7", "fedsim-figure8", "fedsim-figure10"}
+    expected = {
+        "fedgroup-table1",
+        "fedgroup-table3",
+        "flexcfl-table1",
+        "flexcfl-table3",
+        "flexcfl-table4",
+    }
+    expected |= {
+        "flexcfl-figure6",
+        "fedsim-table4",
+        "fedsim-table7",
+        "fedsim-figure8",
+        "fedsim-figure10",
+    }
     expected |= {
         "fedgroup-figure1",
         "flexcfl-figure1",
@@ -78,11 +92,20 @@ def test_names_are_unique_and_those_of_their_paper() -> None:
         "flexcfl-figure4",
     }
     expected |= {"flexcfl-figure5", "fedsim-table6", *(f"fedsim-figure{n}" for n in range(3, 11))}
-    expected |= {"athena-eps", "athena-figure1", "athena-figure2", "athena-figure3", "athena-figure4", "athena-table1"}
+    expected |= {
+        "athena-eps",
+        "athena-figure1",
+        "athena-figure2",
+        "athena-figure3",
+        "athena-figure4",
+        "athena-table1",
+    }
     assert expected <= set(names)
     for name, (paper, table) in tables().items():
         assert name.startswith({"peers": "panm"}.get(paper.name, paper.name))
-        assert not table.same_runs or (tables()[table.same_runs][1].jobs and table.same_runs != name)
+        assert not table.same_runs or (
+            tables()[table.same_runs][1].jobs and table.same_runs != name
+        )
 
 
 def test_every_table_is_compared_and_shown_where_nothing_was_measured() -> None:
@@ -107,9 +130,13 @@ def test_every_table_is_compared_and_shown_where_nothing_was_measured() -> None:
     ],
 )
 def test_every_printed_number_is_counted_once(name: str, printed: int) -> None:
-    """Rows x columns of the papers' tables (of Table I the two accuracies); two cells are printed empty."""
+    """Rows x columns of the papers' tables (of Table I the two accuracies); two cells are printed
+    empty."""
     table = tables()[name][1]
-    assert sum(number.counts for number in table.compare([])) + sum(table.without_recipe.values()) == printed
+    assert (
+        sum(number.counts for number in table.compare([])) + sum(table.without_recipe.values())
+        == printed
+    )
 
 
 # --- read again from the papers' text
@@ -123,7 +150,10 @@ def paper() -> Callable[[str], list[str]]:
     def read(name: str) -> list[str]:
         path = folder / f"{name}.txt"
         if not path.is_file():
-            pytest.skip(f"the text {path.name} is not in {folder}; set FEDKIN_PAPERS to the folder of the papers")
+            pytest.skip(
+                f"the text {path.name} is not in {folder}; set FEDKIN_PAPERS to the folder of the "
+                f"papers"
+            )
         return path.read_text().splitlines()
 
     return read
@@ -140,14 +170,20 @@ FIRST = re.compile(r"(?:<u>)?(-?\d+\.\d+|—)")
 
 def stem(row: str) -> str:
     """A row as the paper calls it, without what our readings of its data are called."""
-    return re.sub(r"(, (shared images|own images|five labels|by writer|other draws|50 rounds))+$", "", row)
+    return re.sub(
+        r"(, (shared images|own images|five labels|by writer|other draws|50 rounds))+$", "", row
+    )
 
 
 def test_fedgroup_table_iii(paper: Callable[[str], list[str]]) -> None:
     rows = {}
     for line in after(paper("fedgroup"), "TABLE III", 16):
         name, *cells = line.split("\t")
-        if len(cells) == len(fedgroup.METHODS) and (values := [FIRST.match(cell) for cell in cells]) and all(values):
+        if (
+            len(cells) == len(fedgroup.METHODS)
+            and (values := [FIRST.match(cell) for cell in cells])
+            and all(values)
+        ):
             rows[name] = [None if value[1] == "—" else float(value[1]) for value in values if value]
     assert len(rows) == 6
     for setting, values in fedgroup.PUBLISHED.items():
@@ -179,7 +215,9 @@ def test_flexcfl_table_iii(paper: Callable[[str], list[str]]) -> None:
     assert len(rows) == 8
     for setting, values in flexcfl.PUBLISHED_III.items():
         name = stem(setting.row)
-        assert [float(value) for (value,) in rows[name]] == [value for value in values if value is not None], name
+        assert [float(value) for (value,) in rows[name]] == [
+            value for value in values if value is not None
+        ], name
 
 
 def test_flexcfl_table_iv(paper: Callable[[str], list[str]]) -> None:
@@ -194,14 +232,18 @@ def test_flexcfl_table_iv_of_convolutional_networks(paper: Callable[[str], list[
     rows = flexcfl_rows(paper("flexcfl"), "TABLE IV", r"(\d+\.\d)/(\d+\.\d)/(\d+\.\d)")
     assert len(cnn_recipes.PUBLISHED_IV) == 3
     for setting, columns in cnn_recipes.PUBLISHED_IV.items():
-        assert [tuple(map(float, cell)) for cell in rows[stem(setting.row)]] == list(columns.values()), setting.row
+        assert [tuple(map(float, cell)) for cell in rows[stem(setting.row)]] == list(
+            columns.values()
+        ), setting.row
         assert list(columns) == list(flexcfl.SHIFTED)
 
 
 def test_flexcfl_table_i(paper: Callable[[str], list[str]]) -> None:
     found = {}
     for line in after(paper("flexcfl"), "TABLE I:", 6):
-        if match := re.fullmatch(r"(\d+(?: \(IID\))?) ([\d.]+) ([\d.]+) ([\d.]+)% ([\d.]+)% (\d+)", line.strip()):
+        if match := re.fullmatch(
+            r"(\d+(?: \(IID\))?) ([\d.]+) ([\d.]+) ([\d.]+)% ([\d.]+)% (\d+)", line.strip()
+        ):
             found[match[1]] = tuple(map(float, match.groups()[1:]))
     assert found == flexcfl.TABLE_I_PUBLISHED
 
@@ -211,23 +253,35 @@ def test_flexcfls_table_i_has_no_l2_term_but_in_its_variant() -> None:
     terms = {cell.column: dict(cell.setting.model_options) for cell in flexcfl.TABLE_I}
     assert terms == {"FedAvg": {}, flexcfl.WITH_L2: {"l2": 0.001}}
     best = {"FedAvg": 0.9, flexcfl.WITH_L2: 0.5}
-    runs = [{"table": "I", "row": "1", "column": column, "seed": 0, "best": best[column]} for column in terms]
+    runs = [
+        {"table": "I", "row": "1", "column": column, "seed": 0, "best": best[column]}
+        for column in terms
+    ]
     compared = tables()["flexcfl-table1"][1].compare(runs)
-    assert [n.ours for n in compared if (n.row, n.column) == ("1", "best accuracy (%)")] == ["90.00"]
+    assert [n.ours for n in compared if (n.row, n.column) == ("1", "best accuracy (%)")] == [
+        "90.00"
+    ]
     assert [cell.variant_of for cell in flexcfl.TABLE_I] == [""] * 4 + ["FedAvg"] * 4
 
 
 def test_every_row_of_femnist_is_shuffled_but_that_in_the_pools_order() -> None:
-    """The authors shuffle the images of a class; in the pool's order the first come from few writers."""
-    settings = {cell.setting for cells in CELLS.values() for cell in cells if cell.setting.data == "femnist"}
-    in_order = {setting for setting in settings if not dict(setting.data_options).get("shuffled", True)}
+    """The authors shuffle the images of a class; in the pool's order the first come from few
+    writers."""
+    settings = {
+        cell.setting for cells in CELLS.values() for cell in cells if cell.setting.data == "femnist"
+    }
+    in_order = {
+        setting for setting in settings if not dict(setting.data_options).get("shuffled", True)
+    }
     assert {setting.row for setting in in_order} == {fedgroup.FEMNIST_BY_WRITER.row}
     assert len(settings) > len(in_order) and all(setting.deviation for setting in in_order)
 
 
 def test_flexcfls_incremental_rows_are_as_coded_but_those_as_written() -> None:
     """The two differ in who notices the cut; only the first are compared with the paper."""
-    settings = {cell.setting for cell in CELLS["flexcfl"] if isinstance(cell.setting.shift, Incremental)}
+    settings = {
+        cell.setting for cell in CELLS["flexcfl"] if isinstance(cell.setting.shift, Incremental)
+    }
     shifts = {(setting.row.partition("incremental")[2], setting.shift) for setting in settings}
     assert shifts == {("", Incremental(as_coded=True)), (", as written", Incremental())}
     assert all(setting.deviation for setting in settings if setting.shift == Incremental())
@@ -242,7 +296,9 @@ def test_fedsim_tables_4_and_7(paper: Callable[[str], list[str]]) -> None:
         cells = line.rstrip("\t").split("\t")
         gains = [re.fullmatch(GAIN, cell.strip()) for cell in cells[1:]]
         if len(gains) == 2 and all(gains):
-            found[re.sub(r"<.*?>|Synthetic| ", "", cells[0])] = tuple((float(g[1]), float(g[2])) for g in gains if g)
+            found[re.sub(r"<.*?>|Synthetic| ", "", cells[0])] = tuple(
+                (float(g[1]), float(g[2])) for g in gains if g
+            )
     assert len(found) == 4 + 6
     for setting, numbers in fedsim.TABLE_4.items():
         assert numbers == found[setting.row.split(",")[0]], setting.row

@@ -18,7 +18,9 @@ PRINTED = 90.0
 AUTHORS = Evidence(authors={("row", "FedAvg"): (85.0, "their code, 100 rounds")})
 
 
-def number(*runs: float, row: str = "row", column: str = "FedAvg", **options: Any) -> ComparedNumber:
+def number(
+    *runs: float, row: str = "row", column: str = "FedAvg", **options: Any
+) -> ComparedNumber:
     """A published 90 beside the mean of these runs."""
     options = {"seeds": len(runs), "runs": runs, **options}
     return compare_number(row, column, PRINTED, mean(runs) if runs else None, **options)
@@ -38,14 +40,16 @@ def first(*numbers: ComparedNumber, evidence: Evidence | None = None) -> Compare
 
 
 READ = Evidence(readings={"row": ("other reading", "third reading")})
-# mean 84, s = 2: with t = 2.776 and sqrt(1.2) one more of five runs is within 84 +- 6.08 in 19 of 20 cases
+# mean 84, s = 2: with t = 2.776 and sqrt(1.2) one more of five runs is within 84 +- 6.08 in 19 of
+# 20 cases
 FIVE_RUNS = (82.0, 82.0, 84.0, 86.0, 86.0)
 # mean 83, s = 2: within 83 +- 6.08, which does not hold 90
 LOWER_RUNS = tuple(run - 1 for run in FIVE_RUNS)
 
 
 def test_the_interval_for_one_more_run() -> None:
-    """By hand, with Student's t of 4 degrees of freedom from a table; the interval of the mean would be +- 2.48."""
+    """By hand, with Student's t of 4 degrees of freedom from a table; the interval of the mean
+    would be +- 2.48."""
     assert prediction_interval(FIVE_RUNS) == pytest.approx((84 - 6.083, 84 + 6.083), abs=0.002)
     assert prediction_interval([run + 12 for run in FIVE_RUNS])[1] == 100  # no accuracy is beyond
 
@@ -54,7 +58,9 @@ def test_the_spread_of_our_runs() -> None:
     found = first(number(*FIVE_RUNS))
     assert (found.mark, found.cause) == (Mark.NOT_CONTRADICTED, Cause.SPREAD)
     assert found.shown_by == "one more run: 77.9 to 90.1 (5 runs)" and "no run shows" in found.mark
-    assert first(number(*LOWER_RUNS)).cause == Cause.UNKNOWN  # 76.9 to 89.1, although 1.5 points would reach 90
+    assert (
+        first(number(*LOWER_RUNS)).cause == Cause.UNKNOWN
+    )  # 76.9 to 89.1, although 1.5 points would reach 90
 
 
 def test_fewer_than_five_runs_show_no_spread() -> None:
@@ -71,9 +77,15 @@ def test_more_runs_narrow_the_interval() -> None:
 
 def test_what_the_authors_code_does() -> None:
     found = first(number(85.0), variant(91.0, 92.0))
-    assert (found.mark, found.cause, found.shown_by) == (Mark.EXPLAINED, Cause.CODE, "as coded: 91.5 (2 runs)")
+    assert (found.mark, found.cause, found.shown_by) == (
+        Mark.EXPLAINED,
+        Cause.CODE,
+        "as coded: 91.5 (2 runs)",
+    )
     assert found.source == variant(91.0, 92.0)
-    assert found.difference == pytest.approx(-5) and found.counts  # it is counted as different, with a cause
+    assert (
+        found.difference == pytest.approx(-5) and found.counts
+    )  # it is counted as different, with a cause
 
 
 def with_a_column_that_the_variant_explains(ours: ComparedNumber, *runs: float) -> ComparedNumber:
@@ -84,18 +96,22 @@ def with_a_column_that_the_variant_explains(ours: ComparedNumber, *runs: float) 
 
 
 def test_the_spread_of_the_variant_that_explains_the_column() -> None:
-    """Its mean of 84 is not within 1.5 points of 90, which its interval, 77.9 to 90.1, holds: that shows no cause."""
+    """Its mean of 84 is not within 1.5 points of 90, which its interval, 77.9 to 90.1, holds: that
+    shows no cause."""
     found = with_a_column_that_the_variant_explains(number(70.0), *FIVE_RUNS)
     assert (found.mark, found.cause) == (Mark.NOT_CONTRADICTED, Cause.SPREAD)
     shown_by = "as coded, one more run: 77.9 to 90.1 (5 runs); tried: as coded: 84.0 (5 runs)"
     assert found.shown_by == shown_by and found.source == variant(*FIVE_RUNS)
     assert with_a_column_that_the_variant_explains(number(70.0), *LOWER_RUNS).cause == Cause.UNKNOWN
-    assert with_a_column_that_the_variant_explains(number(70.0), *FIVE_RUNS[:4]).cause == Cause.UNKNOWN
+    assert (
+        with_a_column_that_the_variant_explains(number(70.0), *FIVE_RUNS[:4]).cause == Cause.UNKNOWN
+    )
     assert first(number(70.0), variant(*FIVE_RUNS)).cause == Cause.UNKNOWN  # it explains no column
 
 
 def test_our_own_spread_counts_only_where_no_variant_contradicts_it() -> None:
-    """The authors had one code: where the variant that explains the column has enough runs, they decide."""
+    """The authors had one code: where the variant that explains the column has enough runs, they
+    decide."""
     ours = number(*FIVE_RUNS)
     assert with_a_column_that_the_variant_explains(ours, *LOWER_RUNS).cause == Cause.UNKNOWN
     few = with_a_column_that_the_variant_explains(ours, *LOWER_RUNS[:4])
@@ -117,7 +133,10 @@ def test_one_variant_explains_a_column_that_which_gives_most_of_it() -> None:
 
 
 def test_rows_that_are_not_counted_do_not_choose_the_variant() -> None:
-    rows = [number(85.0, row="row"), *(number(85.0, row=row, deviation="other data") for row in ("second", "third"))]
+    rows = [
+        number(85.0, row="row"),
+        *(number(85.0, row=row, deviation="other data") for row in ("second", "third")),
+    ]
     slip = [replace(variant(90.0, row=row), column="slip") for row in ("second", "third")]
     weights = [replace(variant(90.0, row="row"), column="weights")]
     assert explained([*rows, *slip, *weights], Evidence())[0].shown_by == "weights: 90.0 (1 run)"
@@ -126,30 +145,43 @@ def test_rows_that_are_not_counted_do_not_choose_the_variant() -> None:
 @pytest.mark.parametrize("given", [1, 2, 3])
 def test_a_variant_that_gives_no_more_of_its_column_than_ours_shows_nothing(given: int) -> None:
     """Ours gives two of five rows: a variant that misses these has to give three others."""
-    rows = [number(*runs, row=f"{i}") for i, runs in enumerate([(90.0,), (90.0,), (85.0,), (85.0,), (85.0,)])]
+    rows = [
+        number(*runs, row=f"{i}")
+        for i, runs in enumerate([(90.0,), (90.0,), (85.0,), (85.0,), (85.0,)])
+    ]
     slip = [variant(90.0 if 2 <= i < 2 + given else 80.0, row=f"{i}") for i in range(5)]
     expected = Cause.CODE if given == 3 else Cause.UNKNOWN
     assert explained([*rows, *slip], Evidence())[2].cause == expected
-    assert explained([*rows, *slip[2:]], Evidence())[2].cause == Cause.CODE  # it was not run where ours agrees
+    assert (
+        explained([*rows, *slip[2:]], Evidence())[2].cause == Cause.CODE
+    )  # it was not run where ours agrees
 
 
 @pytest.mark.parametrize("given", [1, 2])
 def test_a_reading_that_gives_no_more_of_its_row_than_ours_shows_nothing(given: int) -> None:
     columns = ("FedAvg", "FedProx", "IFCA")
     cells = [number(85.0 if i < 2 else 90.0, column=column) for i, column in enumerate(columns)]
-    other = [reading(90.0 if i < given else 80.0, column=column) for i, column in enumerate(columns)]
+    other = [
+        reading(90.0 if i < given else 80.0, column=column) for i, column in enumerate(columns)
+    ]
     expected = Cause.DATA if given == 2 else Cause.UNKNOWN
     assert explained([*cells, *other], READ)[0].cause == expected
 
 
-@pytest.mark.parametrize("other", [variant(90.0, of="IFCA"), variant(90.0, row="another"), variant()])
+@pytest.mark.parametrize(
+    "other", [variant(90.0, of="IFCA"), variant(90.0, row="another"), variant()]
+)
 def test_a_variant_of_another_cell_or_without_a_run_shows_nothing(other: ComparedNumber) -> None:
     assert first(number(85.0), other).cause == Cause.UNKNOWN
 
 
 def test_another_reading_of_the_data() -> None:
     found = first(number(85.0), reading(91.0, 92.0), evidence=READ)
-    assert (found.mark, found.cause, found.shown_by) == (Mark.EXPLAINED, Cause.DATA, "other reading: 91.5 (2 runs)")
+    assert (found.mark, found.cause, found.shown_by) == (
+        Mark.EXPLAINED,
+        Cause.DATA,
+        "other reading: 91.5 (2 runs)",
+    )
 
 
 def test_one_reading_explains_a_row_that_which_gives_most_of_it() -> None:
@@ -182,22 +214,37 @@ def test_the_authors_own_code() -> None:
     assert first(number(85.0, 85.0, column="IFCA"), evidence=AUTHORS).cause == Cause.UNKNOWN
 
 
-def printed_twice(first_kind: float = 90.2, second_kind: float = 89.1, ours: float = 90.0) -> list[ComparedNumber]:
-    """A column of two rows under two shifts: the second row's numbers, which ours agree with, stand in the first."""
-    cells = {"row: part": (90.2, 80.0), "row: whole": (89.1, 73.0), "other: part": (first_kind, ours)}
+def printed_twice(
+    first_kind: float = 90.2, second_kind: float = 89.1, ours: float = 90.0
+) -> list[ComparedNumber]:
+    """A column of two rows under two shifts: the second row's numbers, which ours agree with, stand
+    in the first."""
+    cells = {
+        "row: part": (90.2, 80.0),
+        "row: whole": (89.1, 73.0),
+        "other: part": (first_kind, ours),
+    }
     cells["other: whole"] = (second_kind, 89.5)
-    return [compare_number(row, "FlexCFL", p, v, seeds=1, runs=(v,)) for row, (p, v) in cells.items()]
+    return [
+        compare_number(row, "FlexCFL", p, v, seeds=1, runs=(v,)) for row, (p, v) in cells.items()
+    ]
 
 
 def test_the_authors_own_code_comes_before_a_copy() -> None:
     """Ours of the first row is 80: so is what their code gave."""
     evidence = Evidence(authors={("row: part", "FlexCFL"): (80.5, "their code")})
-    assert [n.cause for n in explained(printed_twice(), evidence)[:2]] == [Cause.AUTHORS, Cause.COPY]
+    assert [n.cause for n in explained(printed_twice(), evidence)[:2]] == [
+        Cause.AUTHORS,
+        Cause.COPY,
+    ]
 
 
 def test_numbers_that_are_printed_in_two_rows() -> None:
     part, whole = explained(printed_twice(), Evidence())[:2]
-    assert (part.mark, part.cause) == (Mark.NOT_CONTRADICTED, Cause.COPY) and whole.cause == Cause.COPY
+    assert (part.mark, part.cause) == (
+        Mark.NOT_CONTRADICTED,
+        Cause.COPY,
+    ) and whole.cause == Cause.COPY
     assert part.shown_by == "other: 90.0; the same under part and whole"
 
 
@@ -247,7 +294,9 @@ EDGES = [  # 1.5 points are near, a hundredth more is not
 
 
 @pytest.mark.parametrize(("cause", "numbers", "shown"), EDGES)
-def test_near_is_within_one_and_a_half_points(cause: str, numbers: list[ComparedNumber], shown: bool) -> None:
+def test_near_is_within_one_and_a_half_points(
+    cause: str, numbers: list[ComparedNumber], shown: bool
+) -> None:
     evidence = AUTHORS if cause == "authors" else READ
     assert first(*numbers, evidence=evidence).cause == (Cause(cause) if shown else Cause.UNKNOWN)
 
@@ -262,7 +311,9 @@ def test_what_is_near_enough_needs_no_cause() -> None:
 WITHOUT_CAUSE = {
     "other data, or fewer rounds": number(80.0, 92.0, deviation="50 rounds"),
     "a variant": variant(80.0, 92.0),
-    "another unit": compare_number("row", "FedAvg", 14.0, 30.0, margin=5.0, unit="rounds", runs=(10.0, 50.0)),
+    "another unit": compare_number(
+        "row", "FedAvg", 14.0, 30.0, margin=5.0, unit="rounds", runs=(10.0, 50.0)
+    ),
     "not run": number(),
     "no published number": compare_number("row", "FedAvg", None, 80.0, runs=(70.0, 90.0)),
 }
@@ -280,15 +331,29 @@ def test_an_unknown_cause_is_said_and_the_number_stays_as_it_was() -> None:
 
 
 def test_what_was_tried_stands_beside_a_spread() -> None:
-    assert first(number(*FIVE_RUNS)).shown_by == "one more run: 77.9 to 90.1 (5 runs)"  # nothing was
+    assert (
+        first(number(*FIVE_RUNS)).shown_by == "one more run: 77.9 to 90.1 (5 runs)"
+    )  # nothing was
     beside = first(number(*FIVE_RUNS), reading(83.0), evidence=READ)
-    assert beside.shown_by == "one more run: 77.9 to 90.1 (5 runs); tried: other reading: 83.0 (1 run)"
+    assert (
+        beside.shown_by == "one more run: 77.9 to 90.1 (5 runs); tried: other reading: 83.0 (1 run)"
+    )
 
 
 def test_what_was_tried_stands_beside_an_unknown_cause() -> None:
-    """Variants and readings of this number alone, those that were run; and where one more run would be."""
-    others = [variant(84.0, 85.0), variant(82.0, row="another"), variant(81.0, of="IFCA"), variant()]
-    readings = [reading(83.0), reading(83.5, column="FedProx"), reading(82.5, row="a fourth reading")]
+    """Variants and readings of this number alone, those that were run; and where one more run would
+    be."""
+    others = [
+        variant(84.0, 85.0),
+        variant(82.0, row="another"),
+        variant(81.0, of="IFCA"),
+        variant(),
+    ]
+    readings = [
+        reading(83.0),
+        reading(83.5, column="FedProx"),
+        reading(82.5, row="a fourth reading"),
+    ]
     tried = "tried: as coded: 84.5 (2 runs); other reading: 83.0 (1 run)"
     assert first(number(80.0), *others, *readings, evidence=READ).shown_by == tried
     assert first(number(*LOWER_RUNS)).shown_by == "tried: one more run: 76.9 to 89.1 (5 runs)"
@@ -300,13 +365,18 @@ def test_the_interval_beside_an_unknown_cause_is_that_which_decided() -> None:
     """Ours holds 90, that of the variant which explains the column does not."""
     unknown = with_a_column_that_the_variant_explains(number(*FIVE_RUNS), *LOWER_RUNS)
     assert unknown.source == variant(*LOWER_RUNS)
-    assert unknown.shown_by == "tried: as coded: 83.0 (5 runs); as coded, one more run: 76.9 to 89.1 (5 runs)"
+    assert (
+        unknown.shown_by
+        == "tried: as coded: 83.0 (5 runs); as coded, one more run: 76.9 to 89.1 (5 runs)"
+    )
 
 
 # --- on the page
 
 
-def test_every_number_that_differs_stands_below_its_table_with_its_cause_and_what_shows_it() -> None:
+def test_every_number_that_differs_stands_below_its_table_with_its_cause_and_what_shows_it() -> (
+    None
+):
     """FlexCFL's Table III prints 89.4, 90.9 and 94.2 for FedAvg, FedProx and IFCA on MNIST-MCLR."""
     accuracies: dict[str, tuple[float, ...]] = {
         "FedAvg": (0.894,),
@@ -316,11 +386,20 @@ def test_every_number_that_differs_stands_below_its_table_with_its_cause_and_wha
     }
     accuracies["RCC"] = (0.89, 0.894, 0.908, 0.92, 0.928)  # for 93.4; mean 90.8, s = 1.65
     results = [
-        {"table": "III", "row": MNIST.row, "column": column, "seed": seed, "best": best, "seconds": 8.0}
+        {
+            "table": "III",
+            "row": MNIST.row,
+            "column": column,
+            "seed": seed,
+            "best": best,
+            "seconds": 8.0,
+        }
         for column, values in accuracies.items()
         for seed, best in enumerate(values)
     ]
-    title, head, _, *lines = filter(None, differences(tables()["flexcfl-table3"][1], results).splitlines())
+    title, head, _, *lines = filter(
+        None, differences(tables()["flexcfl-table3"][1], results).splitlines()
+    )
     assert title == "#### flexcfl-table3: what differs, and why" and "cause | shown by" in head
     assert lines == [
         "| MNIST-MCLR | FedProx | 95.00 | 90.9 | +4.1 | unknown | - |",

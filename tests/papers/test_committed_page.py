@@ -1,4 +1,5 @@
-"""``make results`` on a fresh clone: the committed page and figures, byte for byte, from the committed runs."""
+"""``make results`` on a fresh clone: the committed page and figures, byte for byte, from the
+committed runs."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_is_the_committed_one(written: Path) -> None:
     ours, committed = ((folder / "results.md").read_bytes() for folder in (written, DOCS))
     pairs = zip(ours.split(b"\n"), committed.split(b"\n"), strict=False)
-    assert [f"line {n}" for n, (a, b) in enumerate(pairs, 1) if a != b][:3] == []  # a few, for people
+    assert [f"line {n}" for n, (a, b) in enumerate(pairs, 1) if a != b][
+        :3
+    ] == []  # a few, for people
     assert ours == committed, "`make results` writes another page than docs/results.md"
 
 
@@ -41,7 +44,11 @@ def test_the_figures_are_the_committed_ones(written: Path) -> None:
     figures = {path.name: path.read_bytes() for path in (written / "images").iterdir()}
     shown = set(re.findall(r"\(images/([\w.-]+)\)", (DOCS / "results.md").read_text()))
     assert set(figures) == shown and shown
-    assert [name for name, content in figures.items() if (DOCS / "images" / name).read_bytes() != content] == []
+    assert [
+        name
+        for name, content in figures.items()
+        if (DOCS / "images" / name).read_bytes() != content
+    ] == []
 
 
 def test_the_command_behind_a_finding_prints_it_from_stored_runs_and_runs_nothing(
@@ -57,7 +64,9 @@ def test_the_command_behind_a_finding_prints_it_from_stored_runs_and_runs_nothin
         assert output.exit_code == 0, output.output
         result = json.loads(output.stdout)
         assert result["ran"] == 0 and any(number["seeds"] for number in result["numbers"]), command
-        texts = [re.sub(r"^(\d+\.|\*) ", "", sentence).startswith(text) for text in result["findings"]]
+        texts = [
+            re.sub(r"^(\d+\.|\*) ", "", sentence).startswith(text) for text in result["findings"]
+        ]
         assert texts.count(True) == 1, command
 
 

@@ -1,11 +1,12 @@
 """The defaults that stored runs rely on.
 
-A setting leaves out the fields of methods, shifts and local training that have their defaults, and the options of data
-and models that its recipe does not name. So where a default changes, an older run would be shown as one of today's.
-defaults.json has the defaults of the stored runs; of methods and shifts, those that the code of the papers names. None
-that stands for a number is pinned as None: a number that changes behind it is a correction of code, as any other. The
-table is written again, from the root of the repository, by
-``python -c "from tests.papers.test_defaults import write; write()"``
+A setting leaves out the fields of methods, shifts and local training that have their defaults, and
+the options of data and models that its recipe does not name. So where a default changes, an older
+run would be shown as one of today's. defaults.json has the defaults of the stored runs; of methods
+and shifts, those that the code of the papers names. None that stands for a number is pinned as
+None: a number that changes behind it is a correction of code, as any other. The table is written
+again, from the root of the repository, by ``python -c "from tests.papers.test_defaults import
+write; write()"``
 """
 
 from __future__ import annotations
@@ -38,7 +39,12 @@ from papers.recipe import Cell
 from papers.setting_digest import plain
 
 STORE = Path(__file__).with_name("defaults.json")
-DATA: dict[str, Callable[..., Any]] = {**DATASETS, **CANDIDATES, "published": load, "planted": planted}
+DATA: dict[str, Callable[..., Any]] = {
+    **DATASETS,
+    **CANDIDATES,
+    "published": load,
+    "planted": planted,
+}
 Defaults = dict[str, Any]  # of one class or function, by field or option
 
 
@@ -50,21 +56,34 @@ def modules() -> list[ModuleType]:
 
 def cells() -> list[Cell]:
     """The cells in the lists and tuples of the recipes."""
-    lists = [value for module in modules() for value in vars(module).values() if isinstance(value, (list, tuple))]
+    lists = [
+        value
+        for module in modules()
+        for value in vars(module).values()
+        if isinstance(value, (list, tuple))
+    ]
     return [cell for values in lists for cell in values if isinstance(cell, Cell)]
 
 
 def functions() -> list[Callable[..., Any]]:
     """The data sets and models that a cell names, or that a module of recipes imports."""
-    named = {DATA[cell.setting.data] for cell in cells()} | {MODELS[cell.setting.model] for cell in cells()}
+    named = {DATA[cell.setting.data] for cell in cells()} | {
+        MODELS[cell.setting.model] for cell in cells()
+    }
     known = {inspect.unwrap(function): function for function in (*DATA.values(), *MODELS.values())}
-    values = [value for module in modules() for value in vars(module).values() if inspect.isfunction(value)]
+    values = [
+        value
+        for module in modules()
+        for value in vars(module).values()
+        if inspect.isfunction(value)
+    ]
     imported = {known[inspect.unwrap(value)] for value in values if inspect.unwrap(value) in known}
     return sorted(named | imported, key=lambda function: function.__name__)
 
 
 def names_in_papers() -> set[str]:
-    """The names and attributes in the code of the papers, and its texts: a recipe names a class either way."""
+    """The names and attributes in the code of the papers, and its texts: a recipe names a class
+    either way."""
     found: set[str] = set()
     for path in Path(papers.__path__[0]).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -78,7 +97,8 @@ def names_in_papers() -> set[str]:
 
 
 def pinned() -> list[Callable[..., Any]]:
-    """The classes and functions whose defaults a setting leaves out. One that no paper uses has no stored runs."""
+    """The classes and functions whose defaults a setting leaves out. One that no paper uses has no
+    stored runs."""
     named = names_in_papers()
     entries = [*METHODS.items(), *SHIFTS.items()]
     used = [made for name, made in entries if {name, made.__name__} & named]
@@ -93,7 +113,9 @@ def defaults(made: Callable[..., Any]) -> Defaults:
 def _defaults(made: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     if not dataclasses.is_dataclass(made):
         options = inspect.signature(made).parameters.values()
-        yield from ((o.name, o.default) for o in options if o.default is not inspect.Parameter.empty)
+        yield from (
+            (o.name, o.default) for o in options if o.default is not inspect.Parameter.empty
+        )
         return
     for own in dataclasses.fields(made):
         if own.default_factory is not dataclasses.MISSING:
@@ -109,7 +131,9 @@ def today() -> dict[str, Defaults]:
 
 def write() -> None:
     """Write the table, a class or function a line."""
-    lines = (f"{json.dumps(name)}: {json.dumps(values)}" for name, values in sorted(today().items()))
+    lines = (
+        f"{json.dumps(name)}: {json.dumps(values)}" for name, values in sorted(today().items())
+    )
     STORE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
@@ -130,11 +154,15 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 @pytest.mark.parametrize("made", pinned(), ids=lambda made: made.__name__)
 def test_defaults_are_those_of_the_stored_runs(made: Callable[..., Any]) -> None:
     table = stored()
-    assert made.__name__ in table, "without a line in defaults.json; write it again by the command at the top"
+    assert made.__name__ in table, (
+        "without a line in defaults.json; write it again by the command at the top"
+    )
     changed = changes(table[made.__name__], defaults(made))
     assert not changed, (
-        f"{made.__name__}: {'; '.join(changed)}. Raise the `revision` of the cells that use it (of a question, name it "
-        "in what is fixed), so that no older run is shown; then write defaults.json again by the command at the top"
+        f"{made.__name__}: {'; '.join(changed)}. Raise the `revision` of the cells that use it "
+        f"(of a question, name it "
+        "in what is fixed), so that no older run is shown; then write defaults.json again by the "
+        "command at the top"
     )
 
 
@@ -174,7 +202,9 @@ def swaps(name: str, *, probability: float | None = None, coded: bool = False) -
         (swaps, {"probability": None, "coded": False}),
     ],
 )
-def test_defaults_are_read_from_dataclasses_and_functions(made: Callable[..., Any], expected: Defaults) -> None:
+def test_defaults_are_read_from_dataclasses_and_functions(
+    made: Callable[..., Any], expected: Defaults
+) -> None:
     assert defaults(made) == expected == json.loads(json.dumps(expected))
 
 
@@ -189,5 +219,7 @@ def test_defaults_are_read_from_dataclasses_and_functions(made: Callable[..., An
         ({"a": "1", "b": False}, ['a = 1 is now "1"', "b = null is now false"]),
     ],
 )
-def test_a_changed_or_removed_default_is_named_and_a_new_one_is_not(now: Defaults, expected: Iterable[str]) -> None:
+def test_a_changed_or_removed_default_is_named_and_a_new_one_is_not(
+    now: Defaults, expected: Iterable[str]
+) -> None:
     assert changes({"a": 1, "b": None}, now) == expected

@@ -21,21 +21,43 @@ from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Cause, Mark
 from papers.results_page import section
 
-TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=2, cohort=4, seeds=(0, 1))
+TINY = Setting(
+    "tiny",
+    "digits",
+    (("clients", 12),),
+    "mclr",
+    (),
+    0.1,
+    2,
+    epochs=1,
+    rounds=2,
+    cohort=4,
+    seeds=(0, 1),
+)
 
 
 def line(row: str, column: str, seed: int, right: list[int], table: str = "4") -> dict[str, Any]:
-    return {"table": table, "row": row, "column": column, "seed": seed, "tested": 100, "right": right}
+    return {
+        "table": table,
+        "row": row,
+        "column": column,
+        "seed": seed,
+        "tested": 100,
+        "right": right,
+    }
 
 
 def runs(row: str, gain: int, seeds: int, table: str = "4") -> list[dict[str, Any]]:
-    """FedSim ahead of FedAvg by ``gain`` points in every round but the first, and level with FedProx on average."""
+    """FedSim ahead of FedAvg by ``gain`` points in every round but the first, and level with
+    FedProx on average."""
     found = []
     for seed in range(seeds):
         start, jitter = 10, seed % 3
         found += [
             line(row, "FedAvg", seed, [start, 50 + jitter, 60], table),
-            line(row, "FedProx", seed, [start, 50 + gain + (1 if seed % 2 else -1), 60 + gain], table),
+            line(
+                row, "FedProx", seed, [start, 50 + gain + (1 if seed % 2 else -1), 60 + gain], table
+            ),
             line(row, "FedSim", seed, [start, 50 + gain + jitter, 60 + gain - jitter], table),
         ]
     return found
@@ -61,7 +83,11 @@ def test_a_gain_is_told_as_the_paper_tells_it_and_with_a_verdict() -> None:
     # Mean gains: 0, 5, 5 - 1 (the mean of jitter); summed and divided by T = 2.
     assert "| MNIST | FedAvg | **4.50** ±" in over_avg and "*7.32 ± 2.69*" in over_avg
     assert "better" in over_avg and "agrees" in over_avg and over_avg.endswith("| 12 of 35 |")
-    assert "| MNIST | FedProx |" in over_prox and "not significant" in over_prox and "| - | 12 of 35 |" in over_prox
+    assert (
+        "| MNIST | FedProx |" in over_prox
+        and "not significant" in over_prox
+        and "| - | 12 of 35 |" in over_prox
+    )
 
 
 def test_a_significant_difference_of_the_other_sign_is_marked() -> None:
@@ -70,8 +96,12 @@ def test_a_significant_difference_of_the_other_sign_is_marked() -> None:
 
 
 def test_two_seeds_claim_nothing() -> None:
-    row = fedsim_page.gains(runs(MNIST.row, 5, 2), {MNIST: ((7.32, 2.69), (5.65, 4.35))}).splitlines()[2]
-    assert "too few seeds" in row and "better" not in row and "nan" not in row and "agrees" not in row
+    row = fedsim_page.gains(
+        runs(MNIST.row, 5, 2), {MNIST: ((7.32, 2.69), (5.65, 4.35))}
+    ).splitlines()[2]
+    assert (
+        "too few seeds" in row and "better" not in row and "nan" not in row and "agrees" not in row
+    )
 
 
 def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
@@ -80,23 +110,40 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     fedsim_figures.draw([], tmp_path)
     drawn = {path.stem.removeprefix("fedsim-") for path in (tmp_path / "images").iterdir()}
-    assert drawn == {"real", "synthetic", "gain", "random", "components-pni", "plane"}  # no empty picture of Table 6
+    assert drawn == {
+        "real",
+        "synthetic",
+        "gain",
+        "random",
+        "components-pni",
+        "plane",
+    }  # no empty picture of Table 6
 
 
 def test_measuring_gives_what_json_can_hold() -> None:
-    figures = json.loads(json.dumps(measure(Cell("4", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0)))
-    assert len(figures["right"]) == 3 and all(0 <= right <= figures["tested"] for right in figures["right"])
-    assert figures["bytes_up"] == 2 * 2 * 4 * 650 * 4  # update and gradient, rounds x cohort x parameters x bytes
+    figures = json.loads(
+        json.dumps(measure(Cell("4", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0))
+    )
+    assert len(figures["right"]) == 3 and all(
+        0 <= right <= figures["tested"] for right in figures["right"]
+    )
+    assert (
+        figures["bytes_up"] == 2 * 2 * 4 * 650 * 4
+    )  # update and gradient, rounds x cohort x parameters x bytes
 
 
 def test_components_explain_all_of_the_variance_together() -> None:
     figures = measure(Cell("Fig. 8", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0)
-    assert len(figures["explained"]) == 4 and sum(figures["explained"]) == pytest.approx(1, abs=1e-4)
+    assert len(figures["explained"]) == 4 and sum(figures["explained"]) == pytest.approx(
+        1, abs=1e-4
+    )
     assert figures["explained"] == sorted(figures["explained"], reverse=True)
 
 
 def test_the_index_is_that_of_the_draw() -> None:
-    setting = Setting("beta 0", "synthetic", (("alpha", 0.0), ("beta", 0.0), ("clients", 4)), "mclr", (), 0.1, 2)
+    setting = Setting(
+        "beta 0", "synthetic", (("alpha", 0.0), ("beta", 0.0), ("clients", 4)), "mclr", (), 0.1, 2
+    )
     cell = Cell("Fig. 10", setting, "0", lambda m: FedAvg(), None)
     assert measure(cell, 3) == measure(cell, 3) != measure(cell, 4)
     assert measure(cell, 3)["pni"] > 0
@@ -110,7 +157,9 @@ def test_the_paper_published_the_numbers_beside_ours() -> None:
 
 
 def test_no_sign_is_claimed_for_other_data_or_where_the_paper_has_none() -> None:
-    table = fedsim_page.gains(runs(fedsim.MEX.row, 5, 12), {fedsim.MEX: ((2.08, 1.26), (2.68, 0.78))})
+    table = fedsim_page.gains(
+        runs(fedsim.MEX.row, 5, 12), {fedsim.MEX: ((2.08, 1.26), (2.68, 0.78))}
+    )
     assert "other data" in table and "agrees" not in table
     table = fedsim_page.gains(runs(MNIST.row, 5, 12), {MNIST: ((-0.06, 2.47), (5.65, 4.35))})
     assert "the paper has none" in table and "differs" not in table
@@ -125,8 +174,8 @@ def test_rounds_better_than_both() -> None:
 
 
 def test_rounds_better_than_both_are_tested_over_draws() -> None:
-    """In the second round the gains of ten seeds have p = 0.006, those of their five draws p = 0.05: twice that with
-    two baselines."""
+    """In the second round the gains of ten seeds have p = 0.006, those of their five draws p =
+    0.05: twice that with two baselines."""
     results = runs(FEMNIST.row, 5, 10)
     for run in results:
         draw = FEMNIST.draws.index(FEMNIST.draw(run["seed"]))
@@ -136,29 +185,47 @@ def test_rounds_better_than_both_are_tested_over_draws() -> None:
 
 
 def test_a_gain_differs_by_the_authors_code_where_only_the_variant_as_coded_is_near() -> None:
-    """FedSim gains 4.5 points over FedAvg (6 and 3 over two rounds) and none over FedProx; the variant 3.5 points less
-    (2 in one round, 5 in the other)."""
+    """FedSim gains 4.5 points over FedAvg (6 and 3 over two rounds) and none over FedProx; the
+    variant 3.5 points less (2 in one round, 5 in the other)."""
     results = runs(MNIST.row, 5, 12)
-    with_defect = [dict(run, column="FedSim, as coded") for run in results if run["column"] == "FedSim"]
+    with_defect = [
+        dict(run, column="FedSim, as coded") for run in results if run["column"] == "FedSim"
+    ]
     for run in with_defect:
         run["right"] = [right - cut for right, cut in zip(run["right"], (0, 2, 5), strict=True)]
     rows = {MNIST: ((1.0, 0.0), (0.5, 0.0))}
-    over_avg, over_prox, *coded = explained(improvements([*results, *with_defect], rows), Evidence())
+    over_avg, over_prox, *coded = explained(
+        improvements([*results, *with_defect], rows), Evidence()
+    )
     assert (over_avg.mark, over_prox.mark) == (Mark.EXPLAINED, Mark.REPRODUCED)
-    assert (over_avg.cause, over_avg.shown_by) == (Cause.CODE, "over FedAvg, as coded: 1.0 (12 runs)")
+    assert (over_avg.cause, over_avg.shown_by) == (
+        Cause.CODE,
+        "over FedAvg, as coded: 1.0 (12 runs)",
+    )
     assert [(n.column, n.variant_of, n.counts) for n in coded] == [
         ("over FedAvg, as coded", "over FedAvg", False),
         ("over FedProx, as coded", "over FedProx", False),
     ]
-    assert over_avg.difference == pytest.approx(3.5) and over_avg.seeds == 12 and over_avg.unit == "points"
+    assert (
+        over_avg.difference == pytest.approx(3.5)
+        and over_avg.seeds == 12
+        and over_avg.unit == "points"
+    )
     without = explained(improvements(results, rows), Evidence())
-    assert [n.mark for n in without] == [Mark.NOT_REPRODUCED, Mark.REPRODUCED, Mark.NOT_RUN, Mark.NOT_RUN]
+    assert [n.mark for n in without] == [
+        Mark.NOT_REPRODUCED,
+        Mark.REPRODUCED,
+        Mark.NOT_RUN,
+        Mark.NOT_RUN,
+    ]
     assert without[0].cause == Cause.UNKNOWN
     assert [number.mark for number in improvements([], rows)] == [Mark.NOT_RUN] * 4
 
 
 def test_other_data_are_compared_and_not_counted() -> None:
-    over_avg, *_ = improvements(runs(fedsim.MEX.row, 5, 3), {fedsim.MEX: ((4.5, 1.26), (2.68, 0.78))})
+    over_avg, *_ = improvements(
+        runs(fedsim.MEX.row, 5, 3), {fedsim.MEX: ((4.5, 1.26), (2.68, 0.78))}
+    )
     assert over_avg.mark == Mark.REPRODUCED and not over_avg.counts and over_avg.symbol == "(✓)"
 
 
@@ -167,7 +234,9 @@ def test_components_lie_between_the_papers_ends() -> None:
         row = fedsim.FIGURE_8[0].setting.row
         return [{"table": "Fig. 8", "row": row, "column": "FedSim", "seed": 0, "explained": shares}]
 
-    assert components(explained([0.2] * 5))[0].mark == Mark.REPRODUCED  # four of them are 80%, so all five are needed
+    assert (
+        components(explained([0.2] * 5))[0].mark == Mark.REPRODUCED
+    )  # four of them are 80%, so all five are needed
     assert components(explained([0.96, 0.04]))[0].mark == Mark.NOT_REPRODUCED  # one is enough
     assert {number.mark for number in components([])} == {Mark.NOT_RUN}
 

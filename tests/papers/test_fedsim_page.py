@@ -21,9 +21,13 @@ FOLDER = Path(papers.__file__).parent
 
 
 def runs(row: str, column: str, gain: int, seeds: int, table: str = "4") -> list[dict[str, Any]]:
-    """``gain`` points above 50 in the first round, two points more in the second; nothing counts in round 0."""
+    """``gain`` points above 50 in the first round, two points more in the second; nothing counts in
+    round 0."""
     line = {"table": table, "row": row, "column": column, "tested": 100}
-    return [{**line, "seed": seed, "right": [10 + 30 * seed, 50 + gain, 52 + gain]} for seed in range(seeds)]
+    return [
+        {**line, "seed": seed, "right": [10 + 30 * seed, 50 + gain, 52 + gain]}
+        for seed in range(seeds)
+    ]
 
 
 def cells(results: list[dict[str, Any]]) -> list[str]:
@@ -33,21 +37,42 @@ def cells(results: list[dict[str, Any]]) -> list[str]:
 
 def test_similarity_and_round_robin_are_compared_over_the_seeds_that_both_have() -> None:
     row = FEMNIST.row
-    results = [*runs(row, "FedAvg", 0, 3), *runs(row, "FedSim", 4, 2), *runs(row, page.ROUND_ROBIN, 3, 2)]
-    results += [{**run, "seed": 2} for run in runs(row, "FedSim", 10, 1)]  # round robin lacks this seed
+    results = [
+        *runs(row, "FedAvg", 0, 3),
+        *runs(row, "FedSim", 4, 2),
+        *runs(row, page.ROUND_ROBIN, 3, 2),
+    ]
+    results += [
+        {**run, "seed": 2} for run in runs(row, "FedSim", 10, 1)
+    ]  # round robin lacks this seed
     assert cells(results) == [row, "+4.00", "not run", "+3.00", "+1.00", "75%", "2 draws"]
 
 
 def test_a_share_is_of_two_gains_and_of_nothing_else() -> None:
     row = FEMNIST.row
-    results = [*runs(row, "FedAvg", 0, 2), *runs(row, "FedSim", -8, 2), *runs(row, page.ROUND_ROBIN, -4, 2)]
+    results = [
+        *runs(row, "FedAvg", 0, 2),
+        *runs(row, "FedSim", -8, 2),
+        *runs(row, page.ROUND_ROBIN, -4, 2),
+    ]
     assert cells(results)[1:] == ["-8.00", "not run", "-4.00", "-4.00", "-", "2 draws"]
-    assert cells(runs(row, "FedSim", 4, 2))[1:] == ["not run", "not run", "not run", "not run", "-", "0"]
+    assert cells(runs(row, "FedSim", 4, 2))[1:] == [
+        "not run",
+        "not run",
+        "not run",
+        "not run",
+        "-",
+        "0",
+    ]
 
 
 def test_each_variant_as_coded_has_its_own_seeds() -> None:
     row = FEMNIST.row
-    results = [*runs(row, "FedAvg", 0, 2), *runs(row, "FedSim", 4, 2), *runs(row, page.ROUND_ROBIN, 3, 2)]
+    results = [
+        *runs(row, "FedAvg", 0, 2),
+        *runs(row, "FedSim", 4, 2),
+        *runs(row, page.ROUND_ROBIN, 3, 2),
+    ]
     assert cells([*results, *runs(row, page.AS_CODED, 2, 1)]) == [
         *(row, "+4.00", "+2.00; 1 draw", "+3.00", "+1.00", "75%", "2 draws")
     ]
@@ -64,7 +89,9 @@ def test_figure_6_has_the_runs_of_table_6(tmp_path: Path, monkeypatch: pytest.Mo
 
     drawn = {}
     monkeypatch.setattr(style, "write", lambda figure, path: drawn.update({path.stem: figure}))
-    figures.draw([*runs(MNIST_CNN.row, "FedSim", 4, 2, "6"), *runs(MNIST_CNN.row, "FedAvg", 0, 2)], tmp_path)
+    figures.draw(
+        [*runs(MNIST_CNN.row, "FedSim", 4, 2, "6"), *runs(MNIST_CNN.row, "FedAvg", 0, 2)], tmp_path
+    )
     shown, *others = drawn["fedsim-networks"].axes
     assert shown.get_visible() and shown.get_title(loc="left") == MNIST_CNN.row
     (line,) = shown.lines  # FedSim's; a run of Table 4 is none of this figure's
@@ -73,7 +100,9 @@ def test_figure_6_has_the_runs_of_table_6(tmp_path: Path, monkeypatch: pytest.Mo
     last = FIGURE_6[-1].row
     figures.draw(runs(last, "FedSim", 4, 2, "6"), tmp_path)
     shown, *others = drawn["fedsim-networks"].axes  # no empty places above it
-    assert shown.get_title(loc="left") == last and [axes.get_visible() for axes in others] == [False]
+    assert shown.get_title(loc="left") == last and [axes.get_visible() for axes in others] == [
+        False
+    ]
 
 
 def test_the_page_has_figure_7_of_both_tables_data() -> None:
@@ -100,7 +129,8 @@ def test_where_round_robin_should_be_ahead_it_is_said_what_came_of_it() -> None:
         for run in runs(SYNTHETIC[name].row, column, gain, 2, "7")
     ]
     assert page.round_robin_ahead(results) == (
-        "Similarity less round robin is on (0.75, 0.75) +3.00, which the text has the other way round; on (1, 1) "
+        "Similarity less round robin is on (0.75, 0.75) +3.00, which the text has the other way "
+        "round; on (1, 1) "
         "-1.00, as the text says."
     )
     assert page.round_robin_ahead(results[: len(results) // 2]) == (
@@ -111,8 +141,13 @@ def test_where_round_robin_should_be_ahead_it_is_said_what_came_of_it() -> None:
 def test_every_row_of_figure_7_has_clusters_that_are_dealt() -> None:
     cells = {(cell.setting.row, cell.column): cell for cell in CELLS}
     for setting in (*TABLE_4, *page.SEVEN):
-        similar, dealt = (cells[setting.row, column].method(5) for column in ("FedSim", page.ROUND_ROBIN))
-        assert (similar, dealt) == (FedSim(clusters=5), FedSim(clusters=5, clustering="round_robin"))
+        similar, dealt = (
+            cells[setting.row, column].method(5) for column in ("FedSim", page.ROUND_ROBIN)
+        )
+        assert (similar, dealt) == (
+            FedSim(clusters=5),
+            FedSim(clusters=5, clustering="round_robin"),
+        )
 
 
 def test_a_range_over_the_seeds_stands_beside_the_mean() -> None:
@@ -123,12 +158,24 @@ def test_a_range_over_the_seeds_stands_beside_the_mean() -> None:
     assert "| -3.0 to +5.0 | 1 |" in page.gains(results, {MNIST: ((7.32, 2.69), (5.65, 4.35))})
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*/page.py")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.glob("*/page.py")), ids=lambda path: path.parent.name
+)
 def test_no_part_of_a_page_is_called_from_nowhere(path: Path) -> None:
-    """Every public function of a page is named outside its own definition: in its file, the catalogue or a command."""
-    tree, callers = ast.parse(path.read_text()), [FOLDER / "catalogue.py", path.with_name("__main__.py")]
+    """Every public function of a page is named outside its own definition: in its file, the
+    catalogue or a command."""
+    tree, callers = (
+        ast.parse(path.read_text()),
+        [FOLDER / "catalogue.py", path.with_name("__main__.py")],
+    )
     called = "".join(caller.read_text() for caller in callers if caller.exists())
-    for part in (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"):
+    for part in (
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"
+    ):
         inside = set(map(id, ast.walk(part)))
-        names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in inside]
+        names = [
+            node.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and id(node) not in inside
+        ]
         assert part.name in names or re.search(rf"page\.{part.name}\b", called), part.name

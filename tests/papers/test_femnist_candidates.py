@@ -30,7 +30,8 @@ def test_a_cursor_at_the_first_image_gives_everybody_the_same() -> None:
 
 
 def test_a_wrapping_cursor_goes_on_and_begins_again() -> None:
-    """Of class 0, client 0 has images 0 and 1, client 2 has 2 and 3, client 3 has 4 and then 0 again."""
+    """Of class 0, client 0 has images 0 and 1, client 2 has 2 and 3, client 3 has 4 and then 0
+    again."""
     expected = [[0, 1, 10, 11], [12, 13, 20, 21], [22, 23, 2, 3], [4, 0, 14, 10]]
     assert dealt("wraps", counts=np.array([2, 2, 2, 2])) == expected
 
@@ -46,7 +47,10 @@ def test_windows_run_backwards() -> None:
 
 
 def test_nobody_has_an_image_twice_though_the_pool_is_small() -> None:
-    assert dealt("wraps", counts=np.array([9, 9])) == [[*range(5), *range(10, 15)], [*range(10, 15), *range(20, 25)]]
+    assert dealt("wraps", counts=np.array([9, 9])) == [
+        [*range(5), *range(10, 15)],
+        [*range(10, 15), *range(20, 25)],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +74,13 @@ def rows_of(data: FederatedData) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("cursor", "shared"), [("own", False), ("first", True)])
-def test_two_candidates_are_the_librarys_federations(shared_data: Path, cursor: str, shared: bool) -> None:
-    ours, library = femnist_candidate(cursor=cursor, seed=3), femnist(classes=26, shared_images=shared, seed=3)
+def test_two_candidates_are_the_librarys_federations(
+    shared_data: Path, cursor: str, shared: bool
+) -> None:
+    ours, library = (
+        femnist_candidate(cursor=cursor, seed=3),
+        femnist(classes=26, shared_images=shared, seed=3),
+    )
     for part in ("train", "test"):
         np.testing.assert_array_equal(getattr(ours, part).rows, getattr(library, part).rows)
         np.testing.assert_array_equal(getattr(ours, part).offsets, getattr(library, part).offsets)
@@ -82,7 +91,9 @@ def test_training_writers_are_those_below_2100(shared_data: Path) -> None:
     arrays = np.load(shared_data / "FEMNIST" / "femnist_aj_pool.npz")
     number = np.char.partition(arrays["writers"], "_")[:, 0]  # f0000
     writer = number[arrays["client_id"]]
-    everybody, training = (rows_of(femnist_candidate(training_writers=only)) for only in (False, True))
+    everybody, training = (
+        rows_of(femnist_candidate(training_writers=only)) for only in (False, True)
+    )
     assert max(writer[training].tolist()) < "f2100" < max(writer[everybody].tolist())
     assert len(training) == len(everybody)
 
@@ -99,7 +110,9 @@ def test_backward_windows_begin_with_the_last_labels(shared_data: Path) -> None:
 
 
 def test_a_seed_draws_shuffle_and_sizes(shared_data: Path) -> None:
-    first, same, other = (femnist_candidate(images=600, cursor="wraps", seed=seed) for seed in (0, 0, 1))
+    first, same, other = (
+        femnist_candidate(images=600, cursor="wraps", seed=seed) for seed in (0, 0, 1)
+    )
     np.testing.assert_array_equal(rows_of(first), rows_of(same))
     assert not np.array_equal(first.train.sizes, other.train.sizes)
 
@@ -108,13 +121,17 @@ def test_a_seed_draws_shuffle_and_sizes(shared_data: Path) -> None:
 
 
 def test_every_candidate_has_fedgroups_row() -> None:
-    assert len(CELLS) == 6 * 6 and len({(cell.setting.row, cell.column) for cell in CELLS}) == len(CELLS)
+    assert len(CELLS) == 6 * 6 and len({(cell.setting.row, cell.column) for cell in CELLS}) == len(
+        CELLS
+    )
     for setting in CANDIDATES:
         row = {cell.column: cell.published for cell in CELLS if cell.setting == setting}
         assert list(row) == list(METHODS)
         assert (row["FedAvg"], row["RAC"], row["FedGroup"]) == (76.8, 70.3, 87.8)  # FACTS 8.1
         assert setting.deviation == "a candidate for the authors' file"
-        assert [setting.draw(seed) for seed in setting.seeds] == list(femnist_draws.FEDGROUP_FIVE[: len(setting.seeds)])
+        assert [setting.draw(seed) for seed in setting.seeds] == list(
+            femnist_draws.FEDGROUP_FIVE[: len(setting.seeds)]
+        )
 
 
 def test_every_candidate_can_be_made(shared_data: Path) -> None:
@@ -122,4 +139,6 @@ def test_every_candidate_can_be_made(shared_data: Path) -> None:
     for setting in CANDIDATES:
         data = DATASETS[setting.data](seed=1, **dict(setting.data_options))
         assert (data.clients, data.classes) == (200, 26)
-        assert {len(set(data.y[data.train[u]].tolist())) for u in range(0, 200, 40)} == {5}, setting.row
+        assert {len(set(data.y[data.train[u]].tolist())) for u in range(0, 200, 40)} == {5}, (
+            setting.row
+        )

@@ -1,4 +1,5 @@
-"""Draws of FEMNIST's partition that resemble the papers' files: the rule, and the seeds that are chosen."""
+"""Draws of FEMNIST's partition that resemble the papers' files: the rule, and the seeds that are
+chosen."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ from papers.femnist_draws import (
     matches,
 )
 
-SEEDS = [pytest.param(seed, target, id=f"{target.name} {seed}") for target in CHOSEN for seed in CHOSEN[target]]
+SEEDS = [
+    pytest.param(seed, target, id=f"{target.name} {seed}")
+    for target in CHOSEN
+    for seed in CHOSEN[target]
+]
 
 
 def test_the_files_are_the_published_ones() -> None:
@@ -53,7 +58,9 @@ def test_the_files_labels_are_those_of_three_labels_a_client_and_of_no_other_num
     found = {k: draws.images_by_first_label(FEDGROUP_FILE.labels, k) for k in range(2, 10)}
     assert {k for k, images in found.items() if images} == {3}
     images = found[3] or []
-    assert [images[c] + images[c - 1] + images[c - 2] for c in range(10)] == list(FEDGROUP_FILE.labels)
+    assert [images[c] + images[c - 1] + images[c - 2] for c in range(10)] == list(
+        FEDGROUP_FILE.labels
+    )
     assert 3 * sum(images) == 18_345 and FEDSIM_FILE.samples % 3 == 0 != FEDSIM_FILE.samples % 5
 
 
@@ -62,16 +69,22 @@ def test_one_sample_more_has_no_whole_numbers() -> None:
     assert draws.images_by_first_label(labels, 3) is None
 
 
-@pytest.mark.parametrize(("samples", "fits"), [(0.9951, True), (0.9949, False), (1.0049, True), (1.0051, False)])
+@pytest.mark.parametrize(
+    ("samples", "fits"), [(0.9951, True), (0.9949, False), (1.0049, True), (1.0051, False)]
+)
 def test_samples_are_matched_within_half_a_percent(samples: float, fits: bool) -> None:
     for target in (FEDSIM_FILE, FEDSIM_TEXT):
         own = target.classes_per_client * int(draws.draw(3, target.classes_per_client).sum())
         assert matches(3, replace(target, samples=own / samples)) is fits
 
 
-@pytest.mark.parametrize(("factor", "fits"), [(0.801, True), (0.799, False), (1.199, True), (1.201, False)])
+@pytest.mark.parametrize(
+    ("factor", "fits"), [(0.801, True), (0.799, False), (1.199, True), (1.201, False)]
+)
 @pytest.mark.parametrize("label", [0, 9])
-def test_each_label_is_matched_within_a_fifth_of_the_files_number(label: int, factor: float, fits: bool) -> None:
+def test_each_label_is_matched_within_a_fifth_of_the_files_number(
+    label: int, factor: float, fits: bool
+) -> None:
     own = label_counts(draws.draw(3, 3), 3).astype(float)
     target = own.copy()
     target[label] /= factor
@@ -91,7 +104,9 @@ def test_no_chosen_seed_matches_within_the_next_smaller_margin() -> None:
 
 
 @pytest.mark.parametrize(("seed", "target"), SEEDS)
-def test_the_federation_of_a_seed_has_what_was_matched(shared_data: Path, seed: int, target: draws.Target) -> None:
+def test_the_federation_of_a_seed_has_what_was_matched(
+    shared_data: Path, seed: int, target: draws.Target
+) -> None:
     """No class runs out."""
     k = target.classes_per_client
     data, counts = femnist(classes_per_client=k, shared_images=True, seed=seed), draws.draw(seed, k)
@@ -104,7 +119,15 @@ def test_the_federation_of_a_seed_has_what_was_matched(shared_data: Path, seed: 
 def test_the_table_has_all_files_and_their_seeds() -> None:
     lines = draws.markdown_table().splitlines()
     assert len(lines) == 6
-    assert "| FedGroup, FlexCFL: 18,345 samples | 3 | samples ± 0.5%, each label ± 15% | 17,394 |" in lines[2]
-    assert "| FedSim: 19,923 samples | 3 | samples ± 0.5% | 191 | 70; 154; 173; 180; 190 |" in lines[3]
-    assert "| FedGroup, FlexCFL, five labels: 18,345 samples | 5 | samples ± 0.5%, each label ± 20% |" in lines[4]
+    assert (
+        "| FedGroup, FlexCFL: 18,345 samples | 3 | samples ± 0.5%, each label ± 15% | 17,394 |"
+        in lines[2]
+    )
+    assert (
+        "| FedSim: 19,923 samples | 3 | samples ± 0.5% | 191 | 70; 154; 173; 180; 190 |" in lines[3]
+    )
+    assert (
+        "| FedGroup, FlexCFL, five labels: 18,345 samples | 5 | samples ± 0.5%, each label ± 20% |"
+        in lines[4]
+    )
     assert "; ".join(map(str, FEDGROUP)) in lines[2] and "labels not published" in lines[3]

@@ -21,8 +21,8 @@ def test_labels_in_a_row_begin_with_that_of_the_client_and_wrap() -> None:
 
 
 def test_the_log() -> None:
-    """1,140 swaps of 200 clients; none shows a fourth label, 125 show three. With five labels a client, a client that
-    gives away 11 labels in the mean would show more than three."""
+    """1,140 swaps of 200 clients; none shows a fourth label, 125 show three. With five labels a
+    client, a client that gives away 11 labels in the mean would show more than three."""
     log = swaps()
     own = own_labels(log)
     assert (len(log), len(own)) == (1140, 200)

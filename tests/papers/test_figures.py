@@ -1,4 +1,5 @@
-"""FedGroup's and FlexCFL's figures: their recipes, what is stored of a run, and that they are drawn."""
+"""FedGroup's and FlexCFL's figures: their recipes, what is stored of a run, and that they are
+drawn."""
 
 from __future__ import annotations
 
@@ -21,7 +22,19 @@ from papers.flexcfl import figure_recipes as flexcfl
 from papers.flexcfl import figures as flexcfl_figures
 from papers.recipe import Cell, Setting
 
-TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, cohort=4, seeds=(0, 1))
+TINY = Setting(
+    "tiny",
+    "digits",
+    (("clients", 12),),
+    "mclr",
+    (),
+    0.1,
+    2,
+    epochs=1,
+    rounds=3,
+    cohort=4,
+    seeds=(0, 1),
+)
 CURVED = [
     *fedgroup.FIGURE_1,
     *flexcfl.FIGURE_1,
@@ -38,25 +51,48 @@ def record(round: int, **values: Any) -> dict[str, Any]:
 
 def fake_line(cell: Cell, seed: int) -> dict[str, Any]:
     """Curves of two clusters over three stored rounds, from 1 on, every second one."""
-    line = {"table": cell.table, "row": cell.setting.row, "column": cell.column, "seed": seed, "every": 2}
+    line = {
+        "table": cell.table,
+        "row": cell.setting.row,
+        "column": cell.column,
+        "seed": seed,
+        "every": 2,
+    }
     names = ("accuracy", "global_accuracy", "train_loss", "discrepancy_sum", "discrepancy_mean")
     by_cluster = {
-        name: [[0.1, 0.2, 0.3], [0.5, None, 0.7]] for name in ("accuracy_by_cluster", "discrepancy_to_global")
+        name: [[0.1, 0.2, 0.3], [0.5, None, 0.7]]
+        for name in ("accuracy_by_cluster", "discrepancy_to_global")
     }
     return {**line, **{name: [None, 0.4 + 0.2 * seed, 0.5] for name in names}, **by_cluster}
 
 
 def fake_pairs(cell: Cell) -> dict[str, Any]:
     line = {"table": cell.table, "row": cell.setting.row, "column": cell.column, "seed": 0}
-    return {**line, "pairs": [[1.0, 2.0], [0.1, 0.2]], "correlation": 0.987, "slope": 0.1, "offset": 0.0}
+    return {
+        **line,
+        "pairs": [[1.0, 2.0], [0.1, 0.2]],
+        "correlation": 0.987,
+        "slope": 0.1,
+        "offset": 0.0,
+    }
 
 
 def test_every_cell_is_there_once_and_short() -> None:
     cells = [*CURVED, *fedgroup.FIGURE_5]
-    assert len({(c.table, c.setting, c.column) for c in cells}) == len(cells) == 8 + 8 + 4 + 9 + 9 + 10 + 5
-    short, long = ([c for c in cells if (c.setting.seconds < 60) == is_short] for is_short in (True, False))
-    assert all(1 <= len(c.setting.seeds) <= 3 for c in cells) and {c.setting.seeds for c in long} == {(0,)}
-    assert {c.setting.row for c in long} == {"FEMNIST-MLP, shared images, swap part"} and len(short) == 48
+    assert (
+        len({(c.table, c.setting, c.column) for c in cells})
+        == len(cells)
+        == 8 + 8 + 4 + 9 + 9 + 10 + 5
+    )
+    short, long = (
+        [c for c in cells if (c.setting.seconds < 60) == is_short] for is_short in (True, False)
+    )
+    assert all(1 <= len(c.setting.seeds) <= 3 for c in cells) and {
+        c.setting.seeds for c in long
+    } == {(0,)}
+    assert {c.setting.row for c in long} == {"FEMNIST-MLP, shared images, swap part"} and len(
+        short
+    ) == 48
 
 
 def test_the_sweep_varies_the_inter_group_rate_and_nothing_else() -> None:
@@ -74,7 +110,9 @@ def test_a_hundred_rounds_are_stored_from_the_first_on() -> None:
 
 
 def test_partial_rounds_have_no_accuracy_and_a_training_loss() -> None:
-    curves = curves_of([record(0), record(1, partial=True, train_loss=0.12345), record(2, train_loss=None)])
+    curves = curves_of(
+        [record(0), record(1, partial=True, train_loss=0.12345), record(2, train_loss=None)]
+    )
     assert curves["accuracy"] == [None, 0.002] and curves["train_loss"] == [0.1235, None]
 
 
@@ -86,7 +124,9 @@ def test_clusters_have_a_curve_each() -> None:
 
 
 def test_measuring_scores_the_global_model() -> None:
-    line = json.loads(json.dumps(measure(Cell("Fig. 5", TINY, "FlexCFL", lambda m: FlexCFL(clusters=m), None), 0)))
+    line = json.loads(
+        json.dumps(measure(Cell("Fig. 5", TINY, "FlexCFL", lambda m: FlexCFL(clusters=m), None), 0))
+    )
     assert (line["row"], line["seed"], line["every"], len(line["train_loss"])) == ("tiny", 0, 1, 3)
     assert len(line["global_accuracy"]) == len(line["discrepancy_to_global"][0]) == 3
     assert len(line["discrepancy_to_global"]) == 2
@@ -95,8 +135,9 @@ def test_measuring_scores_the_global_model() -> None:
 
 
 def test_pairs_of_equal_directions_have_no_distance() -> None:
-    """Three orthogonal directions, each twice. A row of M' is 1 at both updates of its direction and 0 elsewhere: two
-    different ones are sqrt(4) apart. In M cosines of 1 and 0 become 0 and 1/2: two are sqrt(1/2) apart."""
+    """Three orthogonal directions, each twice. A row of M' is 1 at both updates of its direction
+    and 0 elsewhere: two different ones are sqrt(4) apart. In M cosines of 1 and 0 become 0 and 1/2:
+    two are sqrt(1/2) apart."""
     updates = np.repeat(np.diag([3.0, 2.0, 1.0]), 2, axis=0) * np.array([1, 5, 1, 5, 1, 5])[:, None]
     full, ternary = fedgroup.pair_distances(updates)
     same = np.array([(i // 2) == (j // 2) for i in range(6) for j in range(i + 1, 6)])
@@ -106,7 +147,9 @@ def test_pairs_of_equal_directions_have_no_distance() -> None:
 
 
 def test_pairs_are_measured_and_stored_in_part() -> None:
-    cell = Cell("Fig. 5", replace(TINY, data_options=(("clients", 30),)), "pairs", lambda m: FedAvg(), None)
+    cell = Cell(
+        "Fig. 5", replace(TINY, data_options=(("clients", 30),)), "pairs", lambda m: FedAvg(), None
+    )
     line = json.loads(json.dumps(fedgroup.measure_pairs(cell, 0)))
     assert np.shape(line["pairs"]) == (2, fedgroup.PAIRS)  # of 435
     assert -1 <= line["correlation"] <= 1
@@ -114,7 +157,13 @@ def test_pairs_are_measured_and_stored_in_part() -> None:
 
 def test_a_line_is_the_mean_of_the_seeds_and_its_band_their_range() -> None:
     cell, axes = fedgroup.FIGURE_3[0], Figure().subplots()
-    plot(axes, [fake_line(cell, 0), fake_line(cell, 1), fake_line(CURVED[1], 2)], cell, "accuracy", label="it")
+    plot(
+        axes,
+        [fake_line(cell, 0), fake_line(cell, 1), fake_line(CURVED[1], 2)],
+        cell,
+        "accuracy",
+        label="it",
+    )
     (line,) = axes.lines
     np.testing.assert_array_equal(np.asarray(line.get_xdata(), float), [1, 3, 5])
     np.testing.assert_allclose(np.asarray(line.get_ydata(), float), [np.nan, 0.5, 0.5])
@@ -151,11 +200,18 @@ def draw_flexcfl(results: Any, docs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("draw", "paper"), [(fedgroup_figures.draw, "fedgroup"), (draw_flexcfl, "flexcfl")], ids=["fedgroup", "flexcfl"]
+    ("draw", "paper"),
+    [(fedgroup_figures.draw, "fedgroup"), (draw_flexcfl, "flexcfl")],
+    ids=["fedgroup", "flexcfl"],
 )
-def test_figures_are_drawn_with_and_without_runs(draw: Callable[[Any, Path], None], paper: str, tmp_path: Path) -> None:
+def test_figures_are_drawn_with_and_without_runs(
+    draw: Callable[[Any, Path], None], paper: str, tmp_path: Path
+) -> None:
     runs = [fake_line(cell, seed) for cell in CURVED for seed in (0, 1)]
-    for folder, results in {"empty": [], "full": [*runs, *map(fake_pairs, fedgroup.FIGURE_5)]}.items():
+    for folder, results in {
+        "empty": [],
+        "full": [*runs, *map(fake_pairs, fedgroup.FIGURE_5)],
+    }.items():
         (tmp_path / folder / "images").mkdir(parents=True)
         draw(results, tmp_path / folder)
         drawn = {path.stem: path.read_text() for path in (tmp_path / folder / "images").iterdir()}
@@ -163,24 +219,45 @@ def test_figures_are_drawn_with_and_without_runs(draw: Callable[[Any, Path], Non
         assert all((SHOWN[name] in text) == bool(results) for name, text in drawn.items())
 
 
-def test_figure_1_has_the_discrepancy_of_its_paper_on_the_right_axis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FedGroup's eq. 4 is a sum over the cohort, FlexCFL's eq. 3 a mean; a panel for each number of classes."""
+def test_figure_1_has_the_discrepancy_of_its_paper_on_the_right_axis(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """FedGroup's eq. 4 is a sum over the cohort, FlexCFL's eq. 3 a mean; a panel for each number of
+    classes."""
     figures: list[Figure] = []
     monkeypatch.setattr("fedkin.reporting.style.write", lambda figure, path: figures.append(figure))
     for figure in (fedgroup_figures.BY_CLASSES, flexcfl_figures.BY_CLASSES):
         lines = [fake_line(cell, 0) for cell in figure.cells]
-        figure.draw([{**line, "discrepancy_sum": [7.0] * 3, "discrepancy_mean": [9.0] * 3} for line in lines], Path())
-    for figure, height, classes in zip(figures, (7.0, 9.0), ("1235", ("1", "3", "5", "10 (IID)")), strict=True):
+        figure.draw(
+            [
+                {**line, "discrepancy_sum": [7.0] * 3, "discrepancy_mean": [9.0] * 3}
+                for line in lines
+            ],
+            Path(),
+        )
+    for figure, height, classes in zip(
+        figures, (7.0, 9.0), ("1235", ("1", "3", "5", "10 (IID)")), strict=True
+    ):
         left, right = figure.axes[:4], figure.axes[4:]
-        assert [axes.get_title(loc="left") for axes in left] == [f"classes per client: {name}" for name in classes]
-        assert [np.asarray(axes.lines[0].get_ydata(), float).tolist() for axes in right] == [[height] * 3] * 4
-        assert {axes.get_ylim() for axes in right} == {right[0].get_ylim()} and right[0].get_ylim()[0] == 0
+        assert [axes.get_title(loc="left") for axes in left] == [
+            f"classes per client: {name}" for name in classes
+        ]
+        assert [np.asarray(axes.lines[0].get_ydata(), float).tolist() for axes in right] == [
+            [height] * 3
+        ] * 4
+        assert {axes.get_ylim() for axes in right} == {right[0].get_ylim()} and right[0].get_ylim()[
+            0
+        ] == 0
 
 
-def test_figure_3_has_a_distance_to_the_global_model_for_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_3_has_a_distance_to_the_global_model_for_each_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of the first seed; of the six methods FedAvg and FedProx have no groups."""
     figures: dict[str, Figure] = {}
-    monkeypatch.setattr("fedkin.reporting.style.write", lambda figure, path: figures.setdefault(path.stem, figure))
+    monkeypatch.setattr(
+        "fedkin.reporting.style.write", lambda figure, path: figures.setdefault(path.stem, figure)
+    )
     lines = [fake_line(cell, seed) for cell in flexcfl.FIGURE_3 for seed in (0, 1)]
     for line in lines:
         line["discrepancy_to_global"] = [[0.1 + line["seed"]] * 3, [0.5] * 3]
@@ -197,20 +274,34 @@ def test_figure_3_has_a_distance_to_the_global_model_for_each_group(monkeypatch:
 
 def test_sections_name_their_figures() -> None:
     text = fedgroup_figures.section([fake_pairs(fedgroup.FIGURE_5[0])])
-    assert "highest: MNIST-MCLR: 0.987 (1 seed). The figure" in text and "not run" in fedgroup_figures.section([])
+    assert (
+        "highest: MNIST-MCLR: 0.987 (1 seed). The figure" in text
+        and "not run" in fedgroup_figures.section([])
+    )
     assert "images/fedgroup-figure5.svg" in text
-    assert all(f"images/flexcfl-{name}-curves.svg" in eta_figures.figure_3([]) for name in ("figure3", "figure3-eta"))
+    assert all(
+        f"images/flexcfl-{name}-curves.svg" in eta_figures.figure_3([])
+        for name in ("figure3", "figure3-eta")
+    )
     assert "images/fedgroup-figure1.svg" in fedgroup_figures.BY_CLASSES.section([])
     assert "The paper trains an MLP; logistic regression stands" in eta_figures.figure_5([])
 
 
 def test_the_auxiliary_global_model_stands_beside_the_clusters() -> None:
-    """Of the last stored round, the third of every second, which is round 5: 0.5, and 0.7 of a third seed; methods
-    without clusters have no line."""
+    """Of the last stored round, the third of every second, which is round 5: 0.5, and 0.7 of a
+    third seed; methods without clusters have no line."""
     two = [fake_line(cell, seed) for cell in flexcfl.FIGURE_5[:1] for seed in (0, 1)]
     last = {**fake_line(flexcfl.FIGURE_5[0], 2), "global_accuracy": [None, 0.6, 0.7]}
-    alone = {name: v for name, v in fake_line(flexcfl.FIGURE_5[1], 0).items() if name != "global_accuracy"}
+    alone = {
+        name: v
+        for name, v in fake_line(flexcfl.FIGURE_5[1], 0).items()
+        if name != "global_accuracy"
+    }
     row = flexcfl.FIGURE_5[0].setting.row
-    expected = f"| {row} | FlexCFL | **50.0** (50.0 - 50.0) | **56.7** (50.0 - 70.0) | 5 of 300 | 3 |"
+    expected = (
+        f"| {row} | FlexCFL | **50.0** (50.0 - 50.0) | **56.7** (50.0 - 70.0) | 5 of 300 | 3 |"
+    )
     assert eta_figures.figure_5([*two, last, alone]).count(row) == 1
-    assert expected in eta_figures.figure_5([*two, last, alone]) and "not run" in eta_figures.figure_5([alone])
+    assert expected in eta_figures.figure_5(
+        [*two, last, alone]
+    ) and "not run" in eta_figures.figure_5([alone])

@@ -35,8 +35,14 @@ def test_a_curve_is_the_mean_over_the_seeds_in_rounds_that_all_have_complete() -
 
 
 def test_each_panel_is_a_kind_of_shift() -> None:
-    panels = figures.under_shift([line("IV", f"{MNIST.row}: swap part", "IFCA", 0, [0.6, 0.7])]).axes
-    assert [panel.get_title(loc="left") for panel in panels] == ["Swap all", "Swap part", "Incremental"]
+    panels = figures.under_shift(
+        [line("IV", f"{MNIST.row}: swap part", "IFCA", 0, [0.6, 0.7])]
+    ).axes
+    assert [panel.get_title(loc="left") for panel in panels] == [
+        "Swap all",
+        "Swap part",
+        "Incremental",
+    ]
     assert ["one seed" in panel.texts[0].get_text() for panel in panels] == [False, True, False]
 
 
@@ -56,7 +62,13 @@ def test_what_is_drawn_is_shown_and_what_is_shown_is_drawn(tmp_path: Path) -> No
     (tmp_path / "images").mkdir()
     figures.draw([], tmp_path)
     shown = re.findall(r"\((images/[\w.-]+)\)", section(PAPERS["flexcfl"], []))
-    assert sorted(shown) == sorted(f"images/{path.name}" for path in (tmp_path / "images").iterdir())
+    assert sorted(shown) == sorted(
+        f"images/{path.name}" for path in (tmp_path / "images").iterdir()
+    )
     for number, picture in ((3, figures.NO_SHIFT), (4, figures.SHIFTED)):
         table = tables()[f"flexcfl-table{number}"][1]
-        assert f"flexcfl-figure{number}" in table.also and table.section and picture in table.section([])
+        assert (
+            f"flexcfl-figure{number}" in table.also
+            and table.section
+            and picture in table.section([])
+        )

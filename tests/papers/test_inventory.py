@@ -10,20 +10,41 @@ from pathlib import Path
 import pytest
 
 from papers.catalogue import PAPERS, Table, tables
-from papers.inventory import ATHENA, ENTRIES, FEDGROUP, FEDSIM, FLEXCFL, SBRC, Entry, markdown_table, sentence
+from papers.inventory import (
+    ATHENA,
+    ENTRIES,
+    FEDGROUP,
+    FEDSIM,
+    FLEXCFL,
+    SBRC,
+    Entry,
+    markdown_table,
+    sentence,
+)
 from papers.inventory import without_recipe as without
 from tests.conftest import SHARED
 
-# Tables and figures, counted in the captions. SBRC's: in the paper's PDF (AiramL/ATHENA-FL, src/app/papers/artigo.pdf).
+# Tables and figures, counted in the captions. SBRC's: in the paper's PDF (AiramL/ATHENA-FL,
+# src/app/papers/artigo.pdf).
 PRINTED = {FEDGROUP: (3, 5), FLEXCFL: (4, 6), FEDSIM: (7, 10), SBRC: (4, 5), ATHENA: (1, 4)}
-PANELS = {"Fig. 3": "abcd", "Fig. 4": "abc", "Fig. 5": "ab", "Fig. 6": "abc"}  # with captions of their own: FlexCFL's
+PANELS = {
+    "Fig. 3": "abcd",
+    "Fig. 4": "abc",
+    "Fig. 5": "ab",
+    "Fig. 6": "abc",
+}  # with captions of their own: FlexCFL's
 CAPTIONS = {  # file of the text, beginning of a caption
     FEDGROUP: ("fedgroup", r"(TABLE [IVX]+)$|(Fig\. \d+)\. "),
     FLEXCFL: ("flexcfl", r"(TABLE [IVX]+):|(Figure \d+):"),
     FEDSIM: ("fedsim", r"(Table \d+):|(Figure \d+):"),
     ATHENA: ("athena", r"(Table \d+):|(Figure \d+):"),
 }
-REPRODUCING = ("fedgroup", "flexcfl", "fedsim", "athena")  # PANM's poster prints nothing to reproduce
+REPRODUCING = (
+    "fedgroup",
+    "flexcfl",
+    "fedsim",
+    "athena",
+)  # PANM's poster prints nothing to reproduce
 
 
 def of(paper: str) -> list[Entry]:
@@ -92,7 +113,9 @@ def test_every_name_in_the_catalogue_is_the_recipe_of_an_entry(paper: str) -> No
     recipes = {entry.recipe for entry in ENTRIES}
     names = {name for t in PAPERS[paper].tables for name in (t.name, *t.also)}
     names.discard("fedgroup-femnist-candidates")  # readings of ours of a printed row
-    assert names <= recipes, "papers/inventory.py: name the recipe in the entry of its table or figure"
+    assert names <= recipes, (
+        "papers/inventory.py: name the recipe in the entry of its table or figure"
+    )
 
 
 @pytest.mark.parametrize("given", [{}, {"recipe": "flexcfl-table3", "reason": "a diagram"}])
@@ -115,10 +138,15 @@ def test_the_table_has_a_line_for_each_entry() -> None:
     lines = markdown_table().splitlines()[2:]
     assert len(lines) == len(ENTRIES)
     assert "| FlexCFL | Fig. 6(b) | the same, FEMNIST, swap part | `flexcfl-figure6` |" in lines
-    assert "| FedSim | Table 3 | milliseconds per round | none: times of the authors' machines |" in lines
+    assert (
+        "| FedSim | Table 3 | milliseconds per round | none: times of the authors' machines |"
+        in lines
+    )
 
 
-@pytest.mark.parametrize("table", [t for p in PAPERS.values() for t in p.tables], ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table", [t for p in PAPERS.values() for t in p.tables], ids=lambda table: table.name
+)
 def test_no_table_prints_empty(table: Table) -> None:
     """``fedkin reproduce`` shows a number, or a place for one, for each table that has runs."""
     assert table.numbers([])

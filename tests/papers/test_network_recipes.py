@@ -1,4 +1,5 @@
-"""Recipes of other networks than perceptrons: FlexCFL's at full length, FedSim's Table 6, FedGroup's Sent140."""
+"""Recipes of other networks than perceptrons: FlexCFL's at full length, FedSim's Table 6,
+FedGroup's Sent140."""
 
 from __future__ import annotations
 
@@ -29,16 +30,21 @@ def parameters(setting: Setting, data: FederatedData) -> int:
 def samples(shape: tuple[int, ...], classes: int) -> FederatedData:
     """One client with three samples of this shape."""
     rows = Ragged.of([np.arange(3)])
-    return FederatedData("tiny", np.zeros((3, *shape), np.float32), np.arange(3) % classes, classes, rows, rows)
+    return FederatedData(
+        "tiny", np.zeros((3, *shape), np.float32), np.arange(3) % classes, classes, rows, rows
+    )
 
 
 def sentences(length: int, words: int, width: int | None) -> FederatedData:
-    """One client with three texts of two classes; ``width`` of the vectors of its words, None for none."""
+    """One client with three texts of two classes; ``width`` of the vectors of its words, None for
+    none."""
     rows = Ragged.of([np.arange(3)])
     vectors = None if width is None else np.zeros((words, width), np.float32)
     vocabulary = tuple(map(str, range(words)))
     x = np.zeros((3, length), np.int32)
-    return FederatedData("text", x, np.arange(3) % 2, 2, rows, rows, vocabulary=vocabulary, vectors=vectors)
+    return FederatedData(
+        "text", x, np.arange(3) % 2, 2, rows, rows, vocabulary=vocabulary, vectors=vectors
+    )
 
 
 def printed(cells: Sequence[Cell], row: str) -> dict[str, float | None]:
@@ -49,17 +55,28 @@ def printed(cells: Sequence[Cell], row: str) -> dict[str, float | None]:
 
 
 @pytest.mark.parametrize(
-    ("setting", "count"), [(flexcfl.MNIST, 50_186), (flexcfl.FEMNIST, 325_578), (flexcfl.FASHION, 3_274_634)]
+    ("setting", "count"),
+    [(flexcfl.MNIST, 50_186), (flexcfl.FEMNIST, 325_578), (flexcfl.FASHION, 3_274_634)],
 )
-def test_flexcfl_trains_the_papers_networks_as_long_as_the_paper(setting: Setting, count: int) -> None:
+def test_flexcfl_trains_the_papers_networks_as_long_as_the_paper(
+    setting: Setting, count: int
+) -> None:
     assert parameters(setting, samples((784,), 10)) == count  # FACTS 4
-    assert (setting.rounds, setting.epochs, setting.cohort, setting.training.batch_size) == (300, 10, 20, 10)
+    assert (setting.rounds, setting.epochs, setting.cohort, setting.training.batch_size) == (
+        300,
+        10,
+        20,
+        10,
+    )
     assert setting.deviation == ""
 
 
 def test_flexcfl_rates_and_clusters() -> None:
     """FACTS 6."""
-    rows = [(setting.lr, setting.clusters) for setting in (flexcfl.MNIST, flexcfl.FEMNIST, flexcfl.FASHION)]
+    rows = [
+        (setting.lr, setting.clusters)
+        for setting in (flexcfl.MNIST, flexcfl.FEMNIST, flexcfl.FASHION)
+    ]
     assert rows == [(0.03, 3), (0.003, 5), (0.005, 5)]
 
 
@@ -73,7 +90,9 @@ def test_flexcfl_numbers() -> None:
     """FACTS 8.2; FEMNIST's are not in one order of the shifts, so a swapped column would show."""
     three = printed(flexcfl.TABLE_III, "FEMNIST-CNN, shared images")
     assert (three["FeSEM"], three["RAC"], three["FlexCFL, eta_g .1"]) == (57.3, 86.1, 98.5)
-    four = [printed(flexcfl.TABLE_IV, f"FEMNIST-CNN, shared images: {kind}") for kind in flexcfl.SHIFTS]
+    four = [
+        printed(flexcfl.TABLE_IV, f"FEMNIST-CNN, shared images: {kind}") for kind in flexcfl.SHIFTS
+    ]
     assert [row["FeSEM"] for row in four] == [23.1, 59.8, 19.8]
     assert [row["FlexCFL, eta_g 5"] for row in four] == [97.2, 96.6, 86.1]
     fashion = printed(flexcfl.TABLE_IV, "FashionMNIST-CNN: swap part")
@@ -111,7 +130,15 @@ def test_fedsim_networks(setting: Setting, data: FederatedData, count: int) -> N
 def test_fedsim_trains_as_in_table_4_but_for_the_recurrent_network() -> None:
     """FACTS 6: clusters, cohort, rounds, epochs; learning rate and optimiser."""
     rows = [
-        (s.clusters, s.cohort, s.rounds, s.training.epochs, s.training.batch_size, s.training.lr, s.training.optimizer)
+        (
+            s.clusters,
+            s.cohort,
+            s.rounds,
+            s.training.epochs,
+            s.training.batch_size,
+            s.training.lr,
+            s.training.optimizer,
+        )
         for s in fedsim.TABLE_6
     ]
     assert rows[:3] == [
@@ -127,11 +154,15 @@ def test_fedsim_numbers() -> None:
     assert fedsim.TABLE_6[fedsim.MNIST_CNN] == ((11.69, 7.58), (17.25, 8.26))
     assert fedsim.TABLE_6[fedsim.GOODREADS_RNN] == ((-0.32, 0.42), (8.88, 2.87))
     assert len(fedsim.CELLS) == 5 * 3 and {cell.column for cell in fedsim.CELLS} == set(THREE)
-    assert fedsim.MEX_MLP.deviation == MEX.deviation != "" and "GloVe" in fedsim.GOODREADS_TRAINED.deviation
+    assert (
+        fedsim.MEX_MLP.deviation == MEX.deviation != ""
+        and "GloVe" in fedsim.GOODREADS_TRAINED.deviation
+    )
 
 
 def test_gains_of_table_6_are_summed_over_the_rounds() -> None:
-    """Of 10 samples FedSim has 5, 8, 9 right, FedAvg 5, 6, 6: (0 + 20 + 30) / 2 points; FedProx 5, 5, 10: 10."""
+    """Of 10 samples FedSim has 5, 8, 9 right, FedAvg 5, 6, 6: (0 + 20 + 30) / 2 points; FedProx 5,
+    5, 10: 10."""
     right = {"FedSim": [5, 8, 9], "FedAvg": [5, 6, 6], "FedProx": [5, 5, 10]}
     row = fedsim.MNIST_CNN.row
     results = [
@@ -150,7 +181,13 @@ def test_gains_of_table_6_are_summed_over_the_rounds() -> None:
 def test_sent140_is_fedgroups_row() -> None:
     setting = sent140.TWEETS
     assert parameters(setting, sentences(25, 50, 300)) == 243_861  # FACTS 4
-    assert (setting.lr, setting.clusters, setting.cohort, setting.epochs, setting.rounds) == (0.3, 5, 20, 20, 800)
+    assert (setting.lr, setting.clusters, setting.cohort, setting.epochs, setting.rounds) == (
+        0.3,
+        5,
+        20,
+        20,
+        800,
+    )
     row = printed(sent140.TABLE_III, "Sent140-LSTM")
     assert list(row.items())[1:4] == [("FedProx", 71.1), ("RCC", 76.3), ("RAC", 70.0)]
     methods = [sent140.METHODS[name](5) for name in ("FedProx", "FedGrouProx")]
@@ -163,7 +200,8 @@ def test_other_data_say_so_and_stand_beside_no_number() -> None:
 
 
 def test_other_data_have_the_shape_of_the_tweets(shared_data: Path) -> None:
-    """Texts of 25 words, two classes, the same layers: only the vectors of the words are trained besides."""
+    """Texts of 25 words, two classes, the same layers: only the vectors of the words are trained
+    besides."""
     data = sent140.recipe.load(sent140.STAND_IN.data, sent140.STAND_IN.data_options)
     assert data.x.shape[1] == 25 and data.classes == 2 and data.vocabulary is not None
     assert parameters(sent140.STAND_IN, data) == 243_861 + 300 * len(data.vocabulary)
@@ -179,11 +217,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FEDKIN_CACHE", str(tmp_path / "cache"))
     (tmp_path / "Sent140").mkdir()
     (tmp_path / "GloVe").mkdir()
-    tweets = [(4 * (t % 2), f"user{u}", ("good", "bad")[t % 2]) for u in range(60) for t in range(30)]
-    lines = [f'"{label}","1","today","NO_QUERY","{user}","so {text}"' for label, user, text in tweets]
+    tweets = [
+        (4 * (t % 2), f"user{u}", ("good", "bad")[t % 2]) for u in range(60) for t in range(30)
+    ]
+    lines = [
+        f'"{label}","1","today","NO_QUERY","{user}","so {text}"' for label, user, text in tweets
+    ]
     (tmp_path / "Sent140" / TWEETS).write_text("\n".join(lines))
     vectors = np.random.default_rng(0).normal(size=(3, 300)).round(3)
-    words = [" ".join([word, *map(str, v)]) for word, v in zip(("so", "good", "bad"), vectors, strict=True)]
+    words = [
+        " ".join([word, *map(str, v)])
+        for word, v in zip(("so", "good", "bad"), vectors, strict=True)
+    ]
     (tmp_path / "GloVe" / VECTORS).write_text("\n".join(words))
     return tmp_path
 
@@ -205,8 +250,12 @@ def test_the_recurrent_network_is_refused_without_its_vectors(folder: Path) -> N
 
 def test_with_its_files_the_row_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round of one epoch, on 300 numbers a word."""
-    short = dataclasses.replace(sent140.TWEETS, rounds=1, epochs=1, cohort=3, data_options=(("fraction", 1.0),))
+    short = dataclasses.replace(
+        sent140.TWEETS, rounds=1, epochs=1, cohort=3, data_options=(("fraction", 1.0),)
+    )
     monkeypatch.setattr(sent140, "TWEETS", short)
     figures = sent140.measure(dataclasses.replace(sent140.TABLE_III[0], setting=short), 0)
     assert figures["row"] == "Sent140-LSTM" and 0 <= figures["final"] <= 1
-    assert figures["bytes_up"] == 3 * 4 * 243_861  # cohort x bytes x parameters: no vector of a word
+    assert (
+        figures["bytes_up"] == 3 * 4 * 243_861
+    )  # cohort x bytes x parameters: no vector of a word

@@ -1,4 +1,5 @@
-"""FedSim's tests and printed numbers: against SciPy, against numbers worked by hand, and against the paper's tables."""
+"""FedSim's tests and printed numbers: against SciPy, against numbers worked by hand, and against
+the paper's tables."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def rng() -> np.random.Generator:
 
 def noisy(seeds: int, rounds: int, gain: float, noise: float = 0.01, draw: int = 0) -> np.ndarray:
     """Curves of 0.5 + gain after a first round of 0.1 that all methods share."""
-    curves = 0.5 + gain + noise * Stream(draw, purpose="noise").rng().standard_normal((seeds, rounds))
+    curves = (
+        0.5 + gain + noise * Stream(draw, purpose="noise").rng().standard_normal((seeds, rounds))
+    )
     curves[:, 0] = 0.1
     return curves
 
@@ -50,7 +53,9 @@ def only(comparisons: list[PairedComparison]) -> PairedComparison:
 def test_the_t_test_on_students_own_data() -> None:
     p = paired_p(SECOND, FIRST)
     assert p.shape == ()
-    assert float(p) == pytest.approx(0.002833 / 2, abs=5e-7)  # two-tailed 0.002833: t = 4.0621, 9 degrees of freedom
+    assert float(p) == pytest.approx(
+        0.002833 / 2, abs=5e-7
+    )  # two-tailed 0.002833: t = 4.0621, 9 degrees of freedom
     assert float(p) == pytest.approx(stats.ttest_rel(SECOND, FIRST, alternative="greater").pvalue)
     assert float(paired_p(FIRST, SECOND)) == pytest.approx(1 - float(p))
 
@@ -70,18 +75,28 @@ def signed_rank_p(difference: np.ndarray) -> float:
         [1.0, 2.0, 3.0],
         [1.0, -2.0, 3.0, 4.0, -5.0, 6.0],
         [1.0, 1.0, 2.0, -1.0, 3.0],
-        [0.0, 0.0, 1.0, 2.0, -3.0],  # ranks 3, 4 and 5: 4 of 8; had the zeros been dropped first, 5 of 8
+        [
+            0.0,
+            0.0,
+            1.0,
+            2.0,
+            -3.0,
+        ],  # ranks 3, 4 and 5: 4 of 8; had the zeros been dropped first, 5 of 8
         list(SECOND - FIRST),
     ],
 )
 def test_wilcoxon_counts_all_signs(difference: list[float]) -> None:
     exact = np.round(difference, 12)
-    assert float(paired_p(exact, np.zeros(len(exact)), "wilcoxon")) == pytest.approx(signed_rank_p(exact), abs=1e-12)
+    assert float(paired_p(exact, np.zeros(len(exact)), "wilcoxon")) == pytest.approx(
+        signed_rank_p(exact), abs=1e-12
+    )
 
 
 def test_wilcoxon_of_many_seeds_with_zeros_is_nearly_exact() -> None:
     difference = np.array([0.0] * 20 + [-1, 2, 3, 4, 5, -6, 7, 8, 9, 10])
-    exact = signed_rank_p(difference)  # 20 of 1024; without an allowance for the zeros the approximation is 0.043
+    exact = signed_rank_p(
+        difference
+    )  # 20 of 1024; without an allowance for the zeros the approximation is 0.043
     assert float(paired_p(difference, np.zeros(30), "wilcoxon")) == pytest.approx(exact, abs=0.006)
 
 
@@ -93,7 +108,9 @@ def test_wilcoxon_without_ties_is_scipys_exact_distribution() -> None:
 
 def test_each_round_is_tested_on_its_own() -> None:
     ours, theirs = Stream(4).rng().uniform(size=(2, 8, 3))
-    theirs[:2, 1] = ours[:2, 1]  # seeds without a difference in one round must not change the test of another
+    theirs[:2, 1] = ours[
+        :2, 1
+    ]  # seeds without a difference in one round must not change the test of another
     for test in ("t", "wilcoxon"):
         alone = [float(paired_p(ours[:, r], theirs[:, r], test)) for r in range(3)]
         assert paired_p(ours, theirs, test).tolist() == alone
@@ -115,7 +132,9 @@ def test_no_difference_is_no_evidence(test: Any) -> None:
 
 def test_constant_differences() -> None:
     theirs = np.array([0.1, 0.2, 0.3])
-    assert float(paired_p(theirs + 0.2, theirs)) == 0.125  # the sign test's: t is infinite, and three seeds are three
+    assert (
+        float(paired_p(theirs + 0.2, theirs)) == 0.125
+    )  # the sign test's: t is infinite, and three seeds are three
     assert float(paired_p(theirs - 0.2, theirs)) == 1.0
     assert float(paired_p(theirs + 0.2, theirs, "wilcoxon")) == 0.125
     assert float(paired_p(theirs - 0.2, theirs, "wilcoxon")) == 1.0
@@ -166,8 +185,20 @@ def test_improvement_is_antisymmetric(ours: np.ndarray, theirs: np.ndarray) -> N
 @pytest.mark.parametrize(
     ("value", "digits", "text"),
     [
-        *((11.999, 2, "11.99"), (-0.067, 2, "-0.06"), (-8.929, 2, "-8.92"), (2.3, 2, "2.30"), (5, 2, "5.00")),
-        *((0.29 * 100, 2, "29.00"), (-0.001, 2, "0.00"), (7.326, 1, "7.3"), (7.9, 0, "7"), (math.nan, 2, "nan")),
+        *(
+            (11.999, 2, "11.99"),
+            (-0.067, 2, "-0.06"),
+            (-8.929, 2, "-8.92"),
+            (2.3, 2, "2.30"),
+            (5, 2, "5.00"),
+        ),
+        *(
+            (0.29 * 100, 2, "29.00"),
+            (-0.001, 2, "0.00"),
+            (7.326, 1, "7.3"),
+            (7.9, 0, "7"),
+            (math.nan, 2, "nan"),
+        ),
     ],
 )
 def test_numbers_are_cut_off_as_in_the_tables(value: float | int, digits: int, text: str) -> None:
@@ -175,10 +206,12 @@ def test_numbers_are_cut_off_as_in_the_tables(value: float | int, digits: int, t
 
 
 def test_the_published_improvements(oracle: Callable[[str], dict[str, Any]]) -> None:
-    """Tables 4, 6 and 7 from the authors' mean curves: values as printed, deviations from the thinned curves.
+    """Tables 4, 6 and 7 from the authors' mean curves: values as printed, deviations from the
+    thinned curves.
 
-    14 of T + 1 rounds are left of the curves. With straight lines between them, the least thinned (T = 30) give the
-    improvements to 0.2 and the deviations to 0.2; those over rounds 1..T alone would be off by up to 0.6.
+    14 of T + 1 rounds are left of the curves. With straight lines between them, the least thinned
+    (T = 30) give the improvements to 0.2 and the deviations to 0.2; those over rounds 1..T alone
+    would be off by up to 0.6.
     """
     curves = oracle("reference_curves")["fedsim_mean_curves_35_seeds"]
     printed = {
@@ -189,7 +222,13 @@ def test_the_published_improvements(oracle: Callable[[str], dict[str, Any]]) -> 
     }
     for (name, baseline), (text, deviation) in printed.items():
         curve = curves[name]
-        rows = pd.DataFrame(curve["rows"]).set_index("round").astype(float).reindex(range(curve["T"] + 1)).interpolate()
+        rows = (
+            pd.DataFrame(curve["rows"])
+            .set_index("round")
+            .astype(float)
+            .reindex(range(curve["T"] + 1))
+            .interpolate()
+        )
         found = improvement(rows["fedsim"].to_numpy()[None], rows[baseline].to_numpy()[None])
         assert as_printed(curve[f"table_value_vs_{baseline}"]) == text
         assert found == pytest.approx((float(text), deviation), abs=0.2)
@@ -205,7 +244,8 @@ def test_the_bootstrap_of_many_seeds_is_nearly_students() -> None:
 
 
 def test_the_bootstrap_covers_the_truth_about_as_often_as_it_says() -> None:
-    """600 samples of five normal differences: 93.75% lie on both sides of the truth, and no interval is wider.
+    """600 samples of five normal differences: 93.75% lie on both sides of the truth, and no
+    interval is wider.
 
     The plain percentile interval covers 84%. Four standard errors of 0.93 are 0.042.
     """
@@ -236,7 +276,11 @@ def test_the_bootstrap_of_a_constant_and_of_too_few() -> None:
 
 
 def test_a_comparison_number_by_number() -> None:
-    ours, first, second = noisy(6, 5, 0.05, draw=1), noisy(6, 5, 0.0, draw=2), noisy(6, 5, 0.04, draw=3)
+    ours, first, second = (
+        noisy(6, 5, 0.05, draw=1),
+        noisy(6, 5, 0.0, draw=2),
+        noisy(6, 5, 0.04, draw=3),
+    )
     found = compare({"first": first, "ours": ours, "second": second}, "ours", rng())
     assert [(c.method, c.against, c.seeds, c.rounds) for c in found] == [
         ("ours", "first", 6, 5),
@@ -244,18 +288,32 @@ def test_a_comparison_number_by_number() -> None:
     ]
     tests: list[tuple[Literal["t", "wilcoxon"], str]] = [("t", "p_t"), ("wilcoxon", "p_wilcoxon")]
     for test, name in tests:
-        raw = [float(paired_p(ours[:, 1:].mean(1), other[:, 1:].mean(1), test)) for other in (first, second)]
+        raw = [
+            float(paired_p(ours[:, 1:].mean(1), other[:, 1:].mean(1), test))
+            for other in (first, second)
+        ]
         low, high = sorted(raw)
         by_hand = {low: min(1, 2 * low), high: max(2 * low, high)}
         assert [getattr(c, name) for c in found] == pytest.approx([by_hand[p] for p in raw])
     for comparison, other in zip(found, (first, second), strict=True):
         points = 100 * (ours - other)[:, 1:].mean(1)
         assert comparison.difference == pytest.approx(points.mean())
-        assert points.min() <= comparison.low < comparison.difference < comparison.high <= points.max()
-        assert (comparison.improvement, comparison.improvement_deviation) == improvement(ours, other)
-    raw = np.stack([stats.ttest_rel(ours[:, 1:], o[:, 1:], alternative="greater").pvalue for o in (first, second)])
+        assert (
+            points.min() <= comparison.low < comparison.difference < comparison.high <= points.max()
+        )
+        assert (comparison.improvement, comparison.improvement_deviation) == improvement(
+            ours, other
+        )
+    raw = np.stack(
+        [
+            stats.ttest_rel(ours[:, 1:], o[:, 1:], alternative="greater").pvalue
+            for o in (first, second)
+        ]
+    )
     smaller, larger = np.min(raw, axis=0), np.max(raw, axis=0)
-    adjusted = np.where(raw == smaller, np.minimum(1, 2 * smaller), np.minimum(1, np.maximum(2 * smaller, larger)))
+    adjusted = np.where(
+        raw == smaller, np.minimum(1, 2 * smaller), np.minimum(1, np.maximum(2 * smaller, larger))
+    )
     np.testing.assert_allclose([c.p_rounds[1:] for c in found], adjusted, rtol=1e-6)
     assert [c.p_rounds[0] for c in found] == [1.0, 1.0]
 
@@ -292,12 +350,20 @@ def test_verdicts() -> None:
     }
     assert found["up"].high < 0 and found["up"].p_t > 0.95
     twin = found["twin"]
-    assert (twin.difference, twin.low, twin.high, twin.p_t, twin.p_wilcoxon) == (0.0, 0.0, 0.0, 1.0, 1.0)
+    assert (twin.difference, twin.low, twin.high, twin.p_t, twin.p_wilcoxon) == (
+        0.0,
+        0.0,
+        0.0,
+        1.0,
+        1.0,
+    )
 
 
 def test_more_comparisons_ask_for_more() -> None:
     base = np.full((5, 2), 0.5)
-    some = base + np.array([0.09, 0.01, 0.04, -0.01, 0.08])[:, None]  # t = 2.17 with 4 degrees of freedom
+    some = (
+        base + np.array([0.09, 0.01, 0.04, -0.01, 0.08])[:, None]
+    )  # t = 2.17 with 4 degrees of freedom
     raw = float(np.asarray(stats.ttest_1samp(some[:, 1] - 0.5, 0, alternative="greater"))[1])
     assert 0.025 < raw < 0.05
     alone = only(compare({"some": some, "base": base}, "some", rng()))
@@ -321,7 +387,9 @@ def test_too_few_seeds_to_tell(seeds: int) -> None:
 
 
 def test_rounds_that_some_curve_lacks_are_left_out() -> None:
-    ours, theirs, third = (noisy(4, 6, gain, draw=draw) for draw, gain in enumerate((0.1, 0.0, 0.05)))
+    ours, theirs, third = (
+        noisy(4, 6, gain, draw=draw) for draw, gain in enumerate((0.1, 0.0, 0.05))
+    )
     ours[0, 0], third[2, 3] = np.nan, np.nan  # rounds 1, 2, 4, 5 are left
     found = compare({"ours": ours, "theirs": theirs, "third": third}, "ours", rng())[0]
     kept = [1, 2, 4, 5]
@@ -333,7 +401,9 @@ def test_rounds_that_some_curve_lacks_are_left_out() -> None:
 
 
 @given(SHARES, SHARES, st.permutations(range(4)))
-def test_the_order_of_seeds_does_not_matter(ours: np.ndarray, theirs: np.ndarray, order: list[int]) -> None:
+def test_the_order_of_seeds_does_not_matter(
+    ours: np.ndarray, theirs: np.ndarray, order: list[int]
+) -> None:
     """But for the bootstrap, whose draws take seeds by their place."""
     plain = only(compare({"ours": ours, "theirs": theirs}, "ours", rng()))
     mixed = only(compare({"ours": ours[order], "theirs": theirs[order]}, "ours", rng()))
@@ -354,15 +424,29 @@ def test_the_same_stream_gives_the_same_interval() -> None:
     [
         ({}, "ours", "at least one method, got none"),
         ({"ours": np.ones((3, 2))}, "hours", "did you mean 'ours'"),
-        ({"ours": np.ones((3, 2)), "theirs": np.ones((2, 2))}, "ours", r"'ours' has \(3, 2\), 'theirs' \(2, 2\)"),
-        ({"ours": np.ones((3, 2)), "theirs": np.full((3, 2), 71.5)}, "ours", "got 71.5 in 'theirs'; divide percent"),
-        ({"ours": np.ones((3, 2)), "theirs": np.full((3, 2), -np.inf)}, "ours", "got -inf in 'theirs'"),
+        (
+            {"ours": np.ones((3, 2)), "theirs": np.ones((2, 2))},
+            "ours",
+            r"'ours' has \(3, 2\), 'theirs' \(2, 2\)",
+        ),
+        (
+            {"ours": np.ones((3, 2)), "theirs": np.full((3, 2), 71.5)},
+            "ours",
+            "got 71.5 in 'theirs'; divide percent",
+        ),
+        (
+            {"ours": np.ones((3, 2)), "theirs": np.full((3, 2), -np.inf)},
+            "ours",
+            "got -inf in 'theirs'",
+        ),
         ({"ours": np.ones((3, 2)), "theirs": np.full((3, 2), np.nan)}, "ours", "got 0 of 2"),
         ({"ours": np.ones((3, 1)), "theirs": np.ones((3, 1))}, "ours", "at least two rounds"),
         ({"ours": np.ones((0, 2)), "theirs": np.ones((0, 2))}, "ours", "at least one seed"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(curves: dict[str, np.ndarray], method: str, words: str) -> None:
+def test_what_cannot_be_compared_is_refused(
+    curves: dict[str, np.ndarray], method: str, words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
         compare(curves, method, rng())
 
@@ -371,7 +455,9 @@ def test_what_cannot_be_compared_is_refused(curves: dict[str, np.ndarray], metho
 
 
 def test_the_table_has_a_row_for_each_comparison() -> None:
-    theirs = noisy(6, 3, 0.0, draw=1)  # equal gains in six seeds: p is 1 in 64, twice that with Holm
+    theirs = noisy(
+        6, 3, 0.0, draw=1
+    )  # equal gains in six seeds: p is 1 in 64, twice that with Holm
     found = compare({"theirs": theirs, "ours": theirs + 0.1, "twin": theirs + 0.1}, "ours", rng())
     frame = table(found)
     assert frame["against"].tolist() == ["theirs", "twin"]
@@ -385,4 +471,6 @@ def test_the_table_has_a_row_for_each_comparison() -> None:
 def test_nothing_to_compare_with_is_an_empty_table() -> None:
     none = compare({"ours": noisy(3, 3, 0.0)}, "ours", rng())
     assert none == []
-    assert list(table(none).columns) == list(table(compare({"a": np.ones((3, 2)), "b": np.ones((3, 2))}, "a", rng())))
+    assert list(table(none).columns) == list(
+        table(compare({"a": np.ones((3, 2)), "b": np.ones((3, 2))}, "a", rng()))
+    )

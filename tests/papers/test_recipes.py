@@ -16,7 +16,19 @@ from papers.recipe import Cell, Setting, measure
 from papers.results_page import page
 from papers.tables_markdown import accuracies, mean_and_range, percent, seeds, share
 
-TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, cohort=4, seeds=(0, 1))
+TINY = Setting(
+    "tiny",
+    "digits",
+    (("clients", 12),),
+    "mclr",
+    (),
+    0.1,
+    2,
+    epochs=1,
+    rounds=3,
+    cohort=4,
+    seeds=(0, 1),
+)
 
 
 def run_of(column: str, seed: int, best: float, row: str = MNIST.row) -> dict:
@@ -30,7 +42,9 @@ def test_every_cell_of_table_iii_is_there_once() -> None:
 
 
 def test_measuring_a_cell_gives_figures_that_json_can_hold() -> None:
-    figures = json.loads(json.dumps(measure(Cell("III", TINY, "FedAvg", lambda m: FedAvg(), 50.0), 0)))
+    figures = json.loads(
+        json.dumps(measure(Cell("III", TINY, "FedAvg", lambda m: FedAvg(), 50.0), 0))
+    )
     assert figures["row"] == "tiny" and figures["seed"] == 0 and figures["sizes"] == [12]
     assert 0 <= figures["final"] <= figures["best"] <= 1 and 1 <= figures["best_round"] <= 3
     assert figures["bytes_up"] == 3 * 4 * 650 * 4  # rounds x cohort x parameters of 64-10 x bytes
@@ -49,9 +63,14 @@ def test_the_page_shows_mean_range_and_the_papers_mean_and_range() -> None:
 
 def test_the_share_counts_cells_within_the_margin_above_and_below() -> None:
     # Ten rows of six methods, in two of which the paper prints no number for RAC.
-    results = [run_of("FedAvg", 0, 0.893 + 0.014), run_of("FedProx", 0, 0.905 + 0.02), run_of("RCC", 0, 0.90)]
-    assert "3 of 58 cells were run: 1 came out within 1.5 points of the paper, 1 above and 1 below it" in share(
-        results, TABLE_III
+    results = [
+        run_of("FedAvg", 0, 0.893 + 0.014),
+        run_of("FedProx", 0, 0.905 + 0.02),
+        run_of("RCC", 0, 0.90),
+    ]
+    assert (
+        "3 of 58 cells were run: 1 came out within 1.5 points of the paper, 1 above and 1 below it"
+        in share(results, TABLE_III)
     )
 
 
@@ -64,23 +83,33 @@ def test_numbers_say_how_many_seeds_never_got_there() -> None:
 def test_the_seeds_of_a_row_are_those_of_its_own_cells() -> None:
     """The second row has no FedProx, so that nobody misses its seeds."""
     other = replace(TINY, row="other")
-    cells = [Cell("III", TINY, column, lambda m: FedAvg(), None) for column in ("FedAvg", "FedProx")]
+    cells = [
+        Cell("III", TINY, column, lambda m: FedAvg(), None) for column in ("FedAvg", "FedProx")
+    ]
     other_cell = Cell("III", other, "FedAvg", lambda m: FedAvg(), None)
-    results = [run_of("FedAvg", 0, 0.9, "tiny"), run_of("FedAvg", 1, 0.9, "tiny"), run_of("FedProx", 0, 0.8, "tiny")]
+    results = [
+        run_of("FedAvg", 0, 0.9, "tiny"),
+        run_of("FedAvg", 1, 0.9, "tiny"),
+        run_of("FedProx", 0, 0.8, "tiny"),
+    ]
     results += [run_of("FedAvg", seed, 0.9, "other") for seed in range(3)]
     assert (seeds(results, cells), seeds(results, [other_cell])) == ("1 or 2", "3")
     lines = accuracies(results, [*cells, other_cell], "best").splitlines()
     assert [line.split("|")[-2].strip() for line in lines[2:]] == ["1 or 2", "3"]
 
 
-@pytest.mark.parametrize("rows", [["MNIST-MCRL"], ["MNIST", "flexcfl/V/"], ["planted/lost"]], ids=str)
+@pytest.mark.parametrize(
+    "rows", [["MNIST-MCRL"], ["MNIST", "flexcfl/V/"], ["planted/lost"]], ids=str
+)
 def test_a_row_that_is_not_there_ends_in_words(
     rows: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     results = tmp_path / "papers" / "results"
     results.mkdir(parents=True)
-    with pytest.raises(SystemExit, match=f"error: no table and no row begins with '{rows[-1]}'.* Nothing was run"):
+    with pytest.raises(
+        SystemExit, match=f"error: no table and no row begins with '{rows[-1]}'.* Nothing was run"
+    ):
         main(rows)
     assert [path.name for path in tmp_path.iterdir()] == ["papers"] and not list(results.iterdir())
 
@@ -89,7 +118,11 @@ def test_rows_are_asked_for_by_paper_table_and_beginning() -> None:
     names = {name for job in named_jobs() for name in job.names}
     for row in ("MNIST-MCLR", "flexcfl/MNIST-MCLR: swap all", "flexcfl/IV/MNIST-MCLR: swap all"):
         assert row in names, row
-    for row in ("flexcfl-table4/MNIST-MCLR: swap all", "planted/found/rotation", "fedsim/Fig. 8/MNIST"):
+    for row in (
+        "flexcfl-table4/MNIST-MCLR: swap all",
+        "planted/found/rotation",
+        "fedsim/Fig. 8/MNIST",
+    ):
         assert row in names, row
     assert not any(name.startswith("flexcfl/III/MNIST-MCLR: swap") for name in names)
 

@@ -29,22 +29,38 @@ from papers.reproduction_marks import Cause, ComparedNumber, Mark, compare_numbe
 from papers.results_page import differences
 
 
-def line(column: str, best: float | None, row: str = "MNIST-MCLR", table: str = "III", **more: Any) -> dict[str, Any]:
-    return {"table": table, "row": row, "column": column, "seed": 0, "best": best, "seconds": 8.0, **more}
+def line(
+    column: str, best: float | None, row: str = "MNIST-MCLR", table: str = "III", **more: Any
+) -> dict[str, Any]:
+    return {
+        "table": table,
+        "row": row,
+        "column": column,
+        "seed": 0,
+        "best": best,
+        "seconds": 8.0,
+        **more,
+    }
 
 
 def marks(*lines: dict[str, Any], row: str = "MNIST-MCLR") -> dict[str, ComparedNumber]:
-    """Of FlexCFL's Table III: in MNIST-MCLR the paper has 89.4, 94.2 and 84.6 for FedAvg, IFCA and FeSEM."""
+    """Of FlexCFL's Table III: in MNIST-MCLR the paper has 89.4, 94.2 and 84.6 for FedAvg, IFCA and
+    FeSEM."""
     numbers = explained(accuracy_numbers.best_accuracies(lines, flexcfl.TABLE_III), Evidence())
     return {n.column: n for n in numbers if n.row == row}
 
 
 @pytest.mark.parametrize(
-    ("ours", "mark"), [(0.909, Mark.REPRODUCED), (0.879, Mark.REPRODUCED), (0.9091, Mark.NOT_REPRODUCED)]
+    ("ours", "mark"),
+    [(0.909, Mark.REPRODUCED), (0.879, Mark.REPRODUCED), (0.9091, Mark.NOT_REPRODUCED)],
 )
 def test_a_number_is_reproduced_within_one_and_a_half_points(ours: float, mark: Mark) -> None:
     number = marks(line("FedAvg", ours))["FedAvg"]
-    assert number.mark == mark and number.difference == pytest.approx(100 * ours - 89.4) and number.seeds == 1
+    assert (
+        number.mark == mark
+        and number.difference == pytest.approx(100 * ours - 89.4)
+        and number.seeds == 1
+    )
 
 
 def test_the_mean_over_the_seeds_is_compared() -> None:
@@ -61,7 +77,9 @@ def test_a_cell_differs_by_the_authors_code_only_where_the_variant_with_it_is_ne
     assert marks(line("IFCA", 0.962))["IFCA"].mark == Mark.NOT_REPRODUCED
     assert marks(line("IFCA", 0.942), near)["IFCA"].mark == Mark.REPRODUCED
     assert marks(near)["IFCA"].mark == Mark.NOT_RUN
-    assert marks(line("FeSEM", 0.915), near)["FeSEM"].mark == Mark.NOT_REPRODUCED  # a variant of another column
+    assert (
+        marks(line("FeSEM", 0.915), near)["FeSEM"].mark == Mark.NOT_REPRODUCED
+    )  # a variant of another column
 
 
 def test_a_variant_as_in_the_authors_code_is_shown_and_not_counted() -> None:
@@ -90,8 +108,16 @@ def test_what_was_not_run_and_what_is_not_printed() -> None:
 def test_figures_of_table_i_have_margins_of_their_own() -> None:
     """As printed for 3 classes: .767 / .073, 90.9 / 87.0, 14."""
     cell = {"table": "I", "row": "3", "column": "FedAvg", "seed": 0}
-    figures = {"distance_mean": 0.84, "distance_variance": 0.05, "best": 0.92, "median": 0.85, "rounds_to_85": 19}
-    numbers = accuracy_numbers.by_classes([{**cell, **figures}], flexcfl.TABLE_I_PUBLISHED, "distance")
+    figures = {
+        "distance_mean": 0.84,
+        "distance_variance": 0.05,
+        "best": 0.92,
+        "median": 0.85,
+        "rounds_to_85": 19,
+    }
+    numbers = accuracy_numbers.by_classes(
+        [{**cell, **figures}], flexcfl.TABLE_I_PUBLISHED, "distance"
+    )
     of_three = {n.column: n.mark for n in numbers if n.row == "3"}
     assert of_three == {
         "discrepancy, mean": Mark.REPRODUCED,
@@ -105,11 +131,17 @@ def test_figures_of_table_i_have_margins_of_their_own() -> None:
         [{**cell, **figures, "rounds_to_85": None}], flexcfl.TABLE_I_PUBLISHED, "distance"
     )
     (rounds,) = [n for n in never if (n.row, n.column) == ("3", "rounds to 85%")]
-    assert (rounds.mark, rounds.ours, rounds.difference) == (Mark.NOT_REPRODUCED, "never in 1 of 1", None)
+    assert (rounds.mark, rounds.ours, rounds.difference) == (
+        Mark.NOT_REPRODUCED,
+        "never in 1 of 1",
+        None,
+    )
 
 
 def test_bytes_are_compared_as_multiples() -> None:
-    def sent(column: str, clients: int, servers: int = 0, row: str = "MNIST, swap all") -> dict[str, Any]:
+    def sent(
+        column: str, clients: int, servers: int = 0, row: str = "MNIST, swap all"
+    ) -> dict[str, Any]:
         costs = {"bytes_down": clients, "bytes_up": clients, "bytes_servers": servers}
         return line(column, None, row, "Fig. 6", **costs)
 
@@ -120,9 +152,13 @@ def test_bytes_are_compared_as_multiples() -> None:
     assert numbers["MNIST, swap all", "FlexCFL"].mark == Mark.REPRODUCED  # 1.26, as the text says
     assert numbers["MNIST, swap all", "IFCA-MIG"].mark == Mark.NOT_REPRODUCED  # 4.74 for 5.48
     assert numbers["MNIST, swap all", "IFCA"].mark == Mark.NO_NUMBER
-    again = {(n.row, n.column): n.seeds for n in relative_bytes([*results, dict(results[1], seed=1)])}
+    again = {
+        (n.row, n.column): n.seeds for n in relative_bytes([*results, dict(results[1], seed=1)])
+    }
     assert (again["MNIST, swap all", "FlexCFL"], again["MNIST, swap all", "IFCA"]) == (2, 0)
-    assert numbers["FEMNIST, swap part", "FlexCFL, eta_g 5, over FlexCFL"].mark == Mark.REPRODUCED  # 14,700 / 13,200
+    assert (
+        numbers["FEMNIST, swap part", "FlexCFL, eta_g 5, over FlexCFL"].mark == Mark.REPRODUCED
+    )  # 14,700 / 13,200
 
 
 # --- the share
@@ -148,7 +184,10 @@ def test_the_share_counts_what_came_of_each_number() -> None:
     assert share_of(three(), results) == Share(63, 39, 4, **counts)
     assert share_of(three(), results).shown == 1
     # FedProx from five seeds: 94.1 +- 8.6 for one more, which holds 90.9; no single seed any more
-    more = [{**line("FedProx", best), "seed": seed} for seed, best in enumerate((0.9, 0.95, 0.97, 0.935), start=1)]
+    more = [
+        {**line("FedProx", best), "seed": seed}
+        for seed, best in enumerate((0.9, 0.95, 0.97, 0.935), start=1)
+    ]
     spread = share_of(three(), [*results, *more])
     assert spread == Share(63, 39, 4, **{**counts, "spread": 1, "unknown": 1, "single_seed": 3})
 
@@ -178,12 +217,20 @@ def test_data_that_cannot_be_handed_on_are_named_and_not_counted(name: str, word
     table = tables()[name][1]
     assert table.section and words in table.section([])
     short = replace(table, jobs=tuple(replace(job, seconds=1.0) for job in table.jobs))
-    assert {job.row for job in table.jobs} - cpu_sized(short) == {job.row for job in table.jobs if job.needs} != set()
+    assert (
+        {job.row for job in table.jobs} - cpu_sized(short)
+        == {job.row for job in table.jobs if job.needs}
+        != set()
+    )
 
 
 def test_numbers_that_were_run_beyond_the_count_are_stated() -> None:
     """MNIST-CNN takes longer than five minutes: the paper has 97.3 and 94.6."""
-    runs = [line("FedAvg", 0.973, "MNIST-CNN"), line("FedProx", 0.90, "MNIST-CNN"), line("FedAvg", 0.5)]
+    runs = [
+        line("FedAvg", 0.973, "MNIST-CNN"),
+        line("FedProx", 0.90, "MNIST-CNN"),
+        line("FedAvg", 0.5),
+    ]
     words = " Besides, 2 that are not CPU-sized were run, 2 of them from a single seed: 1 within 1.5 points, 1 unknown."
     assert not_cpu_sized({"flexcfl": runs}) == words
     assert words in reproduced_share.section({"flexcfl": runs})
@@ -191,10 +238,15 @@ def test_numbers_that_were_run_beyond_the_count_are_stated() -> None:
 
 
 def test_the_share_in_words() -> None:
-    words = headline(Share(63, 39, 9, 1, code=1, spread=2, data=0, authors=1, unknown=4, above=5, below=3))
+    words = headline(
+        Share(63, 39, 9, 1, code=1, spread=2, data=0, authors=1, unknown=4, above=5, below=3)
+    )
     assert words.startswith("**1 of 39** published numbers")
     assert "11% of the 9 that were run" in words
-    assert "Of 2 more a run shows why they differ (1 code, 0 data, 1 authors). For 2 more the paper's number" in words
+    assert (
+        "Of 2 more a run shows why they differ (1 code, 0 data, 1 authors). For 2 more the "
+        "paper's number" in words
+    )
     assert "**4** differ for an unknown reason" in words
     assert "5 of all that differ came out above the paper's and 3 below" in words
     assert "were run" not in headline(Share(63, 39))
@@ -203,28 +255,35 @@ def test_the_share_in_words() -> None:
 
 
 def test_numbers_that_agree_from_one_run_are_counted() -> None:
-    """The paper prints 89.4 for FedAvg, which agrees from one run, and 90.9 for FedProx, which agrees from two."""
+    """The paper prints 89.4 for FedAvg, which agrees from one run, and 90.9 for FedProx, which
+    agrees from two."""
     once = line("FedAvg", 0.894)
-    assert agreed_once({"flexcfl": [once]}).startswith(" 1 of those within the margin rest on one run")
+    assert agreed_once({"flexcfl": [once]}).startswith(
+        " 1 of those within the margin rest on one run"
+    )
     twice = [line("FedProx", 0.90), {**line("FedProx", 0.92), "seed": 1}]
     assert agreed_once({"flexcfl": [once, *twice]}).startswith(" 1 of those")
     assert agreed_once({"flexcfl": [line("FedAvg", 0.80), *twice]}) == ""
 
 
 def test_shown_causes_of_one_run_are_counted() -> None:
-    """The paper prints 94.2 for IFCA, which the first client gives, from one run and then from two; 84.6 for FeSEM."""
+    """The paper prints 94.2 for IFCA, which the first client gives, from one run and then from two;
+    84.6 for FeSEM."""
     runs = [line("IFCA", 0.962), line("IFCA, first client", 0.94), line("FeSEM", 0.92)]
     assert agreed_once({"flexcfl": runs}).startswith(" 1 of the shown causes rest on one run")
     assert agreed_once({"flexcfl": [*runs, {**line("IFCA, first client", 0.945), "seed": 1}]}) == ""
     both = agreed_once({"flexcfl": [*runs, line("FedAvg", 0.894)]})
-    assert both.startswith(" 1 of those within the margin and 1 of the shown causes rest on one run")
+    assert both.startswith(
+        " 1 of those within the margin and 1 of the shown causes rest on one run"
+    )
 
 
 def test_further_seeds_of_what_differs_are_no_secret() -> None:
     """FedAvg agrees from two runs and from five; FedProx differs from one."""
     agreeing = [{**line("FedAvg", 0.894), "seed": seed} for seed in range(5)]
     assert runs_by_outcome({"flexcfl": [*agreeing[:2], line("FedProx", 0.95)]}).startswith(
-        " Further seeds were run first where a number differed: 1 of the 1 numbers within the margin and 1 of the 1 "
+        " Further seeds were run first where a number differed: 1 of the 1 numbers within the "
+        "margin and 1 of the 1 "
         "that differ have fewer than 5 runs."
     )
     assert runs_by_outcome({"flexcfl": [*agreeing, line("FedProx", 0.95)]}) == ""
@@ -233,61 +292,94 @@ def test_further_seeds_of_what_differs_are_no_secret() -> None:
 def test_the_share_with_a_shown_and_with_a_possible_cause() -> None:
     share = Share(40, 40, 40, reproduced=20, code=3, data=2, authors=1, spread=5, copy=2, unknown=7)
     assert in_other_words(share) == (
-        "So 26 of 40 (65%) are within 1.5 points or have a cause that a run shows; with the causes that our runs do "
+        "So 26 of 40 (65%) are within 1.5 points or have a cause that a run shows; with the "
+        "causes that our runs do "
         "not contradict they are 33 (82.5%)."
     )
     assert in_other_words(Share(63, 39)) == ""
 
 
 def test_the_longest_runs_are_named() -> None:
-    """The median decides; what is not counted does not: a CNN's row, a deviation's, a variant's column."""
+    """The median decides; what is not counted does not: a CNN's row, a deviation's, a variant's
+    column."""
     cnn = {**line("FedAvg", 0.9, flexcfl.MNIST_CNN.row), "seconds": 900.0}
     other = {**line("FedAvg", 0.9, flexcfl.FEMNIST_OWN.row), "seconds": 800.0}
     mlp = [
-        {**line("FedAvg", 0.9, flexcfl.MNIST_MLP.row), "seed": s, "seconds": t} for s, t in enumerate((5.0, 90.0, 7))
+        {**line("FedAvg", 0.9, flexcfl.MNIST_MLP.row), "seed": s, "seconds": t}
+        for s, t in enumerate((5.0, 90.0, 7))
     ]
     short = [{**line("FedAvg", 0.894), "seconds": 6.0}]
     variant = {**line("FeSEM, first client", 0.9), "seconds": 700.0}
     words = duration({"flexcfl": [cnn, other, variant, *mlp, *short]})
-    assert "flexcfl-table3, MNIST-MLP, took longest: 7 seconds in the median and at most 90, on a core each" in words
+    assert (
+        "flexcfl-table3, MNIST-MLP, took longest: 7 seconds in the median and at most 90, on a "
+        "core each" in words
+    )
     assert duration({"flexcfl": [cnn, other]}) == ""
 
 
 def test_unknown_numbers_of_few_runs_are_named() -> None:
-    """FedProx from four seeds and RCC from one are unknown; from five seeds FedProx's 90.9 is in the interval."""
-    runs = [{**line("FedProx", best), "seed": seed} for seed, best in enumerate((0.95, 0.9, 0.97, 0.935))]
+    """FedProx from four seeds and RCC from one are unknown; from five seeds FedProx's 90.9 is in
+    the interval."""
+    runs = [
+        {**line("FedProx", best), "seed": seed}
+        for seed, best in enumerate((0.95, 0.9, 0.97, 0.935))
+    ]
     runs += [line("RCC", 0.90), line("FedAvg", 0.973, flexcfl.MNIST_CNN.row)]
-    assert few_runs({"flexcfl": runs}) == " 2 of the unknown have fewer than the 5 runs that *spread* asks for."
-    assert few_runs({"flexcfl": [*runs, {**line("FedProx", 0.95), "seed": 4}]}).startswith(" 1 of the unknown has")
+    assert (
+        few_runs({"flexcfl": runs})
+        == " 2 of the unknown have fewer than the 5 runs that *spread* asks for."
+    )
+    assert few_runs({"flexcfl": [*runs, {**line("FedProx", 0.95), "seed": 4}]}).startswith(
+        " 1 of the unknown has"
+    )
     assert few_runs({"flexcfl": [line("FedAvg", 0.894)]}) == ""
 
 
 def test_spread_of_what_the_authors_code_does_is_counted() -> None:
-    """The paper's IFCA on MNIST-MCLR, 94.2, is 2.2 points from the variant's mean and in its interval, whose
-    half-width is 2.776 * 2 * sqrt(6/5) = 6.1; the variant is the column's as it gives the 95.8 of MNIST-MLP."""
+    """The paper's IFCA on MNIST-MCLR, 94.2, is 2.2 points from the variant's mean and in its
+    interval, whose half-width is 2.776 * 2 * sqrt(6/5) = 6.1; the variant is the column's as it
+    gives the 95.8 of MNIST-MLP."""
     near = line("IFCA, first client", 0.958, "MNIST-MLP")
     variant = [
-        {**line("IFCA, first client", best), "seed": seed} for seed, best in enumerate((0.90, 0.91, 0.91, 0.93, 0.95))
+        {**line("IFCA, first client", best), "seed": seed}
+        for seed, best in enumerate((0.90, 0.91, 0.91, 0.93, 0.95))
     ]
 
     def runs(*ours: float) -> list[dict[str, Any]]:
-        return [near, *variant, *({**line("IFCA", best), "seed": seed} for seed, best in enumerate(ours))]
+        return [
+            near,
+            *variant,
+            *({**line("IFCA", best), "seed": seed} for seed, best in enumerate(ours)),
+        ]
 
     narrow, wide = (0.962, 0.961, 0.963, 0.962, 0.962), (0.93, 0.96, 0.97, 0.98, 0.99)
     for ours in (narrow, wide, narrow[:4]):
         assert marks(*runs(*ours))["IFCA"].cause == Cause.SPREAD
     assert code_and_spread({"flexcfl": runs(*narrow)}) == (
-        " 1 of these intervals is not ours but of runs with what the authors' code does; for 1 of these numbers the "
+        " 1 of these intervals is not ours but of runs with what the authors' code does; for 1 of "
+        "these numbers the "
         "interval of ours does not hold the paper's number."
     )
     (row,) = (
-        words for words in differences(tables()["flexcfl-table3"][1], runs(*wide)).splitlines() if "IFCA |" in words
+        words
+        for words in differences(tables()["flexcfl-table3"][1], runs(*wide)).splitlines()
+        if "IFCA |" in words
     )
     assert row.split(" | ")[5] == "spread, of the variant"
-    assert "for 0 of these numbers" in code_and_spread({"flexcfl": runs(*wide)})  # ours may hold it as well
-    assert "for 0 of these numbers" in code_and_spread({"flexcfl": runs(*narrow[:4])})  # too few of ours to say
-    ours = [{**line("FedProx", best), "seed": seed} for seed, best in enumerate((0.95, 0.9, 0.97, 0.935, 0.95))]
-    assert marks(*ours)["FedProx"].cause_words == "spread" and code_and_spread({"flexcfl": ours}) == ""
+    assert "for 0 of these numbers" in code_and_spread(
+        {"flexcfl": runs(*wide)}
+    )  # ours may hold it as well
+    assert "for 0 of these numbers" in code_and_spread(
+        {"flexcfl": runs(*narrow[:4])}
+    )  # too few of ours to say
+    ours = [
+        {**line("FedProx", best), "seed": seed}
+        for seed, best in enumerate((0.95, 0.9, 0.97, 0.935, 0.95))
+    ]
+    assert (
+        marks(*ours)["FedProx"].cause_words == "spread" and code_and_spread({"flexcfl": ours}) == ""
+    )
 
 
 def test_a_number_in_another_unit_is_not_counted() -> None:
@@ -299,7 +391,11 @@ def test_a_number_in_another_unit_is_not_counted() -> None:
 
 def test_each_cause_is_counted_below_its_own_name() -> None:
     """A table whose head and lines are in different orders would be wrong without a sign of it."""
-    head = [name.removeprefix("differs: ") for name in reproduced_share.HEAD if name.startswith("differs: ")]
+    head = [
+        name.removeprefix("differs: ")
+        for name in reproduced_share.HEAD
+        if name.startswith("differs: ")
+    ]
     names = [each.name for each in fields(Share)]
     assert head == [str(cause) for cause in Cause] == names[names.index(head[0]) :][: len(head)]
     assert names.index(head[0]) == reproduced_share.HEAD.index(f"differs: {head[0]}") - 1

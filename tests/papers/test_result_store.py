@@ -19,22 +19,53 @@ from papers.fedgroup import recipes as fedgroup
 from papers.fedgroup.recipes import MNIST, TABLE_III
 from papers.fedsim import recipes as fedsim
 from papers.recipe import Cell, Setting
-from papers.result_store import Job, carry_out, job_of, job_of_question, pending, read, seconds_of_rows, text_of
+from papers.result_store import (
+    Job,
+    carry_out,
+    job_of,
+    job_of_question,
+    pending,
+    read,
+    seconds_of_rows,
+    text_of,
+)
 from tests.conftest import ROOT
 
-TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, seeds=(0, 1), seconds=7)
+TINY = Setting(
+    "tiny",
+    "digits",
+    (("clients", 12),),
+    "mclr",
+    (),
+    0.1,
+    2,
+    epochs=1,
+    rounds=3,
+    seeds=(0, 1),
+    seconds=7,
+)
 
 
 def fake(cell: Cell, seed: int) -> dict[str, Any]:
-    return {"table": cell.table, "row": cell.setting.row, "column": cell.column, "seed": seed, "best": 0.5}
+    return {
+        "table": cell.table,
+        "row": cell.setting.row,
+        "column": cell.column,
+        "seed": seed,
+        "best": 0.5,
+    }
 
 
 def job(column: str = "FedAvg", setting: Setting = TINY, **options: Any) -> Job:
-    return job_of(Cell("III", setting, column, lambda m: FedAvg(), **{"published": None, **options}), fake)
+    return job_of(
+        Cell("III", setting, column, lambda m: FedAvg(), **{"published": None, **options}), fake
+    )
 
 
 def run_all(jobs: list[Job], store: Path) -> list[dict[str, Any]]:
-    return list(carry_out(pending([(job, job.seeds) for job in jobs], read(store, jobs).runs), store))
+    return list(
+        carry_out(pending([(job, job.seeds) for job in jobs], read(store, jobs).runs), store)
+    )
 
 
 def test_what_is_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:
@@ -87,7 +118,10 @@ def test_a_store_that_cannot_be_written_is_told_before_anything_is_run(tmp_path:
 def test_how_long_a_run_takes() -> None:
     """The median of the row, whichever method; the recipe's estimate where nothing was measured."""
     of_tiny = {"table": "III", "row": "tiny", "column": "FedAvg"}
-    lines = [{**of_tiny, "seed": seed, "seconds": seconds} for seed, seconds in enumerate((1.0, 30.0, 2.0))]
+    lines = [
+        {**of_tiny, "seed": seed, "seconds": seconds}
+        for seed, seconds in enumerate((1.0, 30.0, 2.0))
+    ]
     assert seconds_of_rows([job(), job("FedProx")], lines) == {"tiny": (2.0, True)}
     assert seconds_of_rows([job("FedProx")], lines) == {"tiny": (7.0, False)}
     without = [{**of_tiny, "seed": 0}]
@@ -136,7 +170,9 @@ def test_each_damaged_line_has_its_number_and_what_it_was_is_run_again(tmp_path:
     store.write_text(f"nonsense\n{first}\n{second[:-5]}\n{{}}\n")
     assert read(store, [job()]).damaged == [f"{store}, line {number}" for number in (1, 3, 4)]
     assert [line["seed"] for line in run_all([job()], store)] == [1]
-    assert store.read_text().startswith(f"nonsense\n{first}\n{second[:-5]}\n{{}}\n")  # nothing is deleted
+    assert store.read_text().startswith(
+        f"nonsense\n{first}\n{second[:-5]}\n{{}}\n"
+    )  # nothing is deleted
 
 
 CHANGED = {
@@ -155,14 +191,18 @@ def test_a_changed_recipe_does_not_show_old_runs(tmp_path: Path, setting: Settin
     assert not stored.runs and len(stored.unknown) == 2
     assert stored.left_out() == ["III, tiny, FedAvg: 2 runs of another setting"]
     assert len(run_all([changed], store)) == 2  # both are run again
-    assert len(read(store, [changed]).runs) == len(read(store, [job()]).runs) == 2  # and the old recipe's are kept
+    assert (
+        len(read(store, [changed]).runs) == len(read(store, [job()]).runs) == 2
+    )  # and the old recipe's are kept
 
 
 def test_a_corrected_cell_does_not_show_old_runs(tmp_path: Path) -> None:
     store = tmp_path / "paper.jsonl"
     run_all([job()], store)
     assert not read(store, [job(revision=1)]).runs
-    assert len(read(store, [job(published=12.0, variant_of="FedProx")]).runs) == 2  # these are not about the run
+    assert (
+        len(read(store, [job(published=12.0, variant_of="FedProx")]).runs) == 2
+    )  # these are not about the run
 
 
 def test_a_run_on_the_draw_of_another_seed_is_unknown(tmp_path: Path) -> None:
@@ -173,7 +213,9 @@ def test_a_run_on_the_draw_of_another_seed_is_unknown(tmp_path: Path) -> None:
     runs = [{name: value for name, value in line.items() if name != "checksum"} for line in lines]
     store.write_text(text_of(runs[0] | {"seed": 1}) + "\n" + text_of(runs[1]) + "\n")
     stored = read(store, [in_turn])
-    assert stored.runs == [runs[1]] and stored.left_out() == ["III, tiny, FedAvg: 1 run of another setting"]
+    assert stored.runs == [runs[1]] and stored.left_out() == [
+        "III, tiny, FedAvg: 1 run of another setting"
+    ]
 
 
 @pytest.mark.parametrize("setting", ["0123456789ab", "", None, 7, "none at all"])
@@ -187,7 +229,11 @@ def test_a_run_of_an_unknown_digest_is_left_out(tmp_path: Path, setting: object)
 
 def test_a_run_of_no_job_is_left_out_under_its_name(tmp_path: Path) -> None:
     store = tmp_path / "paper.jsonl"
-    runs = [{"table": "V", "row": ["a", "b"], "column": "FedSGD", "seed": 0}, {"seed": 1}, {"seed": 2}]
+    runs = [
+        {"table": "V", "row": ["a", "b"], "column": "FedSGD", "seed": 0},
+        {"seed": 1},
+        {"seed": 2},
+    ]
     store.write_text("".join(text_of(run) + "\n" for run in runs))
     assert read(store, [job()]).left_out() == [
         "V, ['a', 'b'], FedSGD: 1 run of another setting",
@@ -200,18 +246,27 @@ def test_the_same_run_once_more_is_no_second_seed(tmp_path: Path) -> None:
     store = tmp_path / "paper.jsonl"
     lines = run_all([job(), job("FedProx")], store)
     with store.open("a") as file:
-        file.writelines(text_of(line | {"best": 0.7}) + "\n" for line in (lines[0], lines[0], lines[3]))
+        file.writelines(
+            text_of(line | {"best": 0.7}) + "\n" for line in (lines[0], lines[0], lines[3])
+        )
     stored = read(store, [job(), job("FedProx")])
     assert stored.runs == lines
-    assert stored.left_out() == ["III, tiny, FedAvg: 2 runs stored again", "III, tiny, FedProx: 1 run stored again"]
+    assert stored.left_out() == [
+        "III, tiny, FedAvg: 2 runs stored again",
+        "III, tiny, FedProx: 1 run stored again",
+    ]
 
 
-def test_a_seed_that_the_recipe_does_not_have_counts_only_where_it_was_asked_for(tmp_path: Path) -> None:
+def test_a_seed_that_the_recipe_does_not_have_counts_only_where_it_was_asked_for(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "paper.jsonl"
     lines = list(carry_out([(job(), 0), (job(), 99)], store))
     stored = read(store, [job()])
     assert stored.runs == lines[:1]
-    assert stored.left_out() == ["III, tiny, FedAvg: 1 run from a seed that the recipe does not have"]
+    assert stored.left_out() == [
+        "III, tiny, FedAvg: 1 run from a seed that the recipe does not have"
+    ]
     assert read(store, [job()], any_seed=True).runs == lines
 
 
@@ -227,7 +282,13 @@ def test_a_question_is_known_by_its_fields_and_by_what_all_have_in_common(tmp_pa
     def ask(images: int = 5, **fixed: Any) -> Job:
         question = Toy("found", images)
         return job_of_question(
-            question, (0,), lambda q, s: {"panel": q.panel, "images": 5, "seed": s}, "r", "c", 1, fixed
+            question,
+            (0,),
+            lambda q, s: {"panel": q.panel, "images": 5, "seed": s},
+            "r",
+            "c",
+            1,
+            fixed,
         )
 
     store = tmp_path / "paper.jsonl"
@@ -239,7 +300,9 @@ def test_a_question_is_known_by_its_fields_and_by_what_all_have_in_common(tmp_pa
 
 # --- the page, from a store with faults
 
-FEDAVG = next(job for job in PAPERS["fedgroup"].jobs() if job.key["table"] == "III" and job.row == MNIST.row)
+FEDAVG = next(
+    job for job in PAPERS["fedgroup"].jobs() if job.key["table"] == "III" and job.row == MNIST.row
+)
 RUN = {"table": "III", "row": MNIST.row, "column": FEDAVG.column, "final": 0.8765, "seconds": 8.0}
 
 
@@ -267,13 +330,17 @@ def test_the_page_names_what_is_left_out_and_shows_none_of_it(
     assert "\nLeft out of every count and table:\n" in text
     assert f"* fedgroup: {damaged}\n" in text and f"* fedgroup: {changed} setting\n" in text
     assert damaged in said and changed in said
-    assert "| MNIST-MCLR | **89.3**<br>*89.3* ✓ |" in text  # alone: the mean with the others would be 41.7
+    assert (
+        "| MNIST-MCLR | **89.3**<br>*89.3* ✓ |" in text
+    )  # alone: the mean with the others would be 41.7
     for number in ("12.3", "23.4", "23.5", "56.4", "50.8", "41.7"):
         assert f"**{number}" not in text, number
     assert "**1 of " in text and "of the 1 that were run" in text
 
 
-def test_the_page_of_whole_stores_leaves_nothing_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_whole_stores_leaves_nothing_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store_with_faults(tmp_path)
     store = tmp_path / "fedgroup.jsonl"
     store.write_text(store.read_text().splitlines()[0] + "\n")
@@ -297,9 +364,15 @@ def test_every_line_of_a_committed_store_is_a_run_of_todays_recipes(paper: str) 
 CELLS = [*fedgroup.CELLS, *fedsim.CELLS]
 NOT_TO_DOWNLOAD = {  # data -> the file that is named, and what to do
     "femnist": ("femnist_aj_pool.npz", "set FEDKIN_DATA to the folder that has FEMNIST/ in it"),
-    "goodreads": ("fed_goodreads_counts.npz", "Set FEDKIN_DATA to the folder that has FedGoodreads/ in it"),
+    "goodreads": (
+        "fed_goodreads_counts.npz",
+        "Set FEDKIN_DATA to the folder that has FedGoodreads/ in it",
+    ),
     "mex": ("train.json, test.json", "Put train.json and test.json of Fed-MEx there"),
-    "published": ("synthetic_fedsim_0_0_full.npz", "set FEDKIN_DATA to the folder that has synthetic/ in it"),
+    "published": (
+        "synthetic_fedsim_0_0_full.npz",
+        "set FEDKIN_DATA to the folder that has synthetic/ in it",
+    ),
 }
 
 
@@ -313,7 +386,9 @@ def test_a_recipe_whose_data_are_missing_says_what_to_do_and_stores_nothing(
     recipe.load.cache_clear()
     cell = next(cell for cell in CELLS if cell.setting.data == data)
     file, advice = NOT_TO_DOWNLOAD[data]
-    with pytest.raises(DataError, match=f"{file} not found in {tmp_path}/data/.*{re.escape(advice)}"):
+    with pytest.raises(
+        DataError, match=f"{file} not found in {tmp_path}/data/.*{re.escape(advice)}"
+    ):
         list(carry_out([(job_of(cell), 0)], tmp_path / "paper.jsonl"))
     stored = read(tmp_path / "paper.jsonl", [job_of(cell)])
     assert (stored.runs, stored.left_out()) == ([], [])

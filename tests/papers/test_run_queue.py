@@ -1,4 +1,5 @@
-"""The queue of missing runs: their order, the time that they have, and how an interrupted one goes on."""
+"""The queue of missing runs: their order, the time that they have, and how an interrupted one goes
+on."""
 
 from __future__ import annotations
 
@@ -33,12 +34,15 @@ SECONDS = {"A": 10, "B": 6, "C": 60}
 
 @dataclass
 class Workbench:
-    """A catalogue of three jobs whose runs take no time: they are noted, and a clock is put forward."""
+    """A catalogue of three jobs whose runs take no time: they are noted, and a clock is put
+    forward."""
 
     folder: Path
     clock: float = 0.0
     started: list[str] = field(default_factory=list)
-    stored: list[int] = field(default_factory=list)  # how many lines the store had when each run began
+    stored: list[int] = field(
+        default_factory=list
+    )  # how many lines the store had when each run began
     failing: dict[str, BaseException] = field(default_factory=dict)
 
     def measure(self, row: str, seed: int) -> dict[str, Any]:
@@ -51,7 +55,16 @@ class Workbench:
 
     def job(self, row: str, seeds: tuple[int, ...], published: bool = True) -> Job:
         measure: Callable[[int], dict[str, Any]] = lambda seed: self.measure(row, seed)  # noqa: E731
-        return Job(row, "method", seeds, {"row": row}, measure, SECONDS[row], lambda seed: f"of {row}", published)
+        return Job(
+            row,
+            "method",
+            seeds,
+            {"row": row},
+            measure,
+            SECONDS[row],
+            lambda seed: f"of {row}",
+            published,
+        )
 
     @property
     def store(self) -> Path:
@@ -59,11 +72,16 @@ class Workbench:
 
     def keep(self, row: str, seed: int, setting: str = "", **figures: Any) -> None:
         with self.store.open("a"):
-            keep({"setting": setting or f"of {row}", "row": row, "seed": seed, **figures}, self.store)
+            keep(
+                {"setting": setting or f"of {row}", "row": row, "seed": seed, **figures}, self.store
+            )
 
     def carry_out(self, hours: float | None = None, workers: int = 1) -> list[str]:
         """Which runs were made."""
-        return [f"{line['row']}{line['seed']}" for line in carry_out(self.queue(), self.folder, hours, workers)]
+        return [
+            f"{line['row']}{line['seed']}"
+            for line in carry_out(self.queue(), self.folder, hours, workers)
+        ]
 
     def queue(self) -> list[run_queue.QueuedRun]:
         return queue(self.folder)
@@ -86,7 +104,11 @@ class InThisProcess(Executor):
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
     bench = Workbench(tmp_path)
-    jobs = (bench.job("A", (0, 1, 2)), bench.job("B", (0, 1), published=False), bench.job("C", (0,)))
+    jobs = (
+        bench.job("A", (0, 1, 2)),
+        bench.job("B", (0, 1), published=False),
+        bench.job("C", (0,)),
+    )
     toy = Table("toy", "Toy", "-", "-", jobs, lambda results: [])
     monkeypatch.setattr(run_queue, "PAPERS", {"toy": Paper("toy", "Toy", (toy,))})
     monkeypatch.setattr(run_queue, "_pool", lambda workers: InThisProcess())
@@ -99,8 +121,9 @@ def names(runs: list[run_queue.QueuedRun]) -> list[str]:
 
 
 def test_the_most_informative_run_for_its_time_comes_first(bench: Workbench) -> None:
-    """By hand: of A, which takes 10 s, 1, 1/4 and 1/9 by 10 s; of B, not the paper's own, half of 1 and 1/4 by 6 s;
-    of C 1 by 60 s. With 1/(n + 1) for the square A's third would come before C, without the half B before A."""
+    """By hand: of A, which takes 10 s, 1, 1/4 and 1/9 by 10 s; of B, not the paper's own, half of 1
+    and 1/4 by 6 s; of C 1 by 60 s. With 1/(n + 1) for the square A's third would come before C,
+    without the half B before A."""
     rates = {"A0": 1 / 10, "B0": 1 / 12, "A1": 1 / 40, "B1": 1 / 48, "C0": 1 / 60, "A2": 1 / 90}
     assert names(bench.queue()) == list(rates)
     assert [run.rate for run in bench.queue()] == pytest.approx(list(rates.values()))
@@ -143,8 +166,11 @@ def test_runs_are_made_in_their_order_and_each_is_stored_before_the_next(bench: 
     assert bench.queue() == [] and bench.carry_out() == []
 
 
-def test_a_run_that_is_too_long_for_what_is_left_is_passed_over_for_a_shorter_one(bench: Workbench) -> None:
-    """After A0, B0, A1 and B1 32 of 50 seconds are gone: 18 are too few for C (60 s), and enough for A2 (10 s)."""
+def test_a_run_that_is_too_long_for_what_is_left_is_passed_over_for_a_shorter_one(
+    bench: Workbench,
+) -> None:
+    """After A0, B0, A1 and B1 32 of 50 seconds are gone: 18 are too few for C (60 s), and enough
+    for A2 (10 s)."""
     assert bench.carry_out(hours=50 / 3600) == ["A0", "B0", "A1", "B1", "A2"]
     assert names(bench.queue()) == ["C0"] and bench.clock == 42
 
@@ -244,14 +270,20 @@ def test_hours_run_the_most_valuable_and_say_what_is_left(
     assert err.endswith("longer than 0.0138889 hours a run: C\n")
 
 
-def test_ctrl_c_says_what_is_kept_and_writes_no_page(command: Workbench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_says_what_is_kept_and_writes_no_page(
+    command: Workbench, capsys: pytest.CaptureFixture[str]
+) -> None:
     command.failing["A1"] = KeyboardInterrupt()
-    with pytest.raises(SystemExit, match=r"interrupted; 2 runs are kept in .*, and the same command goes on"):
+    with pytest.raises(
+        SystemExit, match=r"interrupted; 2 runs are kept in .*, and the same command goes on"
+    ):
         program.main(["--hours", "1", "--workers", "1"])
     assert "page" not in command.started and "2 runs made; 4 left" in capsys.readouterr().err
 
 
-def test_sigterm_ends_the_queue_as_ctrl_c_does(command: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigterm_ends_the_queue_as_ctrl_c_does(
+    command: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def killed(*_: object) -> Iterator[Line]:
         yield {"row": "A"}
         signal.raise_signal(signal.SIGTERM)
@@ -286,11 +318,15 @@ def test_a_bad_option_is_named_and_nothing_is_run(
     assert not command.started and words in capsys.readouterr().err
 
 
-def test_outside_a_checkout_no_empty_page_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_a_checkout_no_empty_page_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs" / "images").mkdir(parents=True)
     (tmp_path / "docs" / "results.md").write_text("mine")
-    with pytest.raises(SystemExit, match="error: papers/results is no folder here: start this in a checkout"):
+    with pytest.raises(
+        SystemExit, match="error: papers/results is no folder here: start this in a checkout"
+    ):
         program.main([])
     assert (tmp_path / "docs" / "results.md").read_text() == "mine"
 
@@ -301,7 +337,8 @@ def selection(*rows: str, seeds: Sequence[int] = ()) -> set[tuple[str, str]]:
 
 
 def test_rows_and_tables_have_the_names_that_fedkin_reproduce_has() -> None:
-    """A figure of a table's runs, the name in any case, and the beginning of a row behind its table."""
+    """A figure of a table's runs, the name in any case, and the beginning of a row behind its
+    table."""
     assert (
         selection("flexcfl-figure3")
         == selection("FlexCFL-Table3")
@@ -326,14 +363,18 @@ BAD_ROWS = {
 
 
 @pytest.mark.parametrize(("row", "words"), BAD_ROWS.items(), ids=BAD_ROWS)
-def test_a_row_that_does_not_exist_is_named_with_the_nearest(command: Workbench, row: str, words: str) -> None:
+def test_a_row_that_does_not_exist_is_named_with_the_nearest(
+    command: Workbench, row: str, words: str
+) -> None:
     with pytest.raises(SystemExit, match="error: ") as refusal:
         program.main([row])
     assert words in str(refusal.value) and not command.started
 
 
 def test_a_seed_that_no_recipe_has_is_named(command: Workbench) -> None:
-    with pytest.raises(SystemExit, match="error: --seed 999: no recipe of these rows has this seed"):
+    with pytest.raises(
+        SystemExit, match="error: --seed 999: no recipe of these rows has this seed"
+    ):
         program.main(["--seed", "999", "--hours", "1"])
     assert not command.started
 
@@ -341,7 +382,9 @@ def test_a_seed_that_no_recipe_has_is_named(command: Workbench) -> None:
 # --- stored runs again
 
 
-def test_stored_runs_are_made_again_and_compared(command: Workbench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stored_runs_are_made_again_and_compared(
+    command: Workbench, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The shortest first: B by its stored 6 seconds, A by its recipe's 10; C is not stored."""
     command.keep("A", 0)
     command.keep("B", 1, seconds=6, best=0.5)
@@ -351,7 +394,10 @@ def test_stored_runs_are_made_again_and_compared(command: Workbench, capsys: pyt
         "A, method, seed 0: equal",
     ]
     assert command.started == ["B1", "A0"]
-    assert program._check(1, [job for job in run_queue.PAPERS["toy"].jobs() if job.row == "A"], (0,)) == 0
+    assert (
+        program._check(1, [job for job in run_queue.PAPERS["toy"].jobs() if job.row == "A"], (0,))
+        == 0
+    )
 
 
 def test_runs_made_again_end_in_one_line(command: Workbench) -> None:
@@ -368,15 +414,25 @@ def test_runs_made_again_end_in_one_line(command: Workbench) -> None:
 # --- real processes
 
 
-def test_two_processes_run_and_store_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_run_and_store_what_one_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """FedSim's Figure 10, which needs no data: jobs travel by their place in the catalogue."""
     monkeypatch.setenv("XLA_FLAGS", "")  # the pool adds to them; here what it adds is taken back
-    job = next(job for job in PAPERS["fedsim"].jobs() if job.key["table"] == "Fig. 10" and job.row == "beta 1")
+    job = next(
+        job
+        for job in PAPERS["fedsim"].jobs()
+        if job.key["table"] == "Fig. 10" and job.row == "beta 1"
+    )
     small = queue(tmp_path, [job], [1, 2])
     assert [(run.seed, run.seconds) for run in small] == [(1, 1), (2, 1)]
     made = list(carry_out(small, tmp_path, None, workers=2))
     stored = read(tmp_path / "fedsim.jsonl", [job])
-    assert sorted(line["seed"] for line in made) == sorted(line["seed"] for line in stored.runs) == [1, 2]
+    assert (
+        sorted(line["seed"] for line in made)
+        == sorted(line["seed"] for line in stored.runs)
+        == [1, 2]
+    )
     assert sorted(stored.runs, key=lambda line: line["seed"]) == [
         json.loads(json.dumps(job.run(seed))) for seed in (1, 2)
     ]
@@ -390,7 +446,9 @@ def heed_no_sigterm(mark: str) -> None:
     threading.Event().wait()
 
 
-def test_processes_end_in_the_middle_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_end_in_the_middle_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XLA_FLAGS", "")
     pool = run_queue._pool(2)
     marks = [tmp_path / name for name in "ab"]
@@ -400,7 +458,8 @@ def test_processes_end_in_the_middle_of_a_run(tmp_path: Path, monkeypatch: pytes
         time.sleep(0.05)
     processes = list(pool._processes.values())
     run_queue._stop(pool)
-    # Their sentinels, as is_alive() is true of a process that the pool's own thread has just waited for.
+    # Their sentinels, as is_alive() is true of a process that the pool's own thread has just waited
+    # for.
     ended = [bool(multiprocessing.connection.wait([process.sentinel], 30)) for process in processes]
     for process in processes:  # else those that have not ended outlive the test
         process.kill()
@@ -408,7 +467,10 @@ def test_processes_end_in_the_middle_of_a_run(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_queue_that_another_command_runs_ends_in_words(command: Workbench) -> None:
-    with run_queue.claimed(command.folder), pytest.raises(SystemExit, match="error: another command runs what"):
+    with (
+        run_queue.claimed(command.folder),
+        pytest.raises(SystemExit, match="error: another command runs what"),
+    ):
         program.main(["--hours", "1"])
 
 
@@ -420,13 +482,17 @@ def begin(
     system = SimpleNamespace(getpid=lambda: process, sched_getaffinity=lambda _: cores, environ={})
     system.sched_setaffinity = lambda _, chosen: kept.append(chosen)
     monkeypatch.setattr(run_queue, "os", system)
-    monkeypatch.setattr(run_queue, "signal", SimpleNamespace(signal=lambda *_: None, SIGINT=2, SIG_IGN=1))
+    monkeypatch.setattr(
+        run_queue, "signal", SimpleNamespace(signal=lambda *_: None, SIGINT=2, SIG_IGN=1)
+    )
     monkeypatch.setattr(run_queue, "_is_alive", alive.__contains__)
     run_queue._begin(owners)
     return kept
 
 
-def test_each_process_has_a_core_of_its_own_and_leaves_it_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_has_a_core_of_its_own_and_leaves_it_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     owners, cores = multiprocessing.get_context("spawn").Array("q", 3), {4, 6, 9}
     assert begin(monkeypatch, owners, 11, set(), cores) == [{4}]
     assert begin(monkeypatch, owners, 12, {11}, cores) == [{6}]
@@ -436,7 +502,9 @@ def test_each_process_has_a_core_of_its_own_and_leaves_it_to_the_next(monkeypatc
 
 
 @pytest.mark.parametrize("processes", [1, 4])
-def test_one_process_or_more_than_cores_keep_to_none(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
+def test_one_process_or_more_than_cores_keep_to_none(
+    monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
     owners = multiprocessing.get_context("spawn").Array("q", processes)
     assert begin(monkeypatch, owners, 11, set(), {0, 1}) == []
     assert owners[:] == [0] * processes
@@ -445,7 +513,11 @@ def test_one_process_or_more_than_cores_keep_to_none(monkeypatch: pytest.MonkeyP
 def test_a_process_is_alive_until_it_ends() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    assert run_queue._is_alive(os.getpid()) and not run_queue._is_alive(ended.pid) and not run_queue._is_alive(0)
+    assert (
+        run_queue._is_alive(os.getpid())
+        and not run_queue._is_alive(ended.pid)
+        and not run_queue._is_alive(0)
+    )
 
 
 def test_a_pool_that_broke_loses_its_own_runs_and_no_other(
@@ -453,7 +525,11 @@ def test_a_pool_that_broke_loses_its_own_runs_and_no_other(
 ) -> None:
     """Two runs were under way; those of the next pool are not ended for what the first did."""
     pools: list[Executor] = []
-    monkeypatch.setattr(run_queue, "_pool", lambda workers: pools.append(InThisProcess()) or pools[-1])
+    monkeypatch.setattr(
+        run_queue, "_pool", lambda workers: pools.append(InThisProcess()) or pools[-1]
+    )
     bench.failing = {"A0": BrokenProcessPool("killed"), "B0": BrokenProcessPool("killed")}
     assert bench.carry_out(workers=2) == ["C0"]
-    assert len(pools) == 2 and capsys.readouterr().err.count("not run: BrokenProcessPool: killed") == 2
+    assert (
+        len(pools) == 2 and capsys.readouterr().err.count("not run: BrokenProcessPool: killed") == 2
+    )

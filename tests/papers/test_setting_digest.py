@@ -1,4 +1,5 @@
-"""The digest of a setting: what changes it, what does not, and that it is the same in every process."""
+"""The digest of a setting: what changes it, what does not, and that it is the same in every
+process."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from fedkin.scenarios.swaps import SwapAll, SwapPart
 from papers.recipe import Cell, Setting
 from papers.setting_digest import digest
 
-SETTING = Setting("row", "digits", (("clients", 8), ("alpha", 0.5)), "mlp", (("hidden", 16),), 0.1, 2, epochs=1)
+SETTING = Setting(
+    "row", "digits", (("clients", 8), ("alpha", 0.5)), "mlp", (("hidden", 16),), 0.1, 2, epochs=1
+)
 CELL = Cell("III", SETTING, "FedProx", lambda m: FedProx(mu=1.0), 90.0)
 GROUPED = replace(CELL, method=lambda m: FedGroup(clusters=m))
 
@@ -29,16 +32,29 @@ def with_setting(**changes: Any) -> Cell:
 
 
 def test_equal_settings_have_equal_digests() -> None:
-    again = Setting("row", "digits", (("clients", 8), ("alpha", 0.5)), "mlp", (("hidden", 16),), 0.1, 2, epochs=1)
+    again = Setting(
+        "row",
+        "digits",
+        (("clients", 8), ("alpha", 0.5)),
+        "mlp",
+        (("hidden", 16),),
+        0.1,
+        2,
+        epochs=1,
+    )
     assert known(CELL) == known(Cell("III", again, "FedProx", lambda m: FedProx(mu=1.0), 90.0))
     swapped = (("alpha", 0.5), ("clients", 8))
-    assert known(CELL) == known(with_setting(data_options=swapped))  # the order of options says nothing
+    assert known(CELL) == known(
+        with_setting(data_options=swapped)
+    )  # the order of options says nothing
 
 
 RUN_DIFFERENTLY = {
     "data": with_setting(data="mnist"),
     "an option of the data": with_setting(data_options=(("clients", 8), ("alpha", 1.0))),
-    "one more option of the data": with_setting(data_options=(*SETTING.data_options, ("samples", 90))),
+    "one more option of the data": with_setting(
+        data_options=(*SETTING.data_options, ("samples", 90))
+    ),
     "draw": with_setting(draws=(1,)),
     "model": with_setting(model="mclr"),
     "an option of the model": with_setting(model_options=(("hidden", 17),)),
@@ -63,7 +79,9 @@ def test_what_is_run_differently_has_another_digest(cell: Cell) -> None:
 
 
 def test_no_two_of_them_have_one_digest() -> None:
-    assert len({known(cell) for cell in (CELL, *RUN_DIFFERENTLY.values())}) == 1 + len(RUN_DIFFERENTLY)
+    assert len({known(cell) for cell in (CELL, *RUN_DIFFERENTLY.values())}) == 1 + len(
+        RUN_DIFFERENTLY
+    )
 
 
 def test_a_parameter_of_the_shift_and_its_kind_count() -> None:
@@ -106,11 +124,15 @@ def test_a_seed_counts_by_its_draw_of_the_data_alone() -> None:
 
 def test_a_new_field_changes_no_digest_while_it_has_its_default() -> None:
     before = make_dataclass("Method", [("mu", float)])
-    after = make_dataclass("Method", [("mu", float), ("decay", float, 1.0), ("robust", bool, False)])
+    after = make_dataclass(
+        "Method", [("mu", float), ("decay", float, 1.0), ("robust", bool, False)]
+    )
     assert digest({"method": before(0.5)}) == digest({"method": after(0.5)})
     assert digest({"method": before(0.5)}) != digest({"method": after(0.5, 0.9)})
     assert digest({"method": before(0.5)}) != digest({"method": after(0.5, robust=True)})
-    assert digest({"method": before(0.5)}) != digest({"method": make_dataclass("Other", [("mu", float)])(0.5)})
+    assert digest({"method": before(0.5)}) != digest(
+        {"method": make_dataclass("Other", [("mu", float)])(0.5)}
+    )
 
 
 @dataclass
@@ -160,7 +182,9 @@ def test_values_that_say_the_same(one: object, other: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {1, 2}, Path("data"), b"bytes", len, Flags, 1j], ids=lambda value: type(value).__name__
+    "value",
+    [object(), {1, 2}, Path("data"), b"bytes", len, Flags, 1j],
+    ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_plain_value_is_refused(value: object) -> None:
     """Its text may hold an address, another in each process."""
@@ -175,8 +199,9 @@ def test_the_digest_is_the_same_in_every_process() -> None:
 
 def test_the_digest_of_a_cell_as_by_hand() -> None:
     """Likewise of what follows, in a line: ``{"clusters": 2, "cohort": 20, "data": "digits",
-    "data_options": {"alpha": 0.5, "clients": 8}, "draw": 9, "method": {"class": "FedProx", "mu": 0.3},
-    "model": "mlp", "model_options": {"hidden": 16}, "revision": 0, "rounds": 200, "selection": "uniform",
-    "shift": {"class": "SwapAll", "probability": 0.1}, "training": {"class": "LocalTraining", "lr": 0.1}}``"""
+    "data_options": {"alpha": 0.5, "clients": 8}, "draw": 9, "method": {"class": "FedProx", "mu":
+    0.3}, "model": "mlp", "model_options": {"hidden": 16}, "revision": 0, "rounds": 200,
+    "selection": "uniform", "shift": {"class": "SwapAll", "probability": 0.1}, "training": {"class":
+    "LocalTraining", "lr": 0.1}}``"""
     cell = replace(with_setting(shift=SwapAll(0.1), draws=(7, 9)), method=lambda m: FedProx(mu=0.3))
     assert known(cell, 3) == "540a71ac6120"

@@ -1,4 +1,5 @@
-"""Draws of Synthetic(alpha, beta) that resemble the papers' own: the rule, and the seeds that are stored."""
+"""Draws of Synthetic(alpha, beta) that resemble the papers' own: the rule, and the seeds that are
+stored."""
 
 from __future__ import annotations
 
@@ -12,13 +13,27 @@ import pytest
 from fedkin.data.partition_options import legacy_random
 from fedkin.data.synthetic import generate, synthetic
 from papers import synthetic_draws as draws
-from papers.synthetic_draws import PRINTED, ROWS, Row, fits, label_measures, matched, search, size_measures, unmatched
+from papers.synthetic_draws import (
+    PRINTED,
+    ROWS,
+    Row,
+    fits,
+    label_measures,
+    matched,
+    search,
+    size_measures,
+    unmatched,
+)
 
 FEDGROUP, FEDSIM = ROWS[0], ROWS[1:]
 IDS = [f"{row.papers[0]} {row.name}" for row in ROWS]
 STORED = json.loads(draws.STORE.read_text(encoding="utf-8"))
-STORED_ROWS = [pytest.param(row, entry, id=name) for row, entry, name in zip(ROWS, STORED, IDS, strict=True)]
-THREE_CLIENTS = np.array([[6, 4], [1, 3], [0, 1]])  # of 15 samples, 6 + 3 + 1 have their client's most frequent label
+STORED_ROWS = [
+    pytest.param(row, entry, id=name) for row, entry, name in zip(ROWS, STORED, IDS, strict=True)
+]
+THREE_CLIENTS = np.array(
+    [[6, 4], [1, 3], [0, 1]]
+)  # of 15 samples, 6 + 3 + 1 have their client's most frequent label
 
 
 def test_a_draw_is_measured_as_by_hand() -> None:
@@ -27,7 +42,8 @@ def test_a_draw_is_measured_as_by_hand() -> None:
         "largest client": 40,
         "three largest clients": 57,
     }
-    # Not the mean of the clients' shares (0.78), nor the share of the most frequent label of all (0.53).
+    # Not the mean of the clients' shares (0.78), nor the share of the most frequent label of all
+    # (0.53).
     assert label_measures(THREE_CLIENTS) == {"purity": 0.6667, "purity of the largest client": 0.6}
 
 
@@ -43,7 +59,9 @@ def test_a_draw_is_measured_as_by_hand() -> None:
         ("purity of the largest client", 0.5, 0.4001, 0.3999),
     ],
 )
-def test_a_draw_just_outside_a_margin_is_refused(name: str, target: float, inside: float, outside: float) -> None:
+def test_a_draw_just_outside_a_margin_is_refused(
+    name: str, target: float, inside: float, outside: float
+) -> None:
     assert fits({name: inside}, {name: target})
     assert not fits({name: outside}, {name: target})
 
@@ -60,7 +78,9 @@ def test_sizes_are_those_of_the_federation(row: Row) -> None:
     data = synthetic(clients=row.clients, seed=3, **row.options)
     drawn = generate(1.0, 1.0, row.clients, legacy_random(3)).sizes
     assert (
-        draws.client_sizes(3, row.clients).tolist() == drawn.tolist() == (data.train.sizes + data.test.sizes).tolist()
+        draws.client_sizes(3, row.clients).tolist()
+        == drawn.tolist()
+        == (data.train.sizes + data.test.sizes).tolist()
     )
     expected = size_measures(data.test.sizes) if row.file else {"samples": len(data.y)}
     assert draws.measures_of_sizes(row, 3) == expected
@@ -70,7 +90,9 @@ def test_sizes_are_those_of_the_federation(row: Row) -> None:
 def test_the_chosen_draws_match(row: Row, entry: dict) -> None:
     assert len(entry["matched"]) == len(entry["unmatched"]) == 5
     for draw in entry["matched"][:1] + entry["matched"][-1:]:
-        found = draws.measures_of_sizes(row, draw["seed"]) | draws.measures_of_labels(row, draw["seed"])
+        found = draws.measures_of_sizes(row, draw["seed"]) | draws.measures_of_labels(
+            row, draw["seed"]
+        )
         assert draw == {"seed": draw["seed"], **found}
     for draw in entry["matched"]:
         assert fits({name: draw[name] for name in entry["target"]}, entry["target"])
@@ -84,7 +106,9 @@ def test_no_lower_seed_was_passed_over(row: Row, entry: dict) -> None:
     assert set(chosen) <= set(entry["sizes_fit"])
     assert entry["tried"] == chosen[-1] + 1 == entry["sizes_fit"][-1] + 1
     for seed in np.linspace(0, chosen[-1], 200, dtype=int).tolist():
-        assert fits(draws.measures_of_sizes(row, seed), entry["target"]) == (seed in entry["sizes_fit"])
+        assert fits(draws.measures_of_sizes(row, seed), entry["target"]) == (
+            seed in entry["sizes_fit"]
+        )
     refused = [seed for seed in entry["sizes_fit"] if seed not in chosen]
     for seed in refused[:: max(1, len(refused) // 3)]:
         assert not fits(draws.measures_of_labels(row, seed), entry["target"])
@@ -98,9 +122,14 @@ def test_no_draw_belongs_to_two_rows() -> None:
 
 def test_matched_and_unmatched_draws_are_named_by_paper_and_row() -> None:
     for row in ROWS:
-        assert len(set(matched(row.papers[0], row.name)) | set(unmatched(row.papers[0], row.name))) == 10
+        assert (
+            len(set(matched(row.papers[0], row.name)) | set(unmatched(row.papers[0], row.name)))
+            == 10
+        )
     assert matched("fedsim", "(1, 1)") != matched("fedgroup", "(1, 1)")
-    with pytest.raises(KeyError, match=r"no draws for fedsim \(2, 2\); there are: fedgroup \(1, 1\), flexcfl"):
+    with pytest.raises(
+        KeyError, match=r"no draws for fedsim \(2, 2\); there are: fedgroup \(1, 1\), flexcfl"
+    ):
         matched("fedsim", "(2, 2)")
 
 
@@ -110,7 +139,9 @@ def test_the_search_gives_what_is_stored() -> None:
 
 @pytest.mark.parametrize(("row", "entry"), STORED_ROWS)
 def test_the_margins_stored_are_those_of_the_code(row: Row, entry: dict) -> None:
-    assert entry["margins"] == {name: (draws.RELATIVE | draws.ABSOLUTE)[name] for name in entry["target"]}
+    assert entry["margins"] == {
+        name: (draws.RELATIVE | draws.ABSOLUTE)[name] for name in entry["target"]
+    }
     assert (entry["papers"], entry["row"]) == (list(row.papers), row.name)
 
 

@@ -14,16 +14,34 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
 )
 _FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--mute-audio"),
+    *(
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-extensions",
+        "--disable-sync",
+    ),
+    *(
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--hide-scrollbars",
+        "--mute-audio",
+    ),
 )
 
 
 class Browser:
-    """One page of a running browser. ``errors`` are what the page complained of, ``requests`` what it asked for."""
+    """One page of a running browser. ``errors`` are what the page complained of, ``requests`` what
+    it asked for."""
 
     def __init__(self, reading: int, writing: int) -> None:
         self._reading, self._writing, self._left, self._number = reading, writing, b"", 0
@@ -31,7 +49,9 @@ class Browser:
         self.errors: list[str] = []
         self.requests: list[str] = []
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
 
@@ -49,12 +69,23 @@ class Browser:
                 assert "error" not in reply, reply
                 return reply["result"]
 
-    def open(self, path: Path, width: int = 1280, height: int = 900, dark: bool = False, fragment: str = "") -> None:
+    def open(
+        self,
+        path: Path,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        fragment: str = "",
+    ) -> None:
         """Load a file on a screen of this size, and wait until it is there."""
         self.errors.clear()
         self.requests.clear()
         self.ask(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
         )
         self.scheme("dark" if dark else "light")
         self.ask("Page.navigate", url="about:blank")
@@ -68,7 +99,9 @@ class Browser:
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, promises awaited."""
-        reply = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        reply = self.ask(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in reply, reply["exceptionDetails"]
         return reply["result"].get("value")
 
@@ -84,11 +117,20 @@ class Browser:
     def press(self, key: str, code: int, text: str = "") -> None:
         """A key, down and up; ``text`` is what it would write."""
         for kind in ("keyDown", "keyUp"):
-            self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
+            self.ask(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=code,
+                text=text,
+            )
 
     def screenshot(self) -> bytes:
         """The whole page as PNG."""
-        return base64.b64decode(self.ask("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+        return base64.b64decode(
+            self.ask("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+        )
 
     def _next(self) -> dict[str, Any]:
         """The next message; complaints and requests are noted."""

@@ -6,8 +6,8 @@
         run = lab.run(tmp_path / "app", {"rounds": 2})
         assert lab.wait(run, 60) == "finished:completed"
 
-Every process has its own FLWR_HOME, which its children inherit: so all of them can be found (in Linux's /proc) and
-ended, although some of Flower's processes leave their group.
+Every process has its own FLWR_HOME, which its children inherit: so all of them can be found (in
+Linux's /proc) and ended, although some of Flower's processes leave their group.
 """
 
 from __future__ import annotations
@@ -41,9 +41,13 @@ READY = {  # the log line of a program that is ready, with its number
     "flwr": r"Successfully started run (\d+)",
 }
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "PYTHONUNBUFFERED": "1"}
-FAST = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}  # the only interval that Flower has a setting for
+FAST = {
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"
+}  # the only interval that Flower has a setting for
 
-REMOVED = re.compile("^FLWR_|_proxy$", re.IGNORECASE)  # variables that would change Flower's connections
+REMOVED = re.compile(
+    "^FLWR_|_proxy$", re.IGNORECASE
+)  # variables that would change Flower's connections
 
 
 class Ended(AssertionError):
@@ -59,10 +63,12 @@ class Refused(AssertionError):
 
 
 class Lab:
-    """One SuperLink and its SuperNodes, below ``folder``; with ``tls``, certificates and keys of nodes too.
+    """One SuperLink and its SuperNodes, below ``folder``; with ``tls``, certificates and keys of
+    nodes too.
 
-    Each process has a name, and a log file and a home of that name. A method that starts one returns when it is ready,
-    and raises ``Ended`` where it ends before or is not ready within a minute.
+    Each process has a name, and a log file and a home of that name. A method that starts one
+    returns when it is ready, and raises ``Ended`` where it ends before or is not ready within a
+    minute.
     """
 
     def __init__(self, folder: Path, *, tls: bool = False) -> None:
@@ -74,7 +80,9 @@ class Lab:
         secure = f'root-certificates = "{self.keys.authority}"' if self.keys else "insecure = true"
         connection = f'[superlink.{CONNECTION}]\naddress = "127.0.0.1:{self.port}"\n{secure}\n'
         (self.folder / CLI).mkdir(parents=True)
-        (self.folder / CLI / "config.toml").write_text(f'[superlink]\ndefault = "{CONNECTION}"\n{connection}')
+        (self.folder / CLI / "config.toml").write_text(
+            f'[superlink]\ndefault = "{CONNECTION}"\n{connection}'
+        )
 
     def __enter__(self) -> Lab:
         return self
@@ -85,12 +93,21 @@ class Lab:
     def superlink(self) -> None:
         """Start the SuperLink, whose state is ``state.db``."""
         secure = self.keys.server() if self.keys else ["--insecure"]
-        where = ["--host", "127.0.0.1", "--port", str(self.port), "--database", str(self.folder / "state.db")]
+        where = [
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--database",
+            str(self.folder / "state.db"),
+        ]
         how = ["--isolation", "subprocess", "--disable-runtime-dependency-installation"]
         self._commands[SUPERLINK] = ["flower-superlink", *secure, *where, *how]
         self.restart(SUPERLINK)
 
-    def node(self, name: str, node_config: Mapping[str, Any], secure: Sequence[str] | None = None) -> int:
+    def node(
+        self, name: str, node_config: Mapping[str, Any], secure: Sequence[str] | None = None
+    ) -> int:
         """Start a SuperNode; its node id. ``secure``: options other than its own keys."""
         self._describe(name, node_config, secure)
         return self.restart(name)
@@ -103,29 +120,45 @@ class Lab:
         return {name: self._ready(name, offsets[name]) for name in configs}
 
     def register(self, name: str) -> int:
-        """Make the key of a SuperNode known to the SuperLink; the node id that it will have. Raises Refused."""
+        """Make the key of a SuperNode known to the SuperLink; the node id that it will have. Raises
+        Refused."""
         assert self.keys, "a node's key is registered in a lab with tls=True"
-        answer = self.flwr("supernode", "register", f"{self.keys.node(name)}.pub", CONNECTION, "--name", name)
+        answer = self.flwr(
+            "supernode", "register", f"{self.keys.node(name)}.pub", CONNECTION, "--name", name
+        )
         return int(answer["node-id"])
 
     def run(self, app: Path, run_config: Mapping[str, Any] | None = None) -> int:
         """Start a run of the app in a folder; its run id."""
         name = f"run-{len(self._runs)}"
-        self._commands[name] = ["flwr", "run", str(app), CONNECTION, "--stream", *_options("--run-config", run_config)]
+        self._commands[name] = [
+            "flwr",
+            "run",
+            str(app),
+            CONNECTION,
+            "--stream",
+            *_options("--run-config", run_config),
+        ]
         run = self.restart(name)
         self._runs[run] = name
         return run
 
     def wait(self, run: int, timeout: float) -> str:
-        """The status of a run that has finished. Raises AssertionError if it does not within so many seconds."""
+        """The status of a run that has finished. Raises AssertionError if it does not within so
+        many seconds."""
         streams, end = self._started[self._runs[run]], time.monotonic() + timeout
-        until(lambda: streams.poll() is not None, timeout)  # a status takes a process, this does not
+        until(
+            lambda: streams.poll() is not None, timeout
+        )  # a status takes a process, this does not
         while not (status := self.status(run)).startswith("finished"):
-            assert time.monotonic() < end, f"run {run} is {status} after {timeout} s:\n{self.output(run)}"
+            assert time.monotonic() < end, (
+                f"run {run} is {status} after {timeout} s:\n{self.output(run)}"
+            )
         return status
 
     def status(self, run: int) -> str:
-        """Such as ``running`` or ``finished:completed``. Raises Refused where the SuperLink does not answer."""
+        """Such as ``running`` or ``finished:completed``. Raises Refused where the SuperLink does
+        not answer."""
         return self.flwr("list", CONNECTION, "--run-id", str(run))["runs"][0]["status"]
 
     def output(self, run: int) -> str:
@@ -135,17 +168,22 @@ class Lab:
     def flwr(self, *arguments: str) -> dict[str, Any]:
         """The output of one of Flower's commands. Raises Refused."""
         command = ["flwr", *arguments, "--format", "json"]
-        done = subprocess.run(command, env=self._environment(CLI), cwd=self.folder, text=True, capture_output=True)
+        done = subprocess.run(
+            command, env=self._environment(CLI), cwd=self.folder, text=True, capture_output=True
+        )
         try:
             answer = json.loads(done.stdout)
         except ValueError as error:
-            raise Refused(f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}") from error
+            raise Refused(
+                f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+            ) from error
         if not answer["success"]:
             raise Refused(answer["error-message"].strip())
         return answer
 
     def kill(self, name: str, only: str = "") -> None:
-        """SIGKILL for a process and all that it started, or for those with ``only`` in their command line."""
+        """SIGKILL for a process and all that it started, or for those with ``only`` in their
+        command line."""
         self._signal_all(name, only)
 
     def stop(self, name: str) -> int:
@@ -162,7 +200,8 @@ class Lab:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def processes(self, name: str = "", only: str = "") -> dict[int, str]:
-        """Process ids and command lines of a process and its children; without a name, of all of the lab."""
+        """Process ids and command lines of a process and its children; without a name, of all of
+        the lab."""
         mark = f"FLWR_HOME={self.folder}/{name}\0" if name else f"FLWR_HOME={self.folder}/"
         return {process: line for process, line in _processes_with(mark).items() if only in line}
 
@@ -172,11 +211,25 @@ class Lab:
         for process in self._started.values():
             process.wait()
 
-    def _describe(self, name: str, node_config: Mapping[str, Any], secure: Sequence[str] | None = None) -> None:
+    def _describe(
+        self, name: str, node_config: Mapping[str, Any], secure: Sequence[str] | None = None
+    ) -> None:
         if secure is None:
             secure = self.keys.client(name) if self.keys else ["--insecure"]
-        where = ["--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1", "--port", str(free_ports(1)[0])]
-        self._commands[name] = ["flower-supernode", *secure, *where, *_options("--node-config", node_config)]
+        where = [
+            "--superlink",
+            f"127.0.0.1:{self.port}",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(free_ports(1)[0]),
+        ]
+        self._commands[name] = [
+            "flower-supernode",
+            *secure,
+            *where,
+            *_options("--node-config", node_config),
+        ]
 
     def _start(self, name: str) -> int:
         """Start a process; the length of its log before."""
@@ -237,16 +290,25 @@ class Keys:
         self.folder, self.authority = folder, folder / "ca.crt"
         folder.mkdir(parents=True)
         self._key = ec.generate_private_key(ec.SECP384R1())
-        write_secret(self.authority, self._certificate("authority", self._key, 1, x509.BasicConstraints(True, None)))
+        write_secret(
+            self.authority,
+            self._certificate("authority", self._key, 1, x509.BasicConstraints(True, None)),
+        )
 
     def server(self, days: int = 1) -> list[str]:
-        """A new certificate for the SuperLink, valid for so many days (or expired, if below 0), as its options."""
+        """A new certificate for the SuperLink, valid for so many days (or expired, if below 0), as
+        its options."""
         key = ec.generate_private_key(ec.SECP384R1())
         at = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         certificate = self._certificate("localhost", key, days, x509.SubjectAlternativeName(at))
         write_secret(self.folder / "server.pem", certificate)
         write_secret(self.folder / "server.key", _private(key, serialization.PrivateFormat.PKCS8))
-        server = ["--ssl-certfile", f"{self.folder}/server.pem", "--ssl-keyfile", f"{self.folder}/server.key"]
+        server = [
+            "--ssl-certfile",
+            f"{self.folder}/server.pem",
+            "--ssl-keyfile",
+            f"{self.folder}/server.key",
+        ]
         return ["--ssl-ca-certfile", str(self.authority), *server, "--enable-supernode-auth"]
 
     def node(self, name: str) -> Path:
@@ -254,19 +316,30 @@ class Keys:
         path = self.folder / name
         if not path.exists():
             key = ec.generate_private_key(ec.SECP384R1())
-            public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+            public = key.public_key().public_bytes(
+                serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+            )
             write_secret(path, _private(key, serialization.PrivateFormat.OpenSSH))
             write_secret(path.with_name(f"{name}.pub"), public)
         return path
 
     def client(self, name: str) -> list[str]:
         """The options of a registered node."""
-        return ["--root-certificates", str(self.authority), "--auth-supernode-private-key", str(self.node(name))]
+        return [
+            "--root-certificates",
+            str(self.authority),
+            "--auth-supernode-private-key",
+            str(self.node(name)),
+        ]
 
-    def _certificate(self, name: str, key: ec.EllipticCurvePrivateKey, days: int, extra: x509.ExtensionType) -> bytes:
+    def _certificate(
+        self, name: str, key: ec.EllipticCurvePrivateKey, days: int, extra: x509.ExtensionType
+    ) -> bytes:
         """One that the authority has signed, in PEM."""
         now = datetime.datetime.now(datetime.UTC)
-        builder = x509.CertificateBuilder().subject_name(_name(name)).issuer_name(_name("authority"))
+        builder = (
+            x509.CertificateBuilder().subject_name(_name(name)).issuer_name(_name("authority"))
+        )
         builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
         builder = builder.not_valid_before(now - datetime.timedelta(days=2))
         builder = builder.not_valid_after(now + datetime.timedelta(days=days))
@@ -284,7 +357,11 @@ def _name(text: str) -> x509.Name:
 
 def _options(option: str, values: Mapping[str, Any] | None) -> list[str]:
     """Values as an option of Flower's command line: TOML, in one word."""
-    return [option, " ".join(f"{key}={json.dumps(value)}" for key, value in values.items())] if values else []
+    return (
+        [option, " ".join(f"{key}={json.dumps(value)}" for key, value in values.items())]
+        if values
+        else []
+    )
 
 
 def _processes_with(mark: str) -> dict[int, str]:
@@ -293,7 +370,9 @@ def _processes_with(mark: str) -> dict[int, str]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (folder / "environ").read_bytes():
-                processes[int(folder.name)] = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
+                processes[int(folder.name)] = (
+                    (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
+                )
         except OSError:  # another user's, or it has just ended
             pass
     return processes

@@ -1,4 +1,5 @@
-"""The files of a federation for tests with real processes: an app that points at the library, server and clients."""
+"""The files of a federation for tests with real processes: an app that points at the library,
+server and clients."""
 
 from __future__ import annotations
 
@@ -11,10 +12,21 @@ import tomli_w
 
 from fedkin.data import FederatedData
 
-DATA = {"name": "planted", "base": "digits", "kind": "label_permutation", "clusters": 2, "samples": 60}
+DATA = {
+    "name": "planted",
+    "base": "digits",
+    "kind": "label_permutation",
+    "clusters": 2,
+    "samples": 60,
+}
 SHARED: dict[str, Any] = {"samples": {"shape": [64], "classes": 10}, "model": {"name": "mclr"}}
 APP: dict[str, Any] = {
-    "project": {"name": "fedkin-app", "version": "1.0.0", "description": "fedkin", "license": "Apache-2.0"},
+    "project": {
+        "name": "fedkin-app",
+        "version": "1.0.0",
+        "description": "fedkin",
+        "license": "Apache-2.0",
+    },
     "tool": {
         "flwr": {
             "app": {
@@ -37,7 +49,9 @@ def app(folder: Path) -> Path:
     return folder / "app"
 
 
-def server(folder: Path, sections: Mapping[str, Mapping[str, Any]], shared: Mapping[str, Any] = SHARED) -> str:
+def server(
+    folder: Path, sections: Mapping[str, Mapping[str, Any]], shared: Mapping[str, Any] = SHARED
+) -> str:
     """A server.toml; its path."""
     path = folder / "server.toml"
     path.write_text(tomli_w.dumps({**shared, **sections}))
@@ -45,7 +59,11 @@ def server(folder: Path, sections: Mapping[str, Mapping[str, Any]], shared: Mapp
 
 
 def client(
-    folder: Path, name: str, clients: list[int] | str, data: Mapping[str, Any], shared: Mapping[str, Any] = SHARED
+    folder: Path,
+    name: str,
+    clients: list[int] | str,
+    data: Mapping[str, Any],
+    shared: Mapping[str, Any] = SHARED,
 ) -> dict[str, Any]:
     """A client.toml in a folder of its own; the configuration that its node is started with."""
     own = folder / "sites" / name
@@ -56,7 +74,8 @@ def client(
 
 
 def own_file(folder: Path, data: FederatedData, clients: Sequence[int]) -> dict[str, Any]:
-    """The samples of some clients, numbered from 0, in a file of their own; the [data] section that reads it."""
+    """The samples of some clients, numbered from 0, in a file of their own; the [data] section that
+    reads it."""
     rows = [indices for client in clients for indices in (data.train[client], data.test[client])]
     sizes = [len(indices) for indices in rows]
     client_id = np.repeat(np.repeat(np.arange(len(clients)), 2), sizes)

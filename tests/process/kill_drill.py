@@ -2,9 +2,10 @@
 
     python -m tests.process.kill_drill [--kills 500] [--seed 0]
 
-Each run is of another method; its process gets SIGKILL after a time drawn from the seed, a few times in a row, and
-goes on by ``--resume`` (or anew, where it had not begun). In the end all records, tables and arrays of the last
-checkpoint must have the bytes of the undisturbed run. Ends with status 1 after a difference; that folder is kept.
+Each run is of another method; its process gets SIGKILL after a time drawn from the seed, a few
+times in a row, and goes on by ``--resume`` (or anew, where it had not begun). In the end all
+records, tables and arrays of the last checkpoint must have the bytes of the undisturbed run. Ends
+with status 1 after a difference; that folder is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +27,17 @@ from tests.process.comparison import differences
 
 assert simulate  # all that is heavy is imported before the forks; JAX starts its threads after them
 
-METHODS = ("fedavg", "fedgroup", "flexcfl", "ifca", "ditto", "fedsim", "sattler", "scaffold", "panm")
+METHODS = (
+    "fedavg",
+    "fedgroup",
+    "flexcfl",
+    "ifca",
+    "ditto",
+    "fedsim",
+    "sattler",
+    "scaffold",
+    "panm",
+)
 KILLS = 4  # of one run at most
 DATA = ["data.clients=10", "run.rounds=5", "local.epochs=2", "run.checkpoint_every=2"]
 SERVER = ["run.cohort=5", "scenario.dropout=0.3", "scenario.arrivals={2 = 3}"]
@@ -74,7 +85,9 @@ def whole(method: str, out: Path) -> float:
         start = time.monotonic()
         shutil.rmtree(out, ignore_errors=True)
         if end(begin(command(method, out))):
-            sys.exit(f"{method}: the undisturbed run has failed: fedkin {' '.join(command(method, out))}")
+            sys.exit(
+                f"{method}: the undisturbed run has failed: fedkin {' '.join(command(method, out))}"
+            )
     return time.monotonic() - start
 
 
@@ -113,17 +126,28 @@ def drill(place: Path, kills: int, seed: int) -> Iterator[tuple[str, int, list[s
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    place, kills, runs, wrong, start = Path(tempfile.mkdtemp(prefix="fedkin-")), 0, 0, 0, time.monotonic()
+    place, kills, runs, wrong, start = (
+        Path(tempfile.mkdtemp(prefix="fedkin-")),
+        0,
+        0,
+        0,
+        time.monotonic(),
+    )
     for method, times, differing in drill(place, options.kills, options.seed):
         kills, runs, wrong = kills + times, runs + 1, wrong + bool(differing)
         if differing:
             print(f"{method}, killed {times} times: {'; '.join(differing)}", flush=True)
         if runs % 20 == 0:
-            print(f"{kills} kills of {runs} runs, {wrong} differ, {time.monotonic() - start:.0f} s", flush=True)
+            print(
+                f"{kills} kills of {runs} runs, {wrong} differ, {time.monotonic() - start:.0f} s",
+                flush=True,
+            )
     print(f"{kills} kills of {runs} runs in {time.monotonic() - start:.0f} s: {wrong} differ")
     if not wrong:
         shutil.rmtree(place)

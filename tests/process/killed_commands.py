@@ -1,8 +1,10 @@
-"""The command line in processes that kill themselves: ``python -m tests.process.killed_commands < jobs.json``.
+"""The command line in processes that kill themselves: ``python -m tests.process.killed_commands <
+jobs.json``.
 
-A job is [HOW, N, ARGUMENTS]: at the N-th time it comes to HOW, the process sends itself SIGKILL; nothing is caught,
-flushed or cleaned up. Jobs are done one after another, each in a fork of its own, so that imports are paid once; the
-answer is a list of their exit codes, as ``os.waitstatus_to_exitcode`` gives them.
+A job is [HOW, N, ARGUMENTS]: at the N-th time it comes to HOW, the process sends itself SIGKILL;
+nothing is caught, flushed or cleaned up. Jobs are done one after another, each in a fork of its
+own, so that imports are paid once; the answer is a list of their exit codes, as
+``os.waitstatus_to_exitcode`` gives them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Runs on two machines of Ray's, in a process of their own: ``python -m tests.process.ray_runs`` prints what came out,
-and how many seconds longer a run takes in which an actor, or a machine, is killed.
+"""Runs on two machines of Ray's, in a process of their own: ``python -m tests.process.ray_runs``
+prints what came out, and how many seconds longer a run takes in which an actor, or a machine, is
+killed.
 
 The machines are Ray's own processes on this one, of one core each.
 """
@@ -34,11 +35,23 @@ def main() -> None:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     second = cluster.add_node(num_cpus=1)
     engine = f"ray:{cluster.address}"
-    equal = {name: same(run(method, data, model, engine), expected[name]) for name, method in METHODS.items()}
+    equal = {
+        name: same(run(method, data, model, engine), expected[name])
+        for name, method in METHODS.items()
+    }
     print(json.dumps({"equal": equal}), flush=True)
-    print(json.dumps({"packed": same(run(METHODS["ifca"], packed, model, engine), expected["ifca"])}), flush=True)
     print(
-        json.dumps({"summed": close(run(METHODS["ifca"], data, model, engine, sums=True), expected["ifca"])}),
+        json.dumps({"packed": same(run(METHODS["ifca"], packed, model, engine), expected["ifca"])}),
+        flush=True,
+    )
+    print(
+        json.dumps(
+            {
+                "summed": close(
+                    run(METHODS["ifca"], data, model, engine, sums=True), expected["ifca"]
+                )
+            }
+        ),
         flush=True,
     )
     of_torch = fk.torch_model(linear, data)
@@ -47,7 +60,10 @@ def main() -> None:
     start = time.perf_counter()
     run(METHODS["ifca"], data, model, engine)
     unharmed = time.perf_counter() - start
-    for name, harm in (("actor", kill_actor), ("machine", lambda: cluster.remove_node(second, allow_graceful=False))):
+    for name, harm in (
+        ("actor", kill_actor),
+        ("machine", lambda: cluster.remove_node(second, allow_graceful=False)),
+    ):
         start = time.perf_counter()
         broken = run(METHODS["ifca"], data, model, engine, harm)
         more = time.perf_counter() - start - unharmed
@@ -69,7 +85,14 @@ def linear() -> Any:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 
 
-def run(method: Any, data: Any, model: Any, engine: str | None = None, harm: Any = None, sums: bool = False) -> Any:
+def run(
+    method: Any,
+    data: Any,
+    model: Any,
+    engine: str | None = None,
+    harm: Any = None,
+    sums: bool = False,
+) -> Any:
     """A short run, which suffers harm after its second round."""
 
     def on_round(record: dict[str, Any]) -> None:
@@ -88,7 +111,9 @@ def same(one: Any, other: Any) -> bool:
 def close(one: Any, other: Any) -> bool:
     """Whether two runs count the same bytes, and their models are equal but for last bits."""
     counted = [[record["bytes_by_operation"] for record in run.records] for run in (one, other)]
-    return counted[0] == counted[1] and np.allclose(one.state.models, other.state.models, rtol=0, atol=1e-6)
+    return counted[0] == counted[1] and np.allclose(
+        one.state.models, other.state.models, rtol=0, atol=1e-6
+    )
 
 
 def kill_actor() -> None:

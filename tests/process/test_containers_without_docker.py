@@ -1,7 +1,8 @@
-"""The containers of a deployment without Docker: their image is an environment with nothing of fedkin but the wheel.
+"""The containers of a deployment without Docker: their image is an environment with nothing of
+fedkin but the wheel.
 
-The commands are those of the Dockerfile and of compose.yaml, in their folders and with their variables. Libraries other
-than fedkin are those of the tests, so that nothing is downloaded.
+The commands are those of the Dockerfile and of compose.yaml, in their folders and with their
+variables. Libraries other than fedkin are those of the tests, so that nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -24,8 +25,16 @@ from fedkin.server.deploy.init import init
 from tests.free_ports import free_ports, until
 
 if not Path("/proc/self/environ").is_file():
-    pytest.skip(f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True)
-SETTINGS = ["run.rounds=1", "run.against=[]", "local.epochs=1", "federation.deadline=300", "run.cohort=2"]
+    pytest.skip(
+        f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True
+    )
+SETTINGS = [
+    "run.rounds=1",
+    "run.against=[]",
+    "local.epochs=1",
+    "federation.deadline=300",
+    "run.cohort=2",
+]
 PATIENCE = 240  # seconds; every process takes many on a busy machine
 
 
@@ -89,7 +98,9 @@ class Containers:
     def __init__(self, folder: Path, programs: Path) -> None:
         self.folder = folder
         self.programs = programs
-        self.services: dict[str, Any] = yaml.safe_load((folder / compose.COMPOSE).read_text())["services"]
+        self.services: dict[str, Any] = yaml.safe_load((folder / compose.COMPOSE).read_text())[
+            "services"
+        ]
         self.started: list[subprocess.Popen[bytes]] = []
 
     def start(self, name: str) -> subprocess.Popen[bytes]:
@@ -122,7 +133,11 @@ class Containers:
     def variables(self, name: str) -> dict[str, str]:
         """The variables of a service: of its files, and its own; nothing of this process."""
         service = self.services[name]
-        lines = [line for file in service["env_file"] for line in (self.folder / file).read_text().splitlines()]
+        lines = [
+            line
+            for file in service["env_file"]
+            for line in (self.folder / file).read_text().splitlines()
+        ]
         given = dict(line.split("=", 1) for line in lines if "=" in line)
         return {"PATH": f"{self.programs}:/usr/bin:/bin", **given, **service["environment"]}
 
@@ -150,11 +165,15 @@ def containers(deployment: Path, image: Path) -> Iterator[Containers]:
 
 def test_the_services_of_the_compose_file_do_a_run(containers: Containers, tmp_path: Path) -> None:
     program = [str(containers.programs / "python"), "-c", "import fedkin; print(fedkin.__file__)"]
-    place = subprocess.run(program, cwd=tmp_path, env={}, capture_output=True, text=True, check=True)
+    place = subprocess.run(
+        program, cwd=tmp_path, env={}, capture_output=True, text=True, check=True
+    )
     assert place.stdout.startswith(str(containers.programs.parent))
 
     containers.start("server")
-    assert until(lambda: containers.is_healthy("server"), PATIENCE), containers.log("server").read_text()
+    assert until(lambda: containers.is_healthy("server"), PATIENCE), containers.log(
+        "server"
+    ).read_text()
     sites = [containers.start(name) for name in ("site-0", "site-1")]
     starter = containers.start("run")
     assert starter.wait(PATIENCE) == 0, containers.log("run").read_text()

@@ -1,4 +1,5 @@
-"""A trial by one command, with Flower's own programs: all is started, answers, survives a killed worker, and ends."""
+"""A trial by one command, with Flower's own programs: all is started, answers, survives a killed
+worker, and ends."""
 
 from __future__ import annotations
 
@@ -24,15 +25,25 @@ from fedkin.server.deploy.up import down, up
 from tests.free_ports import free_ports, until
 
 if not Path("/proc/self/environ").is_file():
-    pytest.skip(f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True)
+    pytest.skip(
+        f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True
+    )
 pytestmark = pytest.mark.timeout(900)  # seconds; on a busy machine every process takes many
 ROUNDS = 3
-SETTINGS = [f"run.rounds={ROUNDS}", "run.against=[]", "local.epochs=1", "federation.deadline=300", "run.cohort=2"]
+SETTINGS = [
+    f"run.rounds={ROUNDS}",
+    "run.against=[]",
+    "local.epochs=1",
+    "federation.deadline=300",
+    "run.cohort=2",
+]
 
 
 @pytest.fixture
 def trial(short_path: Path) -> Iterator[Path]:
-    folder = short_path / "fed"  # short, so that the system's list of sockets has the paths of the sites'
+    folder = (
+        short_path / "fed"
+    )  # short, so that the system's list of sockets has the paths of the sites'
     init(folder, 2, port=free_ports(1)[0], settings=SETTINGS)
     yield folder
     stop(parts(folder), 0.0)
@@ -48,7 +59,9 @@ def worker_of(folder: Path, site: int) -> int | None:
     return next((one.number for one in own if "deploy.worker" in one.command), None)
 
 
-def test_a_trial_is_started_answers_survives_and_ends(trial: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_trial_is_started_answers_survives_and_ends(
+    trial: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     said: list[str] = []
     up(trial, say=said.append)
     assert {"site-0: takes part", "site-1: takes part"} <= set(said)
@@ -72,7 +85,9 @@ def test_a_trial_is_started_answers_survives_and_ends(trial: Path, capfd: pytest
     victim = Part(trial / "site-1", SITE)
     for one in find([victim])[victim]:
         os.kill(one.number, signal.SIGKILL)
-    assert until(lambda: {line.name for line in status(trial) if line.state != UP} == {"site-1", "run"}, 120)
+    assert until(
+        lambda: {line.name for line in status(trial) if line.state != UP} == {"site-1", "run"}, 120
+    )
     assert [part.name for part in down(trial)] == ["superlink", "site-0"]
     check_ended(trial)
     assert down(trial) == []
@@ -81,13 +96,22 @@ def test_a_trial_is_started_answers_survives_and_ends(trial: Path, capfd: pytest
 def _waits(worker: int) -> bool:
     """Whether somebody is connected to a stopped worker's socket, and waits."""
     path = Path(f"/proc/{worker}/net/unix")
-    return sum("client.worker/socket" in line and "site-0" in line for line in path.read_text().splitlines()) > 1
+    return (
+        sum(
+            "client.worker/socket" in line and "site-0" in line
+            for line in path.read_text().splitlines()
+        )
+        > 1
+    )
 
 
 def check_bits(folder: Path) -> None:
-    """The models are those of a simulation: nothing was lost, and a worker computes what a new process does."""
+    """The models are those of a simulation: nothing was lost, and a worker computes what a new
+    process does."""
     config = load_server(folder / "server.toml")
-    data = fk.planted(base="digits", kind="label_permutation", clusters=2, samples=60, seed=3, clients=8)
+    data = fk.planted(
+        base="digits", kind="label_permutation", clusters=2, samples=60, seed=3, clients=8
+    )
     method, local = fk.FlexCFL(clusters=2), config.work
     last, _ = checkpoint.newest(folder / "run" / "checkpoints")
     assert last.round == ROUNDS and last.state.assignment[:2].min() >= 0

@@ -1,4 +1,5 @@
-"""The commands by which docs/deploy.md starts, follows and ends a federation, in their smallest form."""
+"""The commands by which docs/deploy.md starts, follows and ends a federation, in their smallest
+form."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tests.docs.shell_words import simple_commands
 from tests.free_ports import free_ports
 
 if not Path("/proc/self/environ").is_file():
-    pytest.skip(f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True)
+    pytest.skip(
+        f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True
+    )
 SITES = 2
 LIMIT = 500  # seconds for a command
 INIT = ["--clients", str(SITES), "run.rounds=1", "run.against=[]", "local.epochs=1", "run.cohort=2"]
@@ -33,7 +36,11 @@ def folder(short_path: Path) -> Iterator[Path]:
 
 def commands() -> list[list[str]]:
     """The commands of the page from `fedkin deploy init fed` to `fedkin deploy down fed`."""
-    shell = [block.parsed for block in blocks(read(ROOT / "docs/deploy.md")) if language_of(block) == "sh"]
+    shell = [
+        block.parsed
+        for block in blocks(read(ROOT / "docs/deploy.md"))
+        if language_of(block) == "sh"
+    ]
     words = [command for block in shell for command in simple_commands(block)]
     first = words.index(["fedkin", "deploy", "init", "fed"])
     last = words.index(["fedkin", "deploy", "down", "fed"])
@@ -41,7 +48,8 @@ def commands() -> list[list[str]]:
 
 
 def smallest(words: list[str]) -> list[str] | None:
-    """The form in which a command ends soon; None for one that serves a page until it is interrupted."""
+    """The form in which a command ends soon; None for one that serves a page until it is
+    interrupted."""
     if "init" in words:
         return [*words, "--port", str(free_ports(1)[0]), *INIT]
     if "up" in words:
@@ -58,7 +66,12 @@ def test_the_commands_of_the_page_do_a_run(folder: Path) -> None:
     for words in run:
         program = [sys.executable, "-m", "fedkin.cli", *words[1:]]
         done = subprocess.run(
-            program, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT
+            program,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=LIMIT,
         )
         assert done.returncode == 0, f"{words}\n{done.stdout}"
         said[words[2]] = done.stdout

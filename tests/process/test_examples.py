@@ -32,7 +32,9 @@ def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "checkout"
     folder.mkdir()
     shutil.copy(ROOT / ".gitignore", folder)
-    shutil.copytree(EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("runs", "__pycache__"))
+    shutil.copytree(
+        EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("runs", "__pycache__")
+    )
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")
     author = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
@@ -42,7 +44,9 @@ def checkout(tmp_path: Path) -> Path:
 
 def git(folder: Path, *arguments: str) -> str:
     """The output of a git command."""
-    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
@@ -54,7 +58,8 @@ def commands(page: str) -> list[str]:
 
 
 def run(checkout: Path, command: str, variables: Mapping[str, str] | None = None) -> str:
-    """What a command of a README prints, with this interpreter's programs; it must end well, and in time."""
+    """What a command of a README prints, with this interpreter's programs; it must end well, and in
+    time."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, **(variables or {})}
     environment.pop("PYTHONPATH", None)
@@ -78,7 +83,11 @@ def check_clean(checkout: Path) -> None:
 
 def test_every_example_has_a_readme_that_the_index_names() -> None:
     index = (EXAMPLES / README).read_text()
-    folders = [path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ("runs", "__pycache__")]
+    folders = [
+        path.name
+        for path in EXAMPLES.iterdir()
+        if path.is_dir() and path.name not in ("runs", "__pycache__")
+    ]
     notebooks = [path.name for path in EXAMPLES.glob("*.ipynb")]
     assert len(folders) >= 2 and len(notebooks) >= 1
     assert {f"{name}/{README}" for name in folders} | {README} == set(SHORT)
@@ -121,7 +130,9 @@ def test_the_hospitals(checkout: Path) -> None:
     pytest.importorskip("torch", reason="the hospitals need pip install 'fedkin[flower,torch]'")
     said = run(checkout, f"{HOSPITAL} --port {free_ports(1)[0]} --minutes 8")
     assert "site-4 joins" in said
-    assert re.search(r"^flexcfl: accuracy 0\.\d+, worst hospital 0\.\d+, clusters of \[", said, re.MULTILINE)
+    assert re.search(
+        r"^flexcfl: accuracy 0\.\d+, worst hospital 0\.\d+, clusters of \[", said, re.MULTILINE
+    )
     assert re.search(r"^fedavg: accuracy 0\.\d+", said, re.MULTILINE)
     run(checkout, "fedkin report runs/one-round/run")
     assert (checkout / "runs/one-round/run/report.html").is_file()

@@ -1,4 +1,5 @@
-"""Simulated equals deployed, through Flower's processes: two nodes of two clients each give what the simulator gives.
+"""Simulated equals deployed, through Flower's processes: two nodes of two clients each give what
+the simulator gives.
 
 Every method is compared with its simulation in tests/server, without processes.
 """
@@ -18,20 +19,28 @@ from tests.process import flower_project as project
 from tests.process.flower_lab import Lab
 
 ROUNDS, TIMEOUT = 2, 600.0
-MODEL: dict[str, Any] = {"name": "mlp", "hidden": 16}  # with layers before the last, as FedPer needs them
+MODEL: dict[str, Any] = {
+    "name": "mlp",
+    "hidden": 16,
+}  # with layers before the last, as FedPer needs them
 SHARED = {**project.SHARED, "model": MODEL}
 pytestmark = pytest.mark.timeout(900)  # seconds; on a busy machine every message takes many
 OPTIONS: dict[str, dict[str, Any]] = {  # methods whose tasks travel in several ways
     "fedavg": {},
     "fedgroup": {"clusters": 2},
     "fedper": {},  # heads stay on the nodes' disks
-    "flexcfl": {"clusters": 2, "alpha": 2},  # arrays to keep, a standing task, and one that travels with the next
+    "flexcfl": {
+        "clusters": 2,
+        "alpha": 2,
+    },  # arrays to keep, a standing task, and one that travels with the next
 }
 
 
 def planted() -> fk.data.FederatedData:
     """Four clients of two clusters."""
-    return fk.planted(**{key: value for key, value in project.DATA.items() if key != "name"}, clients=4)
+    return fk.planted(
+        **{key: value for key, value in project.DATA.items() if key != "name"}, clients=4
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +59,12 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Lab(folder / "lab") as lab:
         lab.superlink()
         files = {f"site-{k}": project.own_file(folder, data, [2 * k, 2 * k + 1]) for k in range(2)}
-        lab.nodes({name: project.client(folder, name, [0, 1], file, SHARED) for name, file in files.items()})
+        lab.nodes(
+            {
+                name: project.client(folder, name, [0, 1], file, SHARED)
+                for name, file in files.items()
+            }
+        )
         started = lab.run(project.app(folder), {"config": project.server(folder, sections, SHARED)})
         status = lab.wait(started, TIMEOUT)
         assert status == "finished:completed", lab.output(started)
@@ -63,7 +77,13 @@ def test_real_nodes_give_what_the_simulator_gives(deployed: Path, name: str) -> 
     method = registry.methods()[name](**OPTIONS[name])
     model = fk.models.mlp(data, hidden=MODEL["hidden"])
     simulated = fk.simulate(
-        method, data, model, rounds=ROUNDS, cohort=4, local=local, scoring=fk.Scoring(evaluate_every=0)
+        method,
+        data,
+        model,
+        rounds=ROUNDS,
+        cohort=4,
+        local=local,
+        scoring=fk.Scoring(evaluate_every=0),
     )
     folder = deployed if name == "fedavg" else deployed / "against" / name
     last, _ = checkpoint.newest(folder / "checkpoints")
@@ -72,7 +92,10 @@ def test_real_nodes_give_what_the_simulator_gives(deployed: Path, name: str) -> 
     np.testing.assert_allclose(last.state.models, simulated.models, rtol=1e-5, atol=1e-6)
     assert np.abs(simulated.models).max() > 0.01
     assert (last.down, last.up) == tuple(
-        {operation: both[side] for operation, both in simulated.records[-1]["bytes_by_operation"].items()}
+        {
+            operation: both[side]
+            for operation, both in simulated.records[-1]["bytes_by_operation"].items()
+        }
         for side in (0, 1)
     )
     assert last.measured_down["personal" if name == "fedper" else "train"] > 0

@@ -11,7 +11,10 @@ import pytest
 pytest.importorskip("flwr", reason="Flower's processes need pip install 'fedkin[flower]'")
 pytest.importorskip("cryptography", reason="the lab's keys need pip install 'fedkin[flower]'")
 if not Path("/proc/self/environ").is_file():
-    pytest.skip(f"the lab finds its processes in /proc, which {sys.platform} has not", allow_module_level=True)
+    pytest.skip(
+        f"the lab finds its processes in /proc, which {sys.platform} has not",
+        allow_module_level=True,
+    )
 
 from tests.process.flower_lab import Ended, Lab, Refused
 
@@ -73,7 +76,10 @@ def test_two_nodes_reply_one_is_killed_and_no_process_is_left(tmp_path: Path, ap
         assert ids["a"] != ids["b"]
         run = lab.run(app, {"nodes": 2})
         assert lab.wait(run, 60) == "finished:completed", lab.output(run)
-        assert sorted(re.findall(r"^reply (\d) (\d)$", lab.output(run), re.MULTILINE)) == [("7", "1"), ("8", "1")]
+        assert sorted(re.findall(r"^reply (\d) (\d)$", lab.output(run), re.MULTILINE)) == [
+            ("7", "1"),
+            ("8", "1"),
+        ]
         assert lab.processes("a", "flower-superexec") and lab.processes("b")
         lab.kill("a")
         assert not lab.processes("a") and lab.processes("b")

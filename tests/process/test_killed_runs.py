@@ -19,12 +19,18 @@ from tests.process.comparison import differences
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = [
-    *("data.clients=10", "run.rounds=5", "run.cohort=4", "local.epochs=2", "run.checkpoint_every=2"),
+    *(
+        "data.clients=10",
+        "run.rounds=5",
+        "run.cohort=4",
+        "local.epochs=2",
+        "run.checkpoint_every=2",
+    ),
     *("scenario.dropout=0.3", "scenario.arrivals={2 = 3}"),
 ]
-# A method's run renames 6 files up to its last checkpoint (environment, configuration, checkpoints of rounds 0, 2, 4
-# and 5) and adds 12 lines (records and timings of rounds 0 to 5). FedAvg's come after FedGroup's, and what is written
-# at the end after both.
+# A method's run renames 6 files up to its last checkpoint (environment, configuration, checkpoints
+# of rounds 0, 2, 4 and 5) and adds 12 lines (records and timings of rounds 0 to 5). FedAvg's come
+# after FedGroup's, and what is written at the end after both.
 MOMENTS = [
     ("before a sync", 13),  # the first record stands, no checkpoint yet
     ("in a line", 3),  # a record
@@ -33,7 +39,8 @@ MOMENTS = [
     ("in a checkpoint", 8),  # the very last
     ("before a rename", 15),  # figures and tables are being written
 ]
-# One run, killed in a timing, resumed and killed in the first checkpoint that it writes then, and so on.
+# One run, killed in a timing, resumed and killed in the first checkpoint that it writes then, and
+# so on.
 ONE_AFTER_ANOTHER = [
     ("in a line", 8),
     ("in a checkpoint", 1),
@@ -51,13 +58,17 @@ def folders(root: Path) -> list[Path]:
 def exit_codes(jobs: list[tuple[str, int, list[str]]]) -> list[int]:
     """The exit codes of jobs, each in a process of its own."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.process.killed_commands"]
-    done = subprocess.run(command, input=json.dumps(jobs), cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        command, input=json.dumps(jobs), cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "fedkin.cli", "run", *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 def run(*arguments: str | Path) -> None:
@@ -74,7 +85,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def assert_same_files(whole: Path, resumed: Path) -> None:
-    """Equal records, tables and figures, equal arrays in the last checkpoints, and nothing half written."""
+    """Equal records, tables and figures, equal arrays in the last checkpoints, and nothing half
+    written."""
     assert (whole / "against/fedavg/checkpoints/round-000005.safetensors").exists()
     assert differences(whole, resumed) == []
 
@@ -83,15 +95,22 @@ def assert_same_files(whole: Path, resumed: Path) -> None:
 def killed_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
     """A run for every moment, killed then."""
     paths = folders(tmp_path_factory.mktemp("killed"))
-    jobs = [(how, n, ["run", *SETTINGS, "--out", str(p)]) for (how, n), p in zip(MOMENTS, paths, strict=True)]
+    jobs = [
+        (how, n, ["run", *SETTINGS, "--out", str(p)])
+        for (how, n), p in zip(MOMENTS, paths, strict=True)
+    ]
     assert exit_codes(jobs) == [-signal.SIGKILL] * len(jobs)
     first = paths[0]  # where it was meant to die
-    assert len(complete_lines(first / "metrics.jsonl")) == 1 and not list(first.glob("checkpoints/round*"))
+    assert len(complete_lines(first / "metrics.jsonl")) == 1 and not list(
+        first.glob("checkpoints/round*")
+    )
     return dict(zip(MOMENTS, paths, strict=True))
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=str)
-def test_killed_and_resumed(whole: Path, killed_runs: dict[tuple[str, int], Path], moment: tuple[str, int]) -> None:
+def test_killed_and_resumed(
+    whole: Path, killed_runs: dict[tuple[str, int], Path], moment: tuple[str, int]
+) -> None:
     run("--resume", killed_runs[moment])
     assert_same_files(whole, killed_runs[moment])
 
@@ -115,7 +134,9 @@ def test_killed_before_there_was_a_run(tmp_path: Path) -> None:
     run(*SETTINGS, "--out", out)  # a new one may begin there
 
 
-def test_a_damaged_newest_checkpoint_costs_rounds_and_nothing_else(whole: Path, tmp_path: Path) -> None:
+def test_a_damaged_newest_checkpoint_costs_rounds_and_nothing_else(
+    whole: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
     shutil.copytree(whole, out)
     newest = out / "checkpoints/round-000005.safetensors"

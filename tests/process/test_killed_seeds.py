@@ -1,4 +1,5 @@
-"""Killed in the middle of one of several seeds and resumed, the folder ends with the same bytes as if never stopped."""
+"""Killed in the middle of one of several seeds and resumed, the folder ends with the same bytes as
+if never stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +12,14 @@ from safetensors.numpy import load_file
 from tests.process.test_killed_runs import exit_codes, run
 
 SETTINGS = [
-    *("data.clients=8", "run.rounds=3", "run.cohort=3", "local.epochs=1", "run.seeds=3", "run.checkpoint_every=2"),
+    *(
+        "data.clients=8",
+        "run.rounds=3",
+        "run.cohort=3",
+        "local.epochs=1",
+        "run.seeds=3",
+        "run.checkpoint_every=2",
+    ),
     "run.against=[]",
 ]
 # A seed adds 8 lines (records and timings of rounds 0 to 3) and 3 checkpoints (rounds 0, 2 and 3).
@@ -19,7 +27,11 @@ MOMENTS = [
     ("in a line", 13, ["0", "1"]),  # a record of the second seed
     ("in a checkpoint", 9, ["0", "1", "2"]),  # the very last
 ]
-NEVER_THE_SAME = {"timings.jsonl", "summary.json", "SHA256SUMS"}  # they hold seconds, or sums of such
+NEVER_THE_SAME = {
+    "timings.jsonl",
+    "summary.json",
+    "SHA256SUMS",
+}  # they hold seconds, or sums of such
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +56,10 @@ def contents(root: Path) -> dict[str, object]:
 
 def test_killed_and_resumed(whole: Path, tmp_path: Path) -> None:
     folders = [tmp_path / f"{number}-{how.replace(' ', '-')}" for how, number, _ in MOMENTS]
-    jobs = [(how, n, ["run", *SETTINGS, "--out", str(f)]) for (how, n, _), f in zip(MOMENTS, folders, strict=True)]
+    jobs = [
+        (how, n, ["run", *SETTINGS, "--out", str(f)])
+        for (how, n, _), f in zip(MOMENTS, folders, strict=True)
+    ]
     assert exit_codes(jobs) == [-signal.SIGKILL] * len(jobs)
     for folder, (_, _, begun) in zip(folders, MOMENTS, strict=True):
         assert sorted(p.name for p in (folder / "seeds").iterdir()) == begun

@@ -1,4 +1,5 @@
-"""NumPy's numbers in every argument of a run: the same bits, fingerprint and stored configuration as Python's.
+"""NumPy's numbers in every argument of a run: the same bits, fingerprint and stored configuration
+as Python's.
 
 In a process without the checks of types that tests have, as users' processes are.
 """
@@ -67,6 +68,8 @@ print("all alike")
 
 
 def test_runs_of_numpys_numbers_are_those_of_pythons(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("all alike\n")

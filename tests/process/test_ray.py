@@ -23,9 +23,12 @@ from tests.conftest import ROOT
 
 
 def test_two_machines_give_the_bits_of_one_process_also_when_they_break() -> None:
-    """Ray's own processes stand for the machines; one actor is killed in a run, and one machine in another."""
+    """Ray's own processes stand for the machines; one actor is killed in a run, and one machine in
+    another."""
     command = [sys.executable, "-m", "tests.process.ray_runs"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=560, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=560, check=False
+    )
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"')]
     assert [line for line in lines if "seconds" not in line] == [
         {"equal": {"ifca": True, "flexcfl": True, "fedem": True, "pacfl": True}},
@@ -33,7 +36,10 @@ def test_two_machines_give_the_bits_of_one_process_also_when_they_break() -> Non
         {"summed": True},
         {"torch": True},
     ], done.stderr[-2000:]
-    assert [name for line in lines[4:] for name in ("actor", "machine") if line.get(name)] == ["actor", "machine"]
+    assert [name for line in lines[4:] for name in ("actor", "machine") if line.get(name)] == [
+        "actor",
+        "machine",
+    ]
 
 
 DIES = """
@@ -52,22 +58,41 @@ class %s(FedAvg):
 
 
 def test_cells_of_a_comparison_go_to_a_cluster(tmp_path: Path) -> None:
-    """The folders of one process; a run whose process dies once is dealt again, one that always dies is named."""
+    """The folders of one process; a run whose process dies once is dealt again, one that always
+    dies is named."""
     (tmp_path / "ended").mkdir()
     (tmp_path / "dying.py").write_text(DIES % ("Once", 1) + DIES % ("Always", 99))
     quick = ["data.clients=6", "run.rounds=2", "run.cohort=3", "local.epochs=1"]
     command = [sys.executable, "-m", "fedkin.cli", "compare", *quick, "--methods"]
-    command += ["fedavg,ifca,dying:Once,dying:Always", "--seeds", "1", "--engine", "ray", "--out", "cluster"]
+    command += [
+        "fedavg,ifca,dying:Once,dying:Always",
+        "--seeds",
+        "1",
+        "--engine",
+        "ray",
+        "--out",
+        "cluster",
+    ]
     path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     done = subprocess.run(
-        command, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, timeout=560, check=False
+        command,
+        cwd=tmp_path,
+        env=os.environ | path,
+        capture_output=True,
+        text=True,
+        timeout=560,
+        check=False,
     )
     assert done.returncode == 2, done.stderr
     cells = tmp_path / "cluster/cells/all"
     here = fk.compare(None, *quick, methods=["fedavg", "ifca"], seeds=1, out=tmp_path / "here")
     assert not here.missing
     for name in ("fedavg", "ifca"):
-        same(cells / name / "0", tmp_path / "here/cells/all" / name / "0", NEVER_THE_SAME | {"environment.json"})
+        same(
+            cells / name / "0",
+            tmp_path / "here/cells/all" / name / "0",
+            NEVER_THE_SAME | {"environment.json"},
+        )
     assert "it is dealt again" in done.stderr
     finished = [path.parent.parent.name for path in cells.glob("*/0/summary.json")]
     assert len(finished) == 3 and "its process on the cluster died" in done.stderr + done.stdout
@@ -79,7 +104,14 @@ def test_what_a_cluster_cannot_run_is_refused(tmp_path: Path) -> None:
         (["run.engine=ray"], "ray", r"engine=ray: a process has one core; leave out run\.engine"),
     ):
         with pytest.raises(ConfigError, match=words):
-            fk.compare(None, "run.rounds=1", *overrides, methods=["fedavg"], out=tmp_path / "c", engine=engine)
+            fk.compare(
+                None,
+                "run.rounds=1",
+                *overrides,
+                methods=["fedavg"],
+                out=tmp_path / "c",
+                engine=engine,
+            )
     with pytest.raises(ConfigError, match="engine=ray needs a folder"):
         execute_seeds(settings(2, 2), out=None, engine="ray")
     assert not list(tmp_path.iterdir())
@@ -95,7 +127,14 @@ def test_samples_of_some_rows_among_those_of_all() -> None:
 def test_an_engine_that_is_none_is_refused() -> None:
     data = fk.data.synthetic(clients=4, samples=5)
     with pytest.raises(ConfigError, match="expected the engine ray"):
-        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, compute=fk.Compute(engine="dask"))
+        fk.simulate(
+            fk.FedAvg(),
+            data,
+            fk.models.mclr(data),
+            rounds=1,
+            cohort=2,
+            compute=fk.Compute(engine="dask"),
+        )
     with pytest.raises(ConfigError, match=r"run\.engine"):
         load(None, ["run.engine=dask"])
     assert load(None, ["run.engine=ray:auto", "run.actors=3"]).run.actors == 3
@@ -105,7 +144,9 @@ def test_a_machine_with_other_versions_is_named() -> None:
     own = versions()
     assert own["jax"] == version("jax")
     check_versions("m1", own, own)
-    with pytest.raises(ConfigError, match=rf"machine m2 of the cluster has jax 0\.1, here {own['jax']}: install"):
+    with pytest.raises(
+        ConfigError, match=rf"machine m2 of the cluster has jax 0\.1, here {own['jax']}: install"
+    ):
         check_versions("m2", own | {"jax": "0.1"}, own)
     with pytest.raises(ConfigError, match="fedkin None"):
         check_versions("m2", {name: own[name] for name in ("Python", "jax", "numpy")}, own)
@@ -117,4 +158,11 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     data = fk.data.synthetic(clients=4, samples=5)
     with pytest.raises(MissingExtra, match=r"fedkin\[ray\]"):
-        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, compute=fk.Compute(engine="ray"))
+        fk.simulate(
+            fk.FedAvg(),
+            data,
+            fk.models.mclr(data),
+            rounds=1,
+            cohort=2,
+            compute=fk.Compute(engine="ray"),
+        )

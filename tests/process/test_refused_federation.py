@@ -1,4 +1,5 @@
-"""Real federations that refuse: two of four sites with wrong columns, and a server that gives up its run."""
+"""Real federations that refuse: two of four sites with wrong columns, and a server that gives up
+its run."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from tests.free_ports import free_ports, until
 from tests.server.deploy.test_refused_sites import COLUMNS, write_table
 
 if not Path("/proc/self/environ").is_file():
-    pytest.skip(f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True)
+    pytest.skip(
+        f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True
+    )
 pytestmark = pytest.mark.timeout(900)  # seconds; on a busy machine every process takes many
 REASONS = {"site-1": "pulse", "site-2": "no column weight"}
 
@@ -38,9 +41,21 @@ def wards(short_path: Path) -> Iterator[Path]:
     folder = short_path / "wards"
     for name, header in COLUMNS.items():
         write_table(folder / name, header)
-    table = ["data.name=file", "data.path=own.csv", "data.label=outcome", "data.partition=iid", "data.clients=1"]
+    table = [
+        "data.name=file",
+        "data.path=own.csv",
+        "data.label=outcome",
+        "data.partition=iid",
+        "data.clients=1",
+    ]
     run = ["method.name=fedavg", "run.against=[]", "run.rounds=1", "federation.start_deadline=120"]
-    init(folder, 4, port=free_ports(1)[0], secure=False, settings=[*table, 'data.label_names=["ill", "well"]', *run])
+    init(
+        folder,
+        4,
+        port=free_ports(1)[0],
+        secure=False,
+        settings=[*table, 'data.label_names=["ill", "well"]', *run],
+    )
     yield folder
     stop(parts(folder), 0.0)
 
@@ -54,7 +69,9 @@ def assert_both_refused(lines: list[str]) -> None:
     for name, reason in REASONS.items():
         found = [line for line in lines if name in line and "refused" in line and reason in line]
         assert found and '["age", "weight"]' in found[0].replace('\\"', '"'), lines
-    assert not [line for line in lines if "site-0 is refused" in line or "site-3 is refused" in line]
+    assert not [
+        line for line in lines if "site-0 is refused" in line or "site-3 is refused" in line
+    ]
 
 
 def test_sites_with_wrong_columns_are_seen_everywhere_and_the_run_ends(wards: Path) -> None:
@@ -69,7 +86,9 @@ def test_sites_with_wrong_columns_are_seen_everywhere_and_the_run_ends(wards: Pa
     assert shown.exit_code == 1
     assert_both_refused(shown.stdout.splitlines())
     printed = json.loads(CliRunner().invoke(app, ["deploy", "status", str(wards), "--json"]).stdout)
-    assert_both_refused([f"{part['name']} is {part['state']}: {part['reason']}" for part in printed["parts"]])
+    assert_both_refused(
+        [f"{part['name']} is {part['state']}: {part['reason']}" for part in printed["parts"]]
+    )
     assert_both_refused(deployment_page(wards).status()["problems"])
     page = LivePage(wards / "run").status()
     assert_both_refused(page["problems"])
@@ -77,12 +96,21 @@ def test_sites_with_wrong_columns_are_seen_everywhere_and_the_run_ends(wards: Pa
     logged = list(log_lines(wards, [], 99, follow=False))
     assert_both_refused([line for line in logged if line.startswith("run")])
     for name in REASONS:
-        assert [line for line in logged if line.startswith(name) and "this site is refused: data: " in line]
+        assert [
+            line
+            for line in logged
+            if line.startswith(name) and "this site is refused: data: " in line
+        ]
 
     said: list[str] = []
     assert not wait_for_run(wards, said.append)
     assert_both_refused(said[-1].replace("; site", "\nsite").splitlines())
-    for words in ("2 of 4 clients are ready", "set federation.wait_for=2", "federation.start_deadline", "deploy up"):
+    for words in (
+        "2 of 4 clients are ready",
+        "set federation.wait_for=2",
+        "federation.start_deadline",
+        "deploy up",
+    ):
         assert words in said[-1]
     assert not (wards / "run/config.toml").exists()
 
@@ -99,7 +127,13 @@ def test_sites_with_wrong_columns_are_seen_everywhere_and_the_run_ends(wards: Pa
 def trial(short_path: Path) -> Iterator[Path]:
     """A method that turns out to need more clients than have come."""
     folder = short_path / "fed"
-    method = ["method.name=flexcfl", "method.clusters=3", "run.cohort=3", "run.against=[]", "federation.wait_for=2"]
+    method = [
+        "method.name=flexcfl",
+        "method.clusters=3",
+        "run.cohort=3",
+        "run.against=[]",
+        "federation.wait_for=2",
+    ]
     init(folder, 2, port=free_ports(1)[0], secure=False, settings=method)
     yield folder
     stop(parts(folder), 0.0)
@@ -109,7 +143,11 @@ def test_a_server_that_gives_up_says_why(trial: Path) -> None:
     result = CliRunner().invoke(app, ["deploy", "up", str(trial), "--wait"])
     assert result.exit_code == 1, result.output
     reason = state_of(trial).error
-    assert "3" in reason and "clusters" in reason and f"error: the run has no results: {reason}" in result.stdout
+    assert (
+        "3" in reason
+        and "clusters" in reason
+        and f"error: the run has no results: {reason}" in result.stdout
+    )
     shown = CliRunner().invoke(app, ["deploy", "status", str(trial)])
     assert shown.exit_code == 1 and f"the run has ended: {reason}" in shown.stdout
     logged = list(log_lines(trial, ["run"], 99, follow=False))

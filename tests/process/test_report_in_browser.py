@@ -24,7 +24,17 @@ pytestmark = pytest.mark.skipif(
 )
 
 ALL = "document.documentElement.dataset.all !== undefined"
-PLOTS = ("accuracy", "bottom", "clients", "clusters", "communication", "alluvial", "map", "similarity", "labels")
+PLOTS = (
+    "accuracy",
+    "bottom",
+    "clients",
+    "clusters",
+    "communication",
+    "alluvial",
+    "map",
+    "similarity",
+    "labels",
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +60,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = federation(30)
     rows = wandering(30, 12, share=0.1)
     rows[:4, :5] = -1
-    runs = [a_run(rows, data=data.name, seed=s, moved=[30 if r == 6 else None for r in range(13)]) for s in (0, 1)]
-    runs = [dataclasses.replace(run, clients=run.clients.assign(accuracy=np.linspace(0.2, 1, 30))) for run in runs]
+    runs = [
+        a_run(rows, data=data.name, seed=s, moved=[30 if r == 6 else None for r in range(13)])
+        for s in (0, 1)
+    ]
+    runs = [
+        dataclasses.replace(run, clients=run.clients.assign(accuracy=np.linspace(0.2, 1, 30)))
+        for run in runs
+    ]
     target = tmp_path_factory.mktemp("page") / "report.html"
-    return fk.report(fk.RepeatedRuns(tuple(runs)), target, similarity=True, data=data, model=fk.models.mclr(data))
+    return fk.report(
+        fk.RepeatedRuns(tuple(runs)), target, similarity=True, data=data, model=fk.models.mclr(data)
+    )
 
 
 def seen(browser: Browser) -> np.ndarray:
@@ -63,9 +81,11 @@ def seen(browser: Browser) -> np.ndarray:
 def quiet(browser: Browser, page: Path) -> None:
     """No complaint, and nothing asked for but the page itself."""
     assert browser.errors == []
-    assert {url.split("#")[0] for url in browser.requests if not url.startswith(("data:", "blob:", "about:"))} == {
-        page.as_uri()
-    }
+    assert {
+        url.split("#")[0]
+        for url in browser.requests
+        if not url.startswith(("data:", "blob:", "about:"))
+    } == {page.as_uri()}
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -74,30 +94,43 @@ def test_every_chart_is_drawn(browser: Browser, page: Path, width: int, dark: bo
     browser.open(page, width, 900, dark, "#all")
     browser.wait(ALL)
     for plot in PLOTS:
-        size = browser.evaluate(f"document.querySelector('#{plot} .main-svg').getBoundingClientRect().toJSON()")
+        size = browser.evaluate(
+            f"document.querySelector('#{plot} .main-svg').getBoundingClientRect().toJSON()"
+        )
         assert 200 < size["width"] <= width and size["height"] > 150, plot
-        box = browser.evaluate(f"document.querySelector('#{plot}').getBoundingClientRect().toJSON()")
+        box = browser.evaluate(
+            f"document.querySelector('#{plot}').getBoundingClientRect().toJSON()"
+        )
         assert abs(box["height"] - size["height"]) < 2, plot  # nothing hangs out of its frame
-        assert len(browser.evaluate(f"document.querySelector('#{plot}').getAttribute('aria-label')")) > 30
+        assert (
+            len(browser.evaluate(f"document.querySelector('#{plot}').getAttribute('aria-label')"))
+            > 30
+        )
         assert browser.evaluate(f"document.querySelectorAll('#f-{plot} table tr').length") > 1
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     picture = seen(browser)
     corner = float(picture[2, 2].mean())
     assert corner < 0.2 if dark else corner > 0.8
-    assert len(np.unique((255 * picture[::3, ::3]).astype(np.uint8).reshape(-1, 3), axis=0)) > 100  # not blank
+    assert (
+        len(np.unique((255 * picture[::3, ::3]).astype(np.uint8).reshape(-1, 3), axis=0)) > 100
+    )  # not blank
     quiet(browser, page)
 
 
 def test_axes_fit_the_curves_and_a_box_has_all_methods(browser: Browser, tmp_path: Path) -> None:
     rows = wandering(8, 4)
     run = a_run(rows, accuracy=[0.8, 0.82, 0.84, 0.86, 0.88])
-    run = dataclasses.replace(run, against={"fedavg": a_run(0 * rows, "fedavg", accuracy=[0.79] * 5)})
+    run = dataclasses.replace(
+        run, against={"fedavg": a_run(0 * rows, "fedavg", accuracy=[0.79] * 5)}
+    )
     page = fk.report(run, tmp_path / "report.html")
     browser.open(page, fragment="#all")
     browser.wait(ALL)
     low, high = browser.evaluate("document.querySelector('#accuracy')._fullLayout.yaxis.range")
     assert 0.7 < low < 0.79 and 0.88 < high < 0.95
-    assert browser.evaluate("document.querySelector('#accuracy')._fullLayout.hovermode") == "x unified"
+    assert (
+        browser.evaluate("document.querySelector('#accuracy')._fullLayout.hovermode") == "x unified"
+    )
     quiet(browser, page)
 
 
@@ -136,7 +169,9 @@ def test_the_alluvial_chart_counts_migrations(browser: Browser, tmp_path: Path) 
     quiet(browser, page)
 
 
-def test_who_migrated_is_of_the_chosen_run_and_the_index_may_be_negative(browser: Browser, tmp_path: Path) -> None:
+def test_who_migrated_is_of_the_chosen_run_and_the_index_may_be_negative(
+    browser: Browser, tmp_path: Path
+) -> None:
     first, second = np.array([[0, 0, 1], [0, 1, 1]]), np.array([[0, 0, 1], [0, 0, 1]])
     runs = tuple(a_run(rows, seed=s, ari=[-0.4, 1.0]) for s, rows in enumerate((first, second)))
     page = fk.report(fk.RepeatedRuns(runs), tmp_path / "report.html")
@@ -145,7 +180,9 @@ def test_who_migrated_is_of_the_chosen_run_and_the_index_may_be_negative(browser
     low, high = browser.evaluate("document.querySelector('#ari')._fullLayout.yaxis.range")
     assert -0.5 < low < -0.4 and 1 < high < 1.1
     assert "-0.40" in browser.evaluate("document.querySelector('#f-ari table').textContent")
-    assert "cluster 0 to cluster 1" in browser.evaluate("document.querySelector('#migrants table').textContent")
+    assert "cluster 0 to cluster 1" in browser.evaluate(
+        "document.querySelector('#migrants table').textContent"
+    )
     assert not browser.evaluate("document.querySelector('#migrants').hidden")
     choose = "const one = document.querySelector('#run'); one.value = 1; one.dispatchEvent(new Event('change')); 0"
     browser.evaluate(choose)
@@ -155,9 +192,13 @@ def test_who_migrated_is_of_the_chosen_run_and_the_index_may_be_negative(browser
 
 def test_a_long_name_of_a_setting_hides_no_column(browser: Browser, tmp_path: Path) -> None:
     folder = tmp_path / "c"
-    labels = ["two classes for each of the clients, and a third of them slow in every round", "as they come"]
+    labels = [
+        "two classes for each of the clients, and a third of them slow in every round",
+        "as they come",
+    ]
     settings = "".join(
-        f'[[compare.data]]\nlabel = "{label}"\ndata = {{clients = {6 + i}}}\n' for i, label in enumerate(labels)
+        f'[[compare.data]]\nlabel = "{label}"\ndata = {{clients = {6 + i}}}\n'
+        for i, label in enumerate(labels)
     )
     file = tmp_path / "study.toml"
     file.write_text(
@@ -179,20 +220,25 @@ def test_names_are_text_and_not_markup(browser: Browser, page: Path) -> None:
     browser.wait(ALL)
     assert browser.evaluate("document.querySelectorAll('img').length") == 0
     assert browser.evaluate(
-        "document.querySelector('#f-map table').textContent.includes('<img src=x onerror=alert(0)>')"
+        "document.querySelector('#f-map table').textContent.includes('<img src=x "
+        "onerror=alert(0)>')"
     )
     quiet(browser, page)
 
 
 def test_charts_below_the_fold_come_without_scrolling(browser: Browser, page: Path) -> None:
-    """For a reader after those in view, one at a time; for a program that takes a picture of the page at once."""
+    """For a reader after those in view, one at a time; for a program that takes a picture of the
+    page at once."""
     reader = browser.evaluate("navigator.userAgent").replace("Headless", "")
     for agent in (reader, ""):  # an empty one is the browser's own
         browser.ask("Network.setUserAgentOverride", userAgent=agent)
         browser.open(page, 1280, 700)
         browser.wait("document.documentElement.dataset.ready !== undefined")
         browser.wait(ALL)
-        ready, last = (int(browser.evaluate(f"document.documentElement.dataset.{name}")) for name in ("ready", "all"))
+        ready, last = (
+            int(browser.evaluate(f"document.documentElement.dataset.{name}"))
+            for name in ("ready", "all")
+        )
         assert (ready < last) == bool(agent)
         quiet(browser, page)
 
@@ -212,8 +258,13 @@ def test_it_is_used_by_keyboard(browser: Browser, page: Path) -> None:
     before = browser.evaluate("document.querySelector('#map').getAttribute('aria-label')")
     browser.evaluate("document.querySelector('#by-true_cluster').focus()")
     browser.press("Enter", 13, "\r")
-    assert browser.evaluate("document.querySelector('#by-true_cluster').getAttribute('aria-pressed')") == "true"
-    assert "coloured by true cluster" in browser.evaluate("document.querySelector('#map').getAttribute('aria-label')")
+    assert (
+        browser.evaluate("document.querySelector('#by-true_cluster').getAttribute('aria-pressed')")
+        == "true"
+    )
+    assert "coloured by true cluster" in browser.evaluate(
+        "document.querySelector('#map').getAttribute('aria-label')"
+    )
     assert before and "coloured by cluster" in before
 
 
@@ -222,7 +273,8 @@ def test_another_run_is_chosen(browser: Browser, page: Path) -> None:
     browser.wait(ALL)
     assert "seed = 0" in browser.evaluate("document.querySelector('#config').textContent")
     browser.evaluate(
-        "(() => { const c = document.querySelector('#run'); c.value = 1; c.dispatchEvent(new Event('change')); })()"
+        "(() => { const c = document.querySelector('#run'); c.value = 1; c.dispatchEvent(new "
+        "Event('change')); })()"
     )
     assert "seed = 1" in browser.evaluate("document.querySelector('#config').textContent")
     assert browser.evaluate("document.querySelector('#config-of').textContent") == "IFCA, seed 1"
@@ -253,21 +305,29 @@ def test_what_cannot_be_shown_leaves_no_hole(browser: Browser, tmp_path: Path) -
     quiet(browser, page)
 
 
-def test_a_thousand_clients_and_three_hundred_rounds_stay_small(browser: Browser, tmp_path: Path) -> None:
+def test_a_thousand_clients_and_three_hundred_rounds_stay_small(
+    browser: Browser, tmp_path: Path
+) -> None:
     data = federation(1000)
     run = a_run(wandering(1000, 300, clusters=8), data=data.name)
-    page = fk.report(run, tmp_path / "report.html", similarity=True, data=data, model=fk.models.mclr(data))
+    page = fk.report(
+        run, tmp_path / "report.html", similarity=True, data=data, model=fk.models.mclr(data)
+    )
     assert page.stat().st_size < 4_000_000
     browser.open(page, fragment="#all")
     browser.wait(ALL)
-    assert "200 clients" in browser.evaluate("document.querySelector('#map').getAttribute('aria-label')")
+    assert "200 clients" in browser.evaluate(
+        "document.querySelector('#map').getAttribute('aria-label')"
+    )
     quiet(browser, page)
 
 
 def test_a_live_page_follows_its_run(browser: Browser, run_folder: Path) -> None:
     lines = (run_folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run_folder / "metrics.jsonl").write_text("".join(lines[:2]))
-    shown = DeploymentLines([("site-0", "up", "<b>bold</b>")], ["fedkin site-1 is refused: <script>alert(1)</script>"])
+    shown = DeploymentLines(
+        [("site-0", "up", "<b>bold</b>")], ["fedkin site-1 is refused: <script>alert(1)</script>"]
+    )
     with LiveServer(LivePage(run_folder, lambda: shown)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -275,12 +335,20 @@ def test_a_live_page_follows_its_run(browser: Browser, run_folder: Path) -> None
         browser.ask("Page.navigate", url=server.address)
         text = "document.getElementById('runs').textContent"
         browser.wait(f"document.getElementById('runs') !== null && {text}.includes('1 of 2')")
-        assert browser.evaluate("document.getElementById('parts').textContent") == "site-0up<b>bold</b>"
+        assert (
+            browser.evaluate("document.getElementById('parts').textContent")
+            == "site-0up<b>bold</b>"
+        )
         assert "<script>" in browser.evaluate("document.getElementById('log').textContent")
         (run_folder / "metrics.jsonl").write_text("".join(lines))
         browser.wait(f"{text}.includes('2 of 2')")
-        browser.wait("document.getElementById('report').contentDocument?.querySelector('h1')?.textContent.length > 3")
+        browser.wait(
+            "document.getElementById('report').contentDocument?.querySelector('h1')?.textContent.length > 3"
+        )
         server.shutdown()
         thread.join()
     browser.wait("document.getElementById('state').textContent.includes('has ended')")
-    assert all(server.address in url or url.startswith(("data:", "about:", "blob:")) for url in browser.requests[-5:])
+    assert all(
+        server.address in url or url.startswith(("data:", "about:", "blob:"))
+        for url in browser.requests[-5:]
+    )

@@ -1,4 +1,5 @@
-"""Secret sums through Flower's processes: four nodes, of which one is killed between two messages of a sum."""
+"""Secret sums through Flower's processes: four nodes, of which one is killed between two messages
+of a sum."""
 
 from __future__ import annotations
 
@@ -32,8 +33,11 @@ def stage(folder: Path) -> int:
     return 0
 
 
-def killed_after_its_shares(tmp_path: Path, data: fk.FederatedData, **sections: dict[str, Any]) -> dict[str, Any]:
-    """The summary of a round of four nodes, of which the last is killed when it has sealed its shares."""
+def killed_after_its_shares(
+    tmp_path: Path, data: fk.FederatedData, **sections: dict[str, Any]
+) -> dict[str, Any]:
+    """The summary of a round of four nodes, of which the last is killed when it has sealed its
+    shares."""
     sections = {
         "federation": {"capacity": 4, "wait_for": 4, "deadline": 240.0, "quorum": 0.75},
         "method": {"name": "fedavg"},
@@ -50,35 +54,57 @@ def killed_after_its_shares(tmp_path: Path, data: fk.FederatedData, **sections: 
         assert until(lambda: stage(killed) == SHARED_KEYS, TIMEOUT), lab.output(started)
         lab.kill("site-3")
         assert lab.wait(started, TIMEOUT) == "finished:completed", lab.output(started)
-        # it has made its shares; whether they have come, or it is missed as the next message is due, is a matter of ms
+        # it has made its shares; whether they have come, or it is missed as the next message is
+        # due, is a matter of ms
         assert re.search(r"no reply from site-3 \(secret_(shares|train)\)", lab.output(started))
     return json.loads((tmp_path / "run" / "summary.json").read_text())
 
 
 def four_clients() -> fk.FederatedData:
-    return fk.planted(**{key: value for key, value in project.DATA.items() if key != "name"}, clients=4)
+    return fk.planted(
+        **{key: value for key, value in project.DATA.items() if key != "name"}, clients=4
+    )
 
 
 def test_a_node_that_is_killed_after_its_shares_is_taken_out_of_the_sum(tmp_path: Path) -> None:
     data = four_clients()
-    said = killed_after_its_shares(tmp_path, data, secret={"name": "sums", "examples_cap": 100})["secret"]
+    said = killed_after_its_shares(tmp_path, data, secret={"name": "sums", "examples_cap": 100})[
+        "secret"
+    ]
     assert said == {"sums": 1, "answered": 3, "clipped": 0, "unusable": 0, "lost": 0, "clear": []}
     local, others = fk.SGD(epochs=2, batch_size=10, lr=0.1), data.select(np.arange(3))
-    expected = fk.simulate(fk.FedAvg(), others, fk.models.mclr(data), rounds=1, cohort=3, local=local)
+    expected = fk.simulate(
+        fk.FedAvg(), others, fk.models.mclr(data), rounds=1, cohort=3, local=local
+    )
     last, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
     np.testing.assert_allclose(last.state.models, expected.models, rtol=1e-4, atol=2e-6)
     assert np.abs(expected.models).max() > 0.01
 
 
 def test_those_that_are_left_have_noise_enough_for_what_is_charged(tmp_path: Path) -> None:
-    """z = 1, C = 0.3: three answers, each with a share for two of them, are 0.3 sqrt(3 / 2), and the mean is over 4."""
+    """z = 1, C = 0.3: three answers, each with a share for two of them, are 0.3 sqrt(3 / 2), and
+    the mean is over 4."""
     privacy: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-3, "clip": 0.3}
     data = four_clients()
-    said = killed_after_its_shares(tmp_path, data, secret={"name": "sums"}, privacy={"name": "client_dp", **privacy})
-    assert said["secret"]["answered"] == 3 and said["privacy"]["rounds"] == {"released": 1, "planned": 1}
-    assert said["privacy"]["epsilon"] == pytest.approx(dp_accounting.get_epsilon_gaussian(1.0, 1e-3), rel=1e-3)
+    said = killed_after_its_shares(
+        tmp_path, data, secret={"name": "sums"}, privacy={"name": "client_dp", **privacy}
+    )
+    assert said["secret"]["answered"] == 3 and said["privacy"]["rounds"] == {
+        "released": 1,
+        "planned": 1,
+    }
+    assert said["privacy"]["epsilon"] == pytest.approx(
+        dp_accounting.get_epsilon_gaussian(1.0, 1e-3), rel=1e-3
+    )
     last, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
-    quiet, local = fk.ClientDP(**{**privacy, "noise_multiplier": 0.0}), fk.SGD(epochs=2, batch_size=10, lr=0.1)
-    exact = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, local=local, options=[quiet])
+    quiet, local = (
+        fk.ClientDP(**{**privacy, "noise_multiplier": 0.0}),
+        fk.SGD(epochs=2, batch_size=10, lr=0.1),
+    )
+    exact = fk.simulate(
+        fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, local=local, options=[quiet]
+    )
     noise = last.state.models - exact.models
-    assert noise.std() == pytest.approx(0.3 * 1.5**0.5 / 4, rel=0.1)  # the killed one's update is a tenth of that
+    assert noise.std() == pytest.approx(
+        0.3 * 1.5**0.5 / 4, rel=0.1
+    )  # the killed one's update is a tenth of that

@@ -1,4 +1,5 @@
-"""Signals to processes: a terminal that closes under a run, and the end of the processes of ``--jobs``."""
+"""Signals to processes: a terminal that closes under a run, and the end of the processes of
+``--jobs``."""
 
 from __future__ import annotations
 
@@ -95,7 +96,9 @@ def python(code: str, *arguments: str) -> list[str]:
 def test_a_terminal_that_closes_ends_a_run_after_its_round(tmp_path: Path) -> None:
     terminal, end = pty.openpty()
     command = python(WAITING, "run", *QUICK, "--out", "run")
-    process = subprocess.Popen(command, cwd=tmp_path, stdin=end, stdout=end, stderr=end, start_new_session=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdin=end, stdout=end, stderr=end, start_new_session=True
+    )
     os.close(end)
     while not (tmp_path / "here").exists():
         assert process.poll() is None, os.read(terminal, 10_000)
@@ -108,11 +111,26 @@ def test_a_terminal_that_closes_ends_a_run_after_its_round(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("how", "status"),
-    [("in a callback", 128 + signal.SIGTERM), ("twice", 128 + signal.SIGINT), ("killed", -signal.SIGKILL)],
+    [
+        ("in a callback", 128 + signal.SIGTERM),
+        ("twice", 128 + signal.SIGINT),
+        ("killed", -signal.SIGKILL),
+    ],
 )
-def test_no_process_of_several_jobs_outlives_its_parent(how: str, status: int, tmp_path: Path) -> None:
+def test_no_process_of_several_jobs_outlives_its_parent(
+    how: str, status: int, tmp_path: Path
+) -> None:
     (tmp_path / "endless.py").write_text(METHOD)
-    command = ["run", *QUICK, "run.seeds=2", "method.name=endless:Endless", "--jobs", "2", "--out", "a run"]
+    command = [
+        "run",
+        *QUICK,
+        "run.seeds=2",
+        "method.name=endless:Endless",
+        "--jobs",
+        "2",
+        "--out",
+        "a run",
+    ]
     done = subprocess.run(
         python(SIGNALLING, how, *command),
         cwd=tmp_path,
@@ -126,4 +144,6 @@ def test_no_process_of_several_jobs_outlives_its_parent(how: str, status: int, t
     workers = sorted(tmp_path.glob("*.here"))
     assert len(workers) == 2
     for worker in workers:
-        FileLock(worker.with_suffix(".lock")).acquire(timeout=60)  # the system frees it when the worker ends
+        FileLock(worker.with_suffix(".lock")).acquire(
+            timeout=60
+        )  # the system frees it when the worker ends

@@ -1,5 +1,6 @@
-"""Workers as processes: the bits of a new node for every message, a worker that is killed while it answers, and its end
-with the site. Flower's process for a message hands it on, or answers it itself."""
+"""Workers as processes: the bits of a new node for every message, a worker that is killed while it
+answers, and its end with the site. Flower's process for a message hands it on, or answers it
+itself."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ from tests.process import flower_project as project
 from tests.server.memory_transport import MemoryTransport
 
 if not Path("/proc/self/environ").is_file():
-    pytest.skip(f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True)
+    pytest.skip(
+        f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True
+    )
 pytestmark = pytest.mark.timeout(600)  # seconds; on a busy machine every process takes many
 ROUNDS = 2
 SHARED: dict[str, Any] = {**project.SHARED, "model": {"name": "mlp", "hidden": 8}}
@@ -37,7 +40,11 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "federation": {"capacity": 2, "wait_for": 2},
     "method": {"name": "flexcfl", "clusters": 2, "alpha": 2},  # arrays to keep, and a standing task
     "local": {"epochs": 1, "batch_size": 10, "lr": 0.1},
-    "run": {"rounds": ROUNDS, "cohort": 2, "against": [{"name": "fedper"}]},  # heads stay on the nodes' disks
+    "run": {
+        "rounds": ROUNDS,
+        "cohort": 2,
+        "against": [{"name": "fedper"}],
+    },  # heads stay on the nodes' disks
 }
 Reply = Callable[[RpcMessage], RpcMessage]
 
@@ -45,7 +52,9 @@ Reply = Callable[[RpcMessage], RpcMessage]
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """A process for a site's: workers end with it."""
-    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
     yield process
     process.communicate()
 
@@ -53,7 +62,10 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
 def sites(folder: Path) -> list[Path]:
     """The files of two sites."""
     own = {f"site-{k}": {**project.DATA, "clients": 2} for k in range(2)}
-    configs = [project.client(folder, name, [k], data, SHARED) for k, (name, data) in enumerate(own.items())]
+    configs = [
+        project.client(folder, name, [k], data, SHARED)
+        for k, (name, data) in enumerate(own.items())
+    ]
     return [Path(config["config"]) for config in configs]
 
 
@@ -116,9 +128,13 @@ def test_a_worker_that_is_killed_while_it_answers_costs_no_message(
     assert "no such task" in expected.header["failed"]
     first, replies = worker_process(config), []
     assert first is not None
-    assert until(lambda: connections(config) == 1)  # it has left the first message's connection, and listens
+    assert until(
+        lambda: connections(config) == 1
+    )  # it has left the first message's connection, and listens
     os.kill(first, signal.SIGSTOP)
-    thread = threading.Thread(target=lambda: replies.append(from_parts(worker.reply(to_parts(request)))))
+    thread = threading.Thread(
+        target=lambda: replies.append(from_parts(worker.reply(to_parts(request))))
+    )
     thread.start()
     assert until(lambda: connections(config) > 1)  # the listening one, and ours
     os.kill(first, signal.SIGKILL)
@@ -133,7 +149,10 @@ def connections(config: Path) -> int:
 
 
 def test_flowers_process_for_a_message_hands_it_on_or_answers_itself(
-    tmp_path: Path, site: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    site: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     flower = pytest.importorskip("flwr.app", reason="needs pip install 'fedkin[flower]'")
     from fedkin.server.deploy import client_app
@@ -155,7 +174,9 @@ def test_flowers_process_for_a_message_hands_it_on_or_answers_itself(
     assert worker_process(config) is not None
     folder = worker_folder(config)
     folder.chmod(0o755)
-    assert said().header == kept.header and "others can enter" in caplog.text  # without it, in this process
+    assert (
+        said().header == kept.header and "others can enter" in caplog.text
+    )  # without it, in this process
     folder.chmod(0o700)
     process = worker_process(config)
     config.write_text(config.read_text().replace("[client]", '[client]\nworker = "none"'))

@@ -1,4 +1,5 @@
-"""A comparison that is stopped from outside tells what is done; gone on with, it ends as the uninterrupted one."""
+"""A comparison that is stopped from outside tells what is done; gone on with, it ends as the
+uninterrupted one."""
 
 from __future__ import annotations
 
@@ -18,7 +19,14 @@ from tests.process.test_killed_runs import exit_codes
 from tests.process.test_killed_seeds import contents as all_contents
 
 SETTINGS = [
-    *("compare", "data.clients=8", "run.rounds=3", "run.cohort=3", "local.epochs=1", "run.checkpoint_every=2"),
+    *(
+        "compare",
+        "data.clients=8",
+        "run.rounds=3",
+        "run.cohort=3",
+        "local.epochs=1",
+        "run.checkpoint_every=2",
+    ),
     *("--methods", "fedavg,ifca", "--seeds", "2"),
 ]
 SECONDS = {"comparison.csv", "comparison.md", "comparison.tex"}  # they hold them
@@ -47,7 +55,9 @@ def stopped_at(number: int, *arguments: str, cwd: Path) -> tuple[int, str, str]:
     """Run the command until its N-th round, then Ctrl-C; how it ended."""
     (cwd / "here").unlink(missing_ok=True)
     command = [sys.executable, "-W", "ignore", "-c", WAITING, str(number), *arguments]
-    with subprocess.Popen(command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         while process.poll() is None and not (cwd / "here").exists():
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
@@ -61,7 +71,10 @@ def fedkin(*arguments: str | Path) -> None:
 
 
 def contents(root: Path) -> dict[str, object]:
-    return {name: None if Path(name).name in SECONDS else what for name, what in all_contents(root).items()}
+    return {
+        name: None if Path(name).name in SECONDS else what
+        for name, what in all_contents(root).items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +98,18 @@ def test_ctrl_c_shows_what_is_done_and_how_to_go_on(whole: Path, tmp_path: Path)
     assert (tmp_path / "c/figure.png").exists()
     # stopped once more, in the last run of all, and then let go on
     status, out, err = stopped_at(4, "compare", "--resume", "c", cwd=tmp_path)
-    assert (status, err.splitlines()[-1]) == (130, "interrupted; go on with: fedkin compare --resume c")
+    assert (status, err.splitlines()[-1]) == (
+        130,
+        "interrupted; go on with: fedkin compare --resume c",
+    )
     assert "Means over the seeds of a row" in out
     fedkin("compare", "--resume", tmp_path / "c")
     assert contents(tmp_path / "c") == contents(whole)
 
 
-# A run adds 8 lines (records and timings of rounds 0 to 3; IFCA moves of its own) and three checkpoints, and renames
-# the checkpoints, its environment, its configuration, its clients and its summary.
+# A run adds 8 lines (records and timings of rounds 0 to 3; IFCA moves of its own) and three
+# checkpoints, and renames the checkpoints, its environment, its configuration, its clients and its
+# summary.
 MOMENTS = [
     ("before a rename", 1),  # of comparison.toml
     ("in a checkpoint", 4),
@@ -102,7 +119,10 @@ MOMENTS = [
 
 def test_killed_anywhere_it_goes_on_to_the_same_end(whole: Path, tmp_path: Path) -> None:
     outs = [tmp_path / str(number) for number in range(len(MOMENTS))]
-    jobs = [(how, n, [*SETTINGS, "--out", str(out)]) for (how, n), out in zip(MOMENTS, outs, strict=True)]
+    jobs = [
+        (how, n, [*SETTINGS, "--out", str(out)])
+        for (how, n), out in zip(MOMENTS, outs, strict=True)
+    ]
     assert exit_codes(jobs) == [-signal.SIGKILL] * len(jobs)
     fedkin(*SETTINGS, "--out", outs[0])  # there was no comparison yet
     for out in outs:

@@ -1,4 +1,5 @@
-"""What a comparison says, in tables, files and pictures; every number is computed here once more, by hand."""
+"""What a comparison says, in tables, files and pictures; every number is computed here once more,
+by hand."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def row(found: Comparison, method: str, setting: str = "") -> dict:
 
 def cells_of(found: Comparison, place: int) -> list[str]:
     """The cells of a row of the table."""
-    return comparison_tables.cells(found.summary()["table"][place], comparison_tables.columns(found))
+    return comparison_tables.cells(
+        found.summary()["table"][place], comparison_tables.columns(found)
+    )
 
 
 def test_a_row_is_means_with_scipys_intervals() -> None:
@@ -58,19 +61,26 @@ def test_a_row_is_means_with_scipys_intervals() -> None:
         ("bottom_decile", [value - LOWER for value in last]),
     ):
         low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
-        assert [told[name], told[f"{name}_low"], told[f"{name}_high"]] == pytest.approx([np.mean(values), low, high])
+        assert [told[name], told[f"{name}_low"], told[f"{name}_high"]] == pytest.approx(
+            [np.mean(values), low, high]
+        )
     assert (told["seeds"], told["seconds"]) == (3, 0.5)
-    assert (told["bytes_down"], told["bytes_up"]) == (2e6, 4e6)  # a run's: seed s has s + 1 millions down
+    assert (told["bytes_down"], told["bytes_up"]) == (
+        2e6,
+        4e6,
+    )  # a run's: seed s has s + 1 millions down
     assert cells_of(comparison({"": CURVES}), 0)[5] == "2.0 / 4.0"
 
 
 def test_without_a_target_it_is_what_the_first_method_has_at_the_end() -> None:
     found = comparison({"": CURVES})
     assert found.target("") == pytest.approx(0.61)
-    # FedAvg reaches 0.61 in round 1 (always), IFCA in rounds 2, 1 and 2, FedProx in the last of one of two seeds.
+    # FedAvg reaches 0.61 in round 1 (always), IFCA in rounds 2, 1 and 2, FedProx in the last of one
+    # of two seeds.
     expected = {"FedAvg": (3, 1.0), "IFCA": (3, 5 / 3), "FedProx": (1, 2.0)}
     assert {
-        m: (row(found, m)["reached"], pytest.approx(row(found, m)["rounds_to_target"])) for m in expected
+        m: (row(found, m)["reached"], pytest.approx(row(found, m)["rounds_to_target"]))
+        for m in expected
     } == expected
 
 
@@ -90,16 +100,22 @@ def test_rounds_in_which_somebody_had_no_cluster_reach_nothing() -> None:
 
 
 def test_a_target_is_of_the_samples_that_rounds_are_scored_on() -> None:
-    """Test accuracy at the end may be out of reach for rounds that are scored on validation samples, or too easy."""
+    """Test accuracy at the end may be out of reach for rounds that are scored on validation
+    samples, or too easy."""
     found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}})
     assert "validation" not in comparison_tables.markdown(found)
     validated = {}
     for key, run in found.finished.items():
         records = [{**record, "split": "validation"} for record in run.records]
-        validated[key] = dataclasses.replace(run, records=records, final={"final_accuracy": 0.99, "best_accuracy": 0.9})
+        validated[key] = dataclasses.replace(
+            run, records=records, final={"final_accuracy": 0.99, "best_accuracy": 0.9}
+        )
     found = dataclasses.replace(found, finished=validated)
     assert found.target("") == pytest.approx(0.61) and row(found, "IFCA")["reached"] == 3
-    assert "accuracy of FedAvg in its last round, on validation samples, 61.0%" in comparison_tables.markdown(found)
+    assert (
+        "accuracy of FedAvg in its last round, on validation samples, 61.0%"
+        in comparison_tables.markdown(found)
+    )
 
 
 def test_each_setting_has_a_target_of_its_own() -> None:
@@ -108,15 +124,22 @@ def test_each_setting_has_a_target_of_its_own() -> None:
 
 
 def test_cells_that_are_missing() -> None:
-    found = comparison({"": CURVES, "hard": {"FedAvg": [None] * 3, "IFCA": IFCA, "FedProx": [None] * 3}})
-    assert found.missing == [("", "FedProx", 2), *(("hard", m, s) for m in ("FedAvg", "FedProx") for s in range(3))]
+    found = comparison(
+        {"": CURVES, "hard": {"FedAvg": [None] * 3, "IFCA": IFCA, "FedProx": [None] * 3}}
+    )
+    assert found.missing == [
+        ("", "FedProx", 2),
+        *(("hard", m, s) for m in ("FedAvg", "FedProx") for s in range(3)),
+    ]
     assert [run.config.seed for run in found.runs("", "FedProx")] == [0, 1]
     two = row(found, "FedProx")
     assert (two["seeds"], two["final_accuracy"]) == (2, pytest.approx(0.615))
     assert np.isnan(two["final_accuracy_low"])
     none = row(found, "FedAvg", "hard")
     assert (none["seeds"], none["reached"]) == (0, 0)
-    assert np.isnan([none[name] for name in ("final_accuracy", "bytes_down", "seconds", "rounds_to_target")]).all()
+    assert np.isnan(
+        [none[name] for name in ("final_accuracy", "bytes_down", "seconds", "rounds_to_target")]
+    ).all()
     assert found.target("hard") is None  # the first method has no run there
     assert found.values("hard", "final_accuracy")["IFCA"].tolist() == [0.81, 0.83, 0.82]
     assert np.isnan(found.values("hard", "final_accuracy")["FedAvg"]).all()
@@ -130,14 +153,18 @@ def test_differences_are_told_by_setting_and_measure() -> None:
     first = table.loc[0]
     p = stats.ttest_rel([0.81, 0.83, 0.82], [0.60, 0.61, 0.62]).pvalue
     assert (first["method"], first["against"], first["measure"]) == ("IFCA", "FedAvg", "final")
-    assert first["p"] == pytest.approx(p)  # the other pairs have two seeds in common, so there is nothing to adjust for
+    assert first["p"] == pytest.approx(
+        p
+    )  # the other pairs have two seeds in common, so there is nothing to adjust for
     assert first["difference"] == pytest.approx(0.21)
     best = found.differences("best").set_index(["setting", "method", "against"])["difference"]
     assert best.to_dict()["a", "IFCA", "FedAvg"] == pytest.approx(
         np.mean([0.81, 0.83, 0.82]) - np.mean([0.62, 0.64, 0.63])
     )
     bottom = found.differences("bottom")
-    assert bottom.loc[0, "difference"] == pytest.approx(0.21) and set(bottom["measure"]) == {"bottom"}
+    assert bottom.loc[0, "difference"] == pytest.approx(0.21) and set(bottom["measure"]) == {
+        "bottom"
+    }
     with pytest.raises(ConfigError, match="unknown measure 'fianl'; did you mean 'final'"):
         found.differences("fianl")
 
@@ -186,13 +213,24 @@ def test_without_its_library_the_picture_is_left_out_and_said(
 
 
 def test_a_summary_is_plain_json() -> None:
-    found = comparison({"": CURVES, "hard": {"FedAvg": [None] * 3, "IFCA": IFCA, "FedProx": [None] * 3}})
+    found = comparison(
+        {"": CURVES, "hard": {"FedAvg": [None] * 3, "IFCA": IFCA, "FedProx": [None] * 3}}
+    )
     told = json.loads(json.dumps(found.summary(), allow_nan=False))
     assert told == found.summary()
-    assert (told["settings"], told["methods"], told["seeds"]) == (["", "hard"], list(CURVES), [0, 1, 2])
+    assert (told["settings"], told["methods"], told["seeds"]) == (
+        ["", "hard"],
+        list(CURVES),
+        [0, 1, 2],
+    )
     assert (len(told["table"]), len(told["differences"]), len(told["missing"])) == (6, 6, 7)
     assert told["table"][3]["final_accuracy"] is None
-    assert json.loads(json.dumps(comparison({"": {"FedAvg": [None, None]}}).summary(), allow_nan=False))["ranks"] == {}
+    assert (
+        json.loads(
+            json.dumps(comparison({"": {"FedAvg": [None, None]}}).summary(), allow_nan=False)
+        )["ranks"]
+        == {}
+    )
 
 
 def test_runs_without_test_data_have_no_numbers(tmp_path: Path) -> None:
@@ -240,7 +278,9 @@ def test_markdown_has_one_cell_per_column_whatever_labels_hold() -> None:
     table = markdown_table(text)
     assert [len(line) for line in table] == [10] * 6
     assert table[0] == ["setting", "method", "seeds", *HEADS]
-    assert [line[:2] for line in table[2:]] == [[s, m] for s in ("a\\|b", "c") for m in ("Fed\\|Avg", "IFCA")]
+    assert [line[:2] for line in table[2:]] == [
+        [s, m] for s in ("a\\|b", "c") for m in ("Fed\\|Avg", "IFCA")
+    ]
     assert "* a|b: IFCA over Fed|Avg: +21.0 points" in text
 
 
@@ -266,13 +306,16 @@ def validated(found: Comparison, chosen: dict[str, float]) -> Comparison:
 
 
 def test_methods_are_compared_by_validation_where_that_is_asked() -> None:
-    """FedAvg is best on validation samples, IFCA in the last round: the mark and the first of the pair follow."""
+    """FedAvg is best on validation samples, IFCA in the last round: the mark and the first of the
+    pair follow."""
     found = validated(comparison({"": {"FedAvg": AVG, "IFCA": IFCA}}), {"FedAvg": 0.9, "IFCA": 0.7})
     table = markdown_table(comparison_tables.markdown(found, "validation"))
     assert table[0][-1] == "best on validation (%)" and table[2][-1].startswith("**91.0")
     assert table[3][2][:4] == "82.0" and table[3][-1].startswith("72.0")  # neither is marked
     (pair,) = found.summary("validation")["differences"]
-    assert (pair["method"], pair["against"]) == ("FedAvg", "IFCA") and pair["difference"] == pytest.approx(0.19)
+    assert (pair["method"], pair["against"]) == ("FedAvg", "IFCA") and pair[
+        "difference"
+    ] == pytest.approx(0.19)
     assert markdown_table(comparison_tables.markdown(found))[3][2].startswith("**82.0")
     without = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}})
     (pair,) = without.summary("validation")["differences"]
@@ -304,7 +347,9 @@ def test_bold_is_the_best_and_what_does_not_differ_significantly(measure: str, p
 
 
 def test_with_two_seeds_only_the_highest_is_bold_and_nothing_is_tested() -> None:
-    text = comparison_tables.markdown(comparison({"": at_the_end(FedAvg=[0.80, 0.81], IFCA=[0.80, 0.82])}))
+    text = comparison_tables.markdown(
+        comparison({"": at_the_end(FedAvg=[0.80, 0.81], IFCA=[0.80, 0.82])})
+    )
     assert [line[2] for line in markdown_table(text)[2:]] == ["80.5", "**81.0**"]
     assert "1 of 1 pairs share fewer than 3 seeds: not tested" in text
     assert "interval" not in text and "t-test" not in text
@@ -323,11 +368,16 @@ def test_findings() -> None:
 
 
 def under_attack(found: Comparison, setting: str, accuracies: dict[str, float]) -> Comparison:
-    """The same, with runs of that setting as under an attack; every seed of a method has its accuracy."""
+    """The same, with runs of that setting as under an attack; every seed of a method has its
+    accuracy."""
     runs = dict(found.finished)
     for key, run in found.finished.items():
         if key[0] == setting:
-            honest = {"honest_accuracy": accuracies[key[1]], "honest_bottom_decile": 0.3, "honest_ari": 0.9}
+            honest = {
+                "honest_accuracy": accuracies[key[1]],
+                "honest_bottom_decile": 0.3,
+                "honest_ari": 0.9,
+            }
             honest |= {"attackers_alone": 0.25, "attackers": [1, 2]}
             runs[key] = dataclasses.replace(run, final=run.final | honest)
     return dataclasses.replace(found, finished=runs)
@@ -337,25 +387,40 @@ def test_under_attack_there_are_columns_of_honest_clients_and_the_worst_of_all_a
     found = comparison({"none": CURVES, "alie": CURVES, "ipm": CURVES})
     assert comparison_tables.heads(found)[-1] == "seconds"
     found = under_attack(found, "alie", {"FedAvg": 0.4, "IFCA": 0.7, "FedProx": 0.5})
-    assert not [line for line in comparison_tables.findings(found) if "attacks" in line]  # one has no worst
+    assert not [
+        line for line in comparison_tables.findings(found) if "attacks" in line
+    ]  # one has no worst
     found = under_attack(found, "ipm", {"FedAvg": 0.1, "IFCA": 0.9, "FedProx": 0.4})
     assert comparison_tables.heads(found)[-4:] == HONEST_HEADS
     told = row(found, "IFCA", "ipm")
-    assert (told["honest_accuracy"], told["honest_ari"], told["attackers_alone"]) == pytest.approx((0.9, 0.9, 0.25))
+    assert (told["honest_accuracy"], told["honest_ari"], told["attackers_alone"]) == pytest.approx(
+        (0.9, 0.9, 0.25)
+    )
     shown = comparison_tables.columns(found)
-    rows = {(one["setting"], one["method"]): comparison_tables.cells(one, shown) for one in found.summary()["table"]}
+    rows = {
+        (one["setting"], one["method"]): comparison_tables.cells(one, shown)
+        for one in found.summary()["table"]
+    }
     assert rows["ipm", "FedProx"][-4:] == ["40.0", "30.0", "0.90", "25.0"]  # two seeds: no interval
     assert rows["none", "IFCA"][-4:] == ["-"] * 4
     worst = [line for line in comparison_tables.findings(found) if "under 2 attacks" in line]
-    assert worst[1] == "IFCA under 2 attacks, accuracy of honest clients: worst 70.0% (alie), mean 80.0%"
+    assert (
+        worst[1]
+        == "IFCA under 2 attacks, accuracy of honest clients: worst 70.0% (alie), mean 80.0%"
+    )
     assert "| honest clients (%) |" in comparison_tables.markdown(found)
 
 
 def test_table_notes_says_what_the_numbers_are() -> None:
     told = " ".join(comparison_tables.table_notes(comparison({"": CURVES})))
     assert "with their 95% intervals" in told and "Holm" in told
-    assert "Target: accuracy of FedAvg in its last round, 61.0%" in told and "Not finished: 1 of 9 runs." in told
-    assert "Target: run.target, 70.0%" in " ".join(comparison_tables.table_notes(comparison({"": CURVES}, target=0.7)))
+    assert (
+        "Target: accuracy of FedAvg in its last round, 61.0%" in told
+        and "Not finished: 1 of 9 runs." in told
+    )
+    assert "Target: run.target, 70.0%" in " ".join(
+        comparison_tables.table_notes(comparison({"": CURVES}, target=0.7))
+    )
     alone = " ".join(comparison_tables.table_notes(comparison({"": {"FedAvg": AVG[:1]}})))
     assert "interval" not in alone and "test" not in alone and "Not finished" not in alone
 
@@ -366,11 +431,16 @@ def test_private_runs_of_a_comparison_are_added_up(last: float | str, sum_: str)
     found = comparison({"": {"FedAvg": AVG}})
     prices = [2.0, 2.0, last]
     finished = {
-        key: dataclasses.replace(run, final=run.final | {"privacy": {"epsilon": price, "delta": 1e-3, "clients": 50}})
+        key: dataclasses.replace(
+            run, final=run.final | {"privacy": {"epsilon": price, "delta": 1e-3, "clients": 50}}
+        )
         for (key, run), price in zip(found.finished.items(), prices, strict=True)
     }
     told = " ".join(comparison_tables.table_notes(dataclasses.replace(found, finished=finished)))
-    assert f"all 3 finished private runs, on the same clients, cost up to {sum_} at delta 0.003 together" in told
+    assert (
+        f"all 3 finished private runs, on the same clients, cost up to {sum_} at delta 0.003 "
+        f"together" in told
+    )
     assert "Privacy" not in " ".join(comparison_tables.table_notes(found))
 
 
@@ -392,7 +462,9 @@ def test_what_is_wrong_with_the_privacy_of_a_comparison_is_said() -> None:
         )
         for more in ({}, {"delta": 0.2}, {"warning": NOT_PRIVATE})
     ]
-    assert all("what runs that are not finished have released comes on top." in note for note in notes)
+    assert all(
+        "what runs that are not finished have released comes on top." in note for note in notes
+    )
     assert "allows to publish" not in notes[0] and NOT_PRIVATE not in notes[0]
     assert "with 20 clients allows to publish one of them whole." in notes[1]
     assert notes[2].count(f"Privacy: {NOT_PRIVATE}.") == 1
@@ -420,13 +492,20 @@ def test_latex_is_balanced_whatever_labels_hold() -> None:
         bare = re.sub(r"\\[\\{}&%$#_]", "", line)
         assert bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0
         assert not line.startswith(("[", "*"))  # \\ of the line before would take it for its own
-    assert r"a\_b \& c \# \{d\} \$5 \textasciicircum{}\textasciitilde{} \textbackslash{}x" in body[1]
+    assert (
+        r"a\_b \& c \# \{d\} \$5 \textasciicircum{}\textasciitilde{} \textbackslash{}x" in body[1]
+    )
     rules = [line for line in lines if line.startswith("\\") and "rule" in line]
     assert rules == [r"\toprule", r"\midrule", r"\midrule", r"\bottomrule"]
     assert lines.index(r"\end{tabular}") == lines.index(r"\bottomrule") + 1
     after = lines[lines.index(r"\end{tabular}") + 1 :]
     assert after and all(line.startswith("%") for line in after)
-    assert [line.startswith(" & ") for line in body[1:]] == [False, True, False, True]  # a setting is told once
+    assert [line.startswith(" & ") for line in body[1:]] == [
+        False,
+        True,
+        False,
+        True,
+    ]  # a setting is told once
 
 
 def test_all_is_written_and_csv_reads_back(tmp_path: Path) -> None:
@@ -435,14 +514,23 @@ def test_all_is_written_and_csv_reads_back(tmp_path: Path) -> None:
     found.write(out)
     assert fk.draw(found, out) == out / "figure.png"
     assert sorted(p.name for p in out.iterdir()) == sorted(
-        [*(f"comparison.{e}" for e in ("csv", "md", "tex")), "differences.csv", "curves.csv", "summary.json"]
+        [
+            *(f"comparison.{e}" for e in ("csv", "md", "tex")),
+            "differences.csv",
+            "curves.csv",
+            "summary.json",
+        ]
         + ["figure.png", "figure.svg"]
     )
     for name, table in (("comparison", found.table()), ("differences", found.differences())):
         again = pd.read_csv(out / f"{name}.csv", na_values=[""])
         table = table.fillna(np.nan)
         pd.testing.assert_frame_equal(again, table, check_dtype=False)
-    curves = pd.read_csv(out / "curves.csv").set_index(["setting", "method", "seed", "round"])["accuracy"].to_dict()
+    curves = (
+        pd.read_csv(out / "curves.csv")
+        .set_index(["setting", "method", "seed", "round"])["accuracy"]
+        .to_dict()
+    )
     assert len(curves) == 2 * 8 * 3
     assert curves['say "z"', "IFCA", 1, 2] == 0.83 and curves["x, y", "FedProx", 0, 1] == 0.55
     assert json.loads((out / "summary.json").read_text()) == found.summary()
@@ -453,7 +541,13 @@ def test_a_comparison_without_a_run_is_written_too(tmp_path: Path) -> None:
     found.write(tmp_path)
     comparison_tables.write(found, tmp_path)
     assert not list(tmp_path.glob("figure.*"))
-    assert list(pd.read_csv(tmp_path / "curves.csv").columns) == ["setting", "method", "seed", "round", "accuracy"]
+    assert list(pd.read_csv(tmp_path / "curves.csv").columns) == [
+        "setting",
+        "method",
+        "seed",
+        "round",
+        "accuracy",
+    ]
     assert [line[1:] for line in markdown_table(comparison_tables.markdown(found))[2:]] == [
         ["0", "-", "-", "-", "-", "-", "- / -", "-"]
     ] * 2
@@ -469,8 +563,12 @@ def test_the_figure_has_a_panel_for_every_setting_and_a_line_for_every_method() 
     assert axes.get_title("left") == "Test accuracy"
     lines = [np.asarray(line.get_ydata(), float) for line in axes.lines]
     expected = [np.mean(rows, axis=0) for rows in (AVG, IFCA, PROX[:2])]
-    assert len(lines) == 3 and all(np.allclose(line, mean) for line, mean in zip(lines, expected, strict=True))
-    four = comparison_figure.draw(comparison({label: {"FedAvg": AVG, "IFCA": IFCA} for label in "abcd"}))
+    assert len(lines) == 3 and all(
+        np.allclose(line, mean) for line, mean in zip(lines, expected, strict=True)
+    )
+    four = comparison_figure.draw(
+        comparison({label: {"FedAvg": AVG, "IFCA": IFCA} for label in "abcd"})
+    )
     assert [axes.get_title("left") for axes in four.axes if axes.axison] == ["a", "b", "c", "d"]
     assert "FedAvg / IFCA: 3 seeds" in four.get_suptitle()
 
@@ -479,7 +577,10 @@ def test_more_methods_than_colours(tmp_path: Path) -> None:
     nine = {f"method {i}": [[0.1, 0.2 + i / 20, 0.3 + i / 20]] for i in range(9)}
     found = comparison({"": nine})
     (axes,) = comparison_figure.draw(found).axes
-    looks = [(line.get_color(), str(line.get_linestyle()), line._unscaled_dash_pattern) for line in axes.lines]  # pyright: ignore
+    looks = [
+        (line.get_color(), str(line.get_linestyle()), line._unscaled_dash_pattern)
+        for line in axes.lines
+    ]  # pyright: ignore
     assert len(axes.lines) == 9 and len({str(look) for look in looks}) == 9
     comparison_tables.write(found, tmp_path)
     image = Image.open(io.BytesIO((tmp_path / "figure.png").read_bytes()))
@@ -504,7 +605,9 @@ def test_settings_without_a_run_have_no_panel() -> None:
 
 def test_the_closing_tables_show_labels_as_they_are() -> None:
     label = "[red]IFCA[/nothing]"
-    found = comparison({"[bold] one": {"FedAvg": AVG, label: IFCA}, "two": {"FedAvg": AVG, label: PROX}})
+    found = comparison(
+        {"[bold] one": {"FedAvg": AVG, label: IFCA}, "two": {"FedAvg": AVG, label: PROX}}
+    )
     console = Console(record=True, width=200, file=io.StringIO())
     for table in tables(found):
         console.print(table)
@@ -515,7 +618,10 @@ def test_the_closing_tables_show_labels_as_they_are() -> None:
 
 def test_columns_that_have_no_room_follow_without_repeating_the_heading() -> None:
     setting = "a setting with a name that is longer than the column"
-    shown = tables(comparison({setting: {"FedAvg": AVG, "IFCA": IFCA}}), console=Console(width=70, file=io.StringIO()))
+    shown = tables(
+        comparison({setting: {"FedAvg": AVG, "IFCA": IFCA}}),
+        console=Console(width=70, file=io.StringIO()),
+    )
     assert [str(table.title or "") for table in shown] == [f"{setting}, 3 seeds", ""]
     assert [column.header for column in shown[1].columns][-1] == "seconds"
 

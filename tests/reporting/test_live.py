@@ -34,7 +34,10 @@ def unfinished(run_folder: Path) -> Path:
 
 @pytest.fixture
 def served(unfinished: Path) -> Iterator[tuple[LiveServer, Ask]]:
-    page = LivePage(unfinished, lambda: DeploymentLines([("superlink", "up", "for 3 min")], ["<b>site-0</b> refused"]))
+    page = LivePage(
+        unfinished,
+        lambda: DeploymentLines([("superlink", "up", "for 3 min")], ["<b>site-0</b> refused"]),
+    )
     with LiveServer(page) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -53,13 +56,18 @@ def served(unfinished: Path) -> Iterator[tuple[LiveServer, Ask]]:
 def test_the_status_is_that_of_the_last_records(unfinished: Path) -> None:
     record = json.loads((unfinished / "metrics.jsonl").read_text().splitlines()[-1])
     status = LivePage(unfinished).status()
-    assert "goes on" in status["state"] and [row[0] for row in status["runs"]] == ["fedgroup", "fedavg"]
+    assert "goes on" in status["state"] and [row[0] for row in status["runs"]] == [
+        "fedgroup",
+        "fedavg",
+    ]
     _, round, accuracy, *_ = status["runs"][0]
     assert round == "1 of 2" and accuracy == f"{100 * record['accuracy']:.1f}%"
     assert status["runs"][0][4] == "/".join(map(str, record["cluster_sizes"]))
 
 
-def test_a_run_that_has_not_begun_and_one_that_is_finished(run_folder: Path, tmp_path: Path) -> None:
+def test_a_run_that_has_not_begun_and_one_that_is_finished(
+    run_folder: Path, tmp_path: Path
+) -> None:
     assert "has not begun" in LivePage(tmp_path / "later").status()["state"]
     assert "finished" in LivePage(run_folder).status()["state"]
 
@@ -67,28 +75,41 @@ def test_a_run_that_has_not_begun_and_one_that_is_finished(run_folder: Path, tmp
 def test_refused_sites_and_the_end_of_a_server_are_shown(tmp_path: Path) -> None:
     page = LivePage(tmp_path / "run")
     assert page.status()["problems"] == []
-    state = FederationState(refused={"site-2": "no column age"}, waiting="waiting for 2 clients: 1 ready, 1 refused")
+    state = FederationState(
+        refused={"site-2": "no column age"}, waiting="waiting for 2 clients: 1 ready, 1 refused"
+    )
     write_state(server_state_file(page.folder), state)
     status = page.status()
-    assert status["problems"] == ["site-2 is refused: no column age"] and state.waiting in status["state"]
+    assert (
+        status["problems"] == ["site-2 is refused: no column age"]
+        and state.waiting in status["state"]
+    )
     killed = LivePage(page.folder, lambda: DeploymentLines([], [], run_is_up=False))
     assert state.waiting not in killed.status()["state"]
-    write_state(server_state_file(page.folder), FederationState(failed_checks={"site-2": "no data"}))
+    write_state(
+        server_state_file(page.folder), FederationState(failed_checks={"site-2": "no data"})
+    )
     assert "was not started" in page.status()["state"] and "error" not in page.status()["state"]
     write_state(server_state_file(page.folder), replace(state, waiting="", error="too few"))
     status = page.status()
     assert status["problems"][1] == "error: too few" and "has ended by an error" in status["state"]
-    deployment = LivePage(page.folder, lambda: DeploymentLines([], [], ["site-3 is refused: no data"]))
+    deployment = LivePage(
+        page.folder, lambda: DeploymentLines([], [], ["site-3 is refused: no data"])
+    )
     assert deployment.status()["problems"] == ["site-3 is refused: no data"]
 
 
-def test_a_report_is_made_again_when_the_run_is_further_and_not_all_the_time(unfinished: Path) -> None:
+def test_a_report_is_made_again_when_the_run_is_further_and_not_all_the_time(
+    unfinished: Path,
+) -> None:
     now = [0.0]
     page = LivePage(unfinished, clock=lambda: now[0])
     first, version = page.report(), page.status()["version"]
     assert page.report() is first
     lines = (unfinished / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (unfinished / "metrics.jsonl").write_text("".join([*lines, lines[-1].replace('"round":1', '"round":2')]))
+    (unfinished / "metrics.jsonl").write_text(
+        "".join([*lines, lines[-1].replace('"round":1', '"round":2')])
+    )
     now[0] = 9.0
     assert page.report() is first and page.status()["version"] == version
     now[0] = 11.0
@@ -105,12 +126,22 @@ def test_only_who_knows_the_address_is_answered(served: tuple[LiveServer, Ask]) 
     server, ask = served
     own = urlsplit(server.address).path
     assert server.address.startswith("http://127.0.0.1:") and len(own) > 20
-    for path in ("/", "/status.json", f"/{'x' * (len(own) - 2)}/status.json", own[:-1], f"{own}../{own}"):
+    for path in (
+        "/",
+        "/status.json",
+        f"/{'x' * (len(own) - 2)}/status.json",
+        own[:-1],
+        f"{own}../{own}",
+    ):
         status, text = ask(path)
         assert status == 404 and own.encode() not in text, path
     status, text = ask(f"{own}status.json")
     said = json.loads(text)
-    assert status == 200 and said["parts"] == [["superlink", "up", "for 3 min"]] and own not in text.decode()
+    assert (
+        status == 200
+        and said["parts"] == [["superlink", "up", "for 3 min"]]
+        and own not in text.decode()
+    )
     assert said["log"] == ["<b>site-0</b> refused"]
     assert ask(own)[1].startswith(b"<!doctype html>") and b"FedGroup" in ask(f"{own}report.html")[1]
     assert ask(f"{own}config.toml")[0] == 404

@@ -18,12 +18,16 @@ def federation(sizes: list[int]) -> FederatedData:
     rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     y = np.arange(sum(sizes)) % 2
     empty = Ragged.of([rows[0][:0]] * len(sizes))
-    return FederatedData("some $ data", np.zeros((len(y), 1), np.float32), y, 2, Ragged.of(rows), empty)
+    return FederatedData(
+        "some $ data", np.zeros((len(y), 1), np.float32), y, 2, Ragged.of(rows), empty
+    )
 
 
 def test_the_data_figure_has_the_style_of_the_others() -> None:
     assert label_figure.STYLE == style.STYLE
-    assert (label_figure.BLUE, label_figure.ORANGE) == style.COLOURS[:2] and label_figure.FAINT == style.FAINT
+    assert (label_figure.BLUE, label_figure.ORANGE) == style.COLOURS[
+        :2
+    ] and label_figure.FAINT == style.FAINT
 
 
 def test_the_same_data_give_the_same_files(tmp_path: Path) -> None:
@@ -39,4 +43,8 @@ def test_the_same_data_give_the_same_files(tmp_path: Path) -> None:
 def test_equal_sizes_make_room(tmp_path: Path, sizes: list[int], panels: int, words: str) -> None:
     fk.data.picture(federation(sizes), tmp_path / "a")
     drawn = (tmp_path / "a.svg").read_text()
-    assert words in drawn and ("each)" in drawn) == (panels == 1) and drawn.count("of a client") == panels - 1
+    assert (
+        words in drawn
+        and ("each)" in drawn) == (panels == 1)
+        and drawn.count("of a client") == panels - 1
+    )

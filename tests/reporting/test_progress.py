@@ -46,7 +46,10 @@ def printed(summaries: list[dict[str, Any]]) -> str:
 
 
 def test_a_round_in_words() -> None:
-    assert plain_line(RECORD, 9) == "FedAvg  round 3/9  accuracy 50.0% (partial)  clusters 2 of 3  sizes 4/0/2"
+    assert (
+        plain_line(RECORD, 9)
+        == "FedAvg  round 3/9  accuracy 50.0% (partial)  clusters 2 of 3  sizes 4/0/2"
+    )
     unscored = {**RECORD, "accuracy": None, "partial": None, "cluster_sizes": None}
     assert plain_line(unscored, 9) == "FedAvg  round 3/9  accuracy -  clusters -  sizes -"
     validated = {**RECORD, "split": "validation"}
@@ -56,7 +59,9 @@ def test_a_round_in_words() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 7, 20, 21, 300])
-def test_elsewhere_than_on_a_terminal_some_twenty_lines(rounds: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere_than_on_a_terminal_some_twenty_lines(
+    rounds: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Display(rounds) as display:
         for round in range(rounds + 1):
             display({**RECORD, "round": round})
@@ -76,7 +81,14 @@ def test_on_a_terminal_one_live_line_per_method() -> None:
     with display:
         for method in ("fedgroup", "fedavg"):
             for round in range(5):
-                display({**RECORD, "method": method, "round": round, "accuracy": None if round == 4 else round / 8})
+                display(
+                    {
+                        **RECORD,
+                        "method": method,
+                        "round": round,
+                        "accuracy": None if round == 4 else round / 8,
+                    }
+                )
     assert [task.fields["method"] for task in display._bars.tasks] == ["FedGroup", "FedAvg"]
     assert all(task.finished for task in display._bars.tasks)
     assert [task.fields["accuracy"] for task in display._bars.tasks] == ["37.5% (partial)"] * 2
@@ -90,8 +102,12 @@ def test_the_closing_table() -> None:
     assert theirs[:2] == ["FedAvg", "80.0%"]
 
 
-@pytest.mark.parametrize(("configured", "shown"), [(3, "3: 2/1/2"), (5, "3 of 5: 2/1/2"), (None, "3: 2/1/2")])
-def test_a_row_has_the_clusters_with_clients_and_those_configured(configured: int | None, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("configured", "shown"), [(3, "3: 2/1/2"), (5, "3 of 5: 2/1/2"), (None, "3: 2/1/2")]
+)
+def test_a_row_has_the_clusters_with_clients_and_those_configured(
+    configured: int | None, shown: str
+) -> None:
     told = printed([{**SUMMARY, "cluster_sizes": [2, 1, 2], "configured_clusters": configured}])
     assert shown in " ".join(told.split())
 
@@ -104,7 +120,10 @@ def test_a_run_that_was_never_scored() -> None:
 
 def test_a_dash_for_the_best_is_explained() -> None:
     told = " ".join(printed([{**SUMMARY, "best_accuracy": None, "best_round": None}]).split())
-    assert "best -: in no round every client had a cluster; run.selection=round_robin gives every client a turn" in told
+    assert (
+        "best -: in no round every client had a cluster; run.selection=round_robin gives every "
+        "client a turn" in told
+    )
     never = {**SUMMARY, "best_accuracy": None, "best_round": None, "final_accuracy": None}
     for other in (SUMMARY, never):
         assert "best -" not in printed([other])
@@ -117,7 +136,9 @@ def test_the_accuracy_that_has_chosen_the_best_round_has_a_column() -> None:
 
 
 def test_columns_that_are_not_always_there() -> None:
-    told = printed([{**SUMMARY, "ari": 0.5, "target": 0.9, "rounds_to_target": 3}, {**SUMMARY, "target": 0.9}])
+    told = printed(
+        [{**SUMMARY, "ari": 0.5, "target": 0.9, "rounds_to_target": 3}, {**SUMMARY, "target": 0.9}]
+    )
     rows = [line.split() for line in told.splitlines() if line.lstrip().startswith("Fed")]
     assert [row[-2:] for row in rows] == [["0.50", "3"], ["-", "-"]]
 
@@ -130,18 +151,32 @@ def test_what_privacy_cost_is_below_the_table() -> None:
         "rounds": {"released": 100, "planned": 100},
     }
     told = " ".join(printed([{**SUMMARY, "privacy": statement}]).split())
-    assert "epsilon 2.19 at delta 0.001, of one whole client (100 released)" in told and "TESTING" not in told
-    insecure = statement | {"epsilon": "infinite", "warning": "TESTING ONLY: nothing of this run is private"}
+    assert (
+        "epsilon 2.19 at delta 0.001, of one whole client (100 released)" in told
+        and "TESTING" not in told
+    )
+    insecure = statement | {
+        "epsilon": "infinite",
+        "warning": "TESTING ONLY: nothing of this run is private",
+    }
     told = " ".join(printed([{**SUMMARY, "privacy": insecure}]).split())
     assert "epsilon infinite" in told and "TESTING ONLY: nothing of this run is private" in told
     assert "epsilon" not in printed([SUMMARY])
 
 
 def test_what_honest_clients_reach_and_whom_a_rule_suspects_is_below_the_table() -> None:
-    attacked = {"honest_accuracy": 0.8, "honest_bottom_decile": None, "honest_ari": 0.5, "attackers": [1, 4]}
+    attacked = {
+        "honest_accuracy": 0.8,
+        "honest_bottom_decile": None,
+        "honest_ari": 0.5,
+        "attackers": [1, 4],
+    }
     attacked |= {"attackers_alone": 0.5}
     told = " ".join(printed([SUMMARY | attacked]).split())
-    assert "FedGroup: honest clients: accuracy 80.0%, bottom 10% -, ARI 0.50; 2 attackers, 50% alone" in told
+    assert (
+        "FedGroup: honest clients: accuracy 80.0%, bottom 10% -, ARI 0.50; 2 attackers, 50% alone"
+        in told
+    )
     assert "suspects" not in told and "honest" not in printed([SUMMARY])
     weights = {"rule_weights": [0.4, 0.0, 1.2, None, 0.6]}
     told = " ".join(printed([SUMMARY | attacked | weights]).split())
@@ -149,8 +184,14 @@ def test_what_honest_clients_reach_and_whom_a_rule_suspects_is_below_the_table()
 
 
 def test_what_the_messages_of_a_deployed_run_weigh() -> None:
-    told = " ".join(printed([{**SUMMARY, "messages_down": 3_100_000, "messages_up": 1_200_000}, SUMMARY]).split())
-    assert told.count("FedGroup: messages of 3.1 / 1.2 MB, with headers; the table counts arrays") == 1
+    told = " ".join(
+        printed(
+            [{**SUMMARY, "messages_down": 3_100_000, "messages_up": 1_200_000}, SUMMARY]
+        ).split()
+    )
+    assert (
+        told.count("FedGroup: messages of 3.1 / 1.2 MB, with headers; the table counts arrays") == 1
+    )
     assert "messages" not in printed([SUMMARY])
 
 
@@ -166,14 +207,24 @@ def of_seeds(make: Any, summary: dict[str, Any]) -> str:
 def seeds_row(**changes: Any) -> dict[str, Any]:
     """The widest numbers there are."""
     names = ("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile")
-    known = {f"{name}{end}": value for name in names for end, value in (("", 0.5), ("_low", -0.624), ("_high", 1.624))}
+    known = {
+        f"{name}{end}": value
+        for name in names
+        for end, value in (("", 0.5), ("_low", -0.624), ("_high", 1.624))
+    }
     known |= {"clusters": 2.6667, "configured_clusters": 10}
     sent = {"bytes_down": 12_345_600_000, "bytes_up": 12_345_700_000}
     return {"method": "fedgrouprox", "seeds": 35, **known, **sent, **changes}
 
 
 def seeds_summary(*rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    shown = {"data": "fashion_mnist", "model": "mlp", "method": "fedgrouprox", "rounds": 200, "seeds": [*range(35)]}
+    shown = {
+        "data": "fashion_mnist",
+        "model": "mlp",
+        "method": "fedgrouprox",
+        "rounds": 200,
+        "seeds": [*range(35)],
+    }
     return {**shown, "methods": list(rows) or [seeds_row()], "comparisons": [], **changes}
 
 
@@ -186,7 +237,9 @@ VERSUS: dict[str, Any] = {
 def test_the_table_of_seeds_keeps_its_numbers_at_80_columns() -> None:
     told = of_seeds(seeds_table, seeds_summary())
     assert max(map(len, told.splitlines())) <= 80 and "…" not in told
-    row = next(line.split() for line in told.splitlines() if line.lstrip().startswith("FedGrouProx"))
+    row = next(
+        line.split() for line in told.splitlines() if line.lstrip().startswith("FedGrouProx")
+    )
     assert row == ["FedGrouProx", *["50.0%", "±112.4"] * 4, "12345.6", "12345.7"]
     assert any(line.strip() == "K 2.7 of 10" for line in told.splitlines())
     assert "fashion_mnist, mlp, 200 rounds, 35 seeds (0 to 34)" in told
@@ -196,7 +249,9 @@ def test_the_table_of_seeds_keeps_its_numbers_at_80_columns() -> None:
 def test_the_comparisons_keep_their_numbers_at_80_columns() -> None:
     told = of_seeds(compared, seeds_summary(comparisons=[VERSUS, {**VERSUS, "against": "fedavg"}]))
     assert max(map(len, told.splitlines())) <= 80 and "…" not in told
-    rows = [line for line in told.splitlines() if line.lstrip().startswith(("FedGrouProx  ", "FedAvg"))]
+    rows = [
+        line for line in told.splitlines() if line.lstrip().startswith(("FedGrouProx  ", "FedAvg"))
+    ]
     assert len(rows) == 2
     for row in rows:
         assert row.split()[1:8] == ["-100.0", "(-100.0", "to", "-99.9)", "35", "0.049", "not"]
@@ -209,9 +264,15 @@ def test_one_comparison_is_not_adjusted() -> None:
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_too_few_seeds_have_no_interval_and_no_test(seeds: int) -> None:
-    curves = {"fedgroup": [[0.1, 0.8]] * seeds, "fedavg": [[0.1, 0.5]] * seeds, "fedprox": [[0.1, 0.6]] * seeds}
+    curves = {
+        "fedgroup": [[0.1, 0.8]] * seeds,
+        "fedavg": [[0.1, 0.5]] * seeds,
+        "fedprox": [[0.1, 0.6]] * seeds,
+    }
     summary = by_hand(curves).summary()
-    assert "±" not in of_seeds(seeds_table, summary) and "interval" not in of_seeds(seeds_table, summary)
+    assert "±" not in of_seeds(seeds_table, summary) and "interval" not in of_seeds(
+        seeds_table, summary
+    )
     told = of_seeds(compared, summary)
     row = next(line.split() for line in told.splitlines() if line.lstrip().startswith("FedAvg"))
     assert row == ["FedAvg", "+30.0", str(seeds), "-", "too", "few", "seeds"]
@@ -221,7 +282,9 @@ def test_too_few_seeds_have_no_interval_and_no_test(seeds: int) -> None:
 def test_what_is_not_known_of_seeds_is_a_dash_and_explained() -> None:
     never = {f"best_accuracy{end}": None for end in ("", "_low", "_high")}
     told = of_seeds(seeds_table, seeds_summary(seeds_row(**never), seeds_row(method="fedavg")))
-    row = next(line.split() for line in told.splitlines() if line.lstrip().startswith("FedGrouProx"))
+    row = next(
+        line.split() for line in told.splitlines() if line.lstrip().startswith("FedGrouProx")
+    )
     assert row[:5] == ["FedGrouProx", "50.0%", "±112.4", "-", "50.0%"]
     told = " ".join(told.split())
     assert "best -: some seed has no round in which every client had a cluster" in told
@@ -230,13 +293,25 @@ def test_what_is_not_known_of_seeds_is_a_dash_and_explained() -> None:
 
 
 def test_a_pair_that_is_not_compared_is_named_with_the_reason() -> None:
-    nothing = {"difference": None, "low": None, "high": None, "p": None, "seeds": 0, "verdict": "no score"}
-    told = of_seeds(compared, seeds_summary(comparisons=[VERSUS, {**VERSUS, **nothing, "why": "fedavg: never."}]))
+    nothing = {
+        "difference": None,
+        "low": None,
+        "high": None,
+        "p": None,
+        "seeds": 0,
+        "verdict": "no score",
+    }
+    told = of_seeds(
+        compared,
+        seeds_summary(comparisons=[VERSUS, {**VERSUS, **nothing, "why": "fedavg: never."}]),
+    )
     assert "left out: fedavg: never." in told and "no score" in told
     assert "Holm" not in told  # one comparison is left
 
 
-def test_elsewhere_than_on_a_terminal_one_line_per_seed_and_method(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere_than_on_a_terminal_one_line_per_seed_and_method(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with Display(4, seeds=2) as display:
         for number, seed in enumerate((7, 8)):
             display.begin(number, seed)
@@ -245,7 +320,11 @@ def test_elsewhere_than_on_a_terminal_one_line_per_seed_and_method(capsys: pytes
                     display({**RECORD, "method": method, "round": round})
     out, err = capsys.readouterr()
     assert out == ""
-    order = [(where, name) for where in ("seed 7 (1 of 2)", "seed 8 (2 of 2)") for name in ("FedGroup", "FedAvg")]
+    order = [
+        (where, name)
+        for where in ("seed 7 (1 of 2)", "seed 8 (2 of 2)")
+        for name in ("FedGroup", "FedAvg")
+    ]
     begins = [f"{where}  {name}" for where, name in order]
     assert [line.split("  round 4/4 ")[0] for line in err.splitlines()] == begins
 

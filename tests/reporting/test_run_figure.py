@@ -29,7 +29,11 @@ from tests.run.toy_method import Toy, fake_world
 
 def finished(method: Any, name: str, plan: Plan, against: dict[str, Run] | None = None) -> Run:
     track = run(fake_world(), method, plan, name=name)
-    config: dict[str, Any] = {"data": {"name": "fake"}, "model": {"name": "point"}, "method": {"name": name}}
+    config: dict[str, Any] = {
+        "data": {"name": "fake"},
+        "model": {"name": "point"},
+        "method": {"name": name},
+    }
     config["run"] = {"cohort": plan.cohort, "seed": plan.seed, "rounds": plan.rounds}
     return Run(Description(config), track.records, track.state, pd.DataFrame(), 0.0, against or {})
 
@@ -65,7 +69,9 @@ def test_lines_hold_the_records(both: Run) -> None:
 
 def test_the_bottom_10_percent_has_a_panel_of_its_own(both: Run) -> None:
     figure = draw(both)
-    drawn = [np.asarray(line.get_ydata(), float) for line in panel(figure, "Bottom 10% of clients").lines]
+    drawn = [
+        np.asarray(line.get_ydata(), float) for line in panel(figure, "Bottom 10% of clients").lines
+    ]
     for one in (both, both.against["fedavg"]):
         expected = np.array([r["bottom_decile"] for r in one.records], float)
         assert any(np.array_equal(line, expected) for line in drawn)
@@ -80,15 +86,23 @@ def test_axes_fit_the_curves(both: Run) -> None:
 
 def test_sizes_that_never_change_make_room_for_the_clients(both: Run) -> None:
     table = pd.DataFrame({"client": range(4), "accuracy": [0.5, 1.0, np.nan, 0.25]})
-    still = replace(both, records=[{**r, "cluster_sizes": [5, 3]} for r in both.records], clients=table)
+    still = replace(
+        both, records=[{**r, "cluster_sizes": [5, 3]} for r in both.records], clients=table
+    )
     headings = [axes.get_title("left") for axes in draw(still).axes]
     assert "Cluster sizes" not in headings and headings[-1] == "Accuracy of each client"
     (line, *_) = panel(draw(still), "Accuracy of each client").lines
     assert np.asarray(line.get_ydata()).tolist() == [0.25, 0.5, 1.0]
     moving = replace(
-        still, records=[{**r, "cluster_sizes": [8 - r["round"] % 2, r["round"] % 2]} for r in both.records]
+        still,
+        records=[
+            {**r, "cluster_sizes": [8 - r["round"] % 2, r["round"] % 2]} for r in both.records
+        ],
     )
-    assert [axes.get_title("left") for axes in draw(moving).axes][-2:] == ["Cluster sizes", "Accuracy of each client"]
+    assert [axes.get_title("left") for axes in draw(moving).axes][-2:] == [
+        "Cluster sizes",
+        "Accuracy of each client",
+    ]
 
 
 def test_a_method_is_named_with_its_clusters() -> None:
@@ -110,22 +124,33 @@ def test_no_note_is_wider_than_its_panel(both: Run) -> None:
 
 def test_clusters_may_become_more(both: Run) -> None:
     sizes = [[8] if round < 6 else [5, 3] if round < 9 else [5, 1, 2] for round in range(13)]
-    grown = replace(both, records=[{**r, "cluster_sizes": s} for r, s in zip(both.records, sizes, strict=True)])
+    grown = replace(
+        both, records=[{**r, "cluster_sizes": s} for r, s in zip(both.records, sizes, strict=True)]
+    )
     axes = panel(draw(grown), "Cluster sizes")
     bands = [band.get_paths()[0] for band in axes.collections]
     shown = [
         "".join(
-            str(k) for height in range(8) for k, band in enumerate(bands) if band.contains_point((at, height + 0.5))
+            str(k)
+            for height in range(8)
+            for k, band in enumerate(bands)
+            if band.contains_point((at, height + 0.5))
         )
         for at in (3.5, 7.5, 10.5)
     ]
-    assert shown == ["00000000", "00000111", "00000122"]  # the cluster of each of eight clients, from below
+    assert shown == [
+        "00000000",
+        "00000111",
+        "00000122",
+    ]  # the cluster of each of eight clients, from below
     assert {text.get_text() for text in axes.texts} >= {"5", "1", "2"}
 
 
 def test_rounds_in_which_many_data_moved_are_marked(both: Run) -> None:
     moved = {3: 2, 5: 3, 9: 8}  # of eight clients: a quarter is not more than a quarter
-    shaken = replace(both, records=[{**r, "data_shifts": moved.get(r["round"])} for r in both.records])
+    shaken = replace(
+        both, records=[{**r, "data_shifts": moved.get(r["round"])} for r in both.records]
+    )
     assert upright(both) == []
     assert upright(shaken) == [5, 9]
     assert texts(draw(shaken)).count("data shift") == 1
@@ -134,12 +159,16 @@ def test_rounds_in_which_many_data_moved_are_marked(both: Run) -> None:
 def test_where_data_move_all_the_time_nothing_is_marked(both: Run) -> None:
     """Three of thirteen rounds are the exception, four are more than a quarter."""
     for many, marked in (((2, 5, 9), [2, 5, 9]), ((2, 5, 9, 11), [])):
-        shaken = replace(both, records=[{**r, "data_shifts": 8 * (r["round"] in many)} for r in both.records])
+        shaken = replace(
+            both, records=[{**r, "data_shifts": 8 * (r["round"] in many)} for r in both.records]
+        )
         assert upright(shaken) == marked
 
 
 def upright(run: Run) -> list[float]:
-    lines = [np.asarray(line.get_xdata(), float) for line in panel(draw(run), "Test accuracy").lines]
+    lines = [
+        np.asarray(line.get_xdata(), float) for line in panel(draw(run), "Test accuracy").lines
+    ]
     return [float(x[0]) for x in lines if len(x) == 2 and x[0] == x[1]]
 
 
@@ -149,7 +178,9 @@ def test_files_are_pictures_and_the_same_every_time(both: Run, tmp_path: Path) -
         save(both, tmp_path / name)
     assert sorted(p.name for p in (tmp_path / "one").iterdir()) == ["figure.png", "figure.svg"]
     for kind in ("png", "svg"):
-        assert (tmp_path / f"one/figure.{kind}").read_bytes() == (tmp_path / f"two/figure.{kind}").read_bytes()
+        assert (tmp_path / f"one/figure.{kind}").read_bytes() == (
+            tmp_path / f"two/figure.{kind}"
+        ).read_bytes()
     picture = Image.open(io.BytesIO((tmp_path / "one/figure.png").read_bytes()))
     assert picture.size == (2000, 832)
     assert "FedAvg" in (tmp_path / "one/figure.svg").read_text()

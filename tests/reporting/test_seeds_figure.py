@@ -19,8 +19,18 @@ from fedkin.reporting.style import line_style, new_figure
 from tests.analysis.written_seeds import by_hand
 
 # Against FedAvg, every seed gains in rounds 2 and 3; in round 1 as many lose as gain.
-OURS = [[0.1, 0.30, 0.61, 0.80], [0.1, 0.50, 0.62, 0.82], [0.1, 0.30, 0.60, 0.84], [0.1, 0.50, 0.63, 0.81]]
-THEIRS = [[0.1, 0.40, 0.41, 0.50], [0.1, 0.40, 0.40, 0.51], [0.1, 0.40, 0.42, 0.52], [0.1, 0.40, 0.41, 0.50]]
+OURS = [
+    [0.1, 0.30, 0.61, 0.80],
+    [0.1, 0.50, 0.62, 0.82],
+    [0.1, 0.30, 0.60, 0.84],
+    [0.1, 0.50, 0.63, 0.81],
+]
+THEIRS = [
+    [0.1, 0.40, 0.41, 0.50],
+    [0.1, 0.40, 0.40, 0.51],
+    [0.1, 0.40, 0.42, 0.52],
+    [0.1, 0.40, 0.41, 0.50],
+]
 
 
 def panel(figure: Figure, heading: str) -> Axes:
@@ -37,7 +47,9 @@ def bands(axes: Axes) -> list[PolyCollection]:
 
 def drawn(axes: Axes, expected: np.ndarray) -> bool:
     lines = [np.asarray(line.get_ydata(), float) for line in axes.lines]
-    return any(len(line) == len(expected) and np.allclose(line, expected, equal_nan=True) for line in lines)
+    return any(
+        len(line) == len(expected) and np.allclose(line, expected, equal_nan=True) for line in lines
+    )
 
 
 def test_lines_are_means_and_bands_their_intervals() -> None:
@@ -62,7 +74,9 @@ def test_gains_are_means_and_bands_their_intervals() -> None:
 
 def test_a_method_that_was_never_scored_takes_no_other_gain_away() -> None:
     never = np.full((4, 4), np.nan)
-    axes = panel(draw(by_hand({"fedgroup": OURS, "fedprox": never, "fedavg": THEIRS})), "Gain of FedGroup")
+    axes = panel(
+        draw(by_hand({"fedgroup": OURS, "fedprox": never, "fedavg": THEIRS})), "Gain of FedGroup"
+    )
     assert drawn(axes, 100 * (np.array(OURS) - np.array(THEIRS)).mean(axis=0))
     assert axes.lines[0].get_color() == line_style(2)[0]  # FedAvg's colour beside, too
 
@@ -83,13 +97,18 @@ def test_rounds_without_a_score_are_passed_over() -> None:
     ours, theirs = np.array(OURS), np.array(THEIRS)
     ours[:, 2] = theirs[:, 2] = np.nan
     figure = draw(by_hand({"fedgroup": ours, "fedavg": theirs}))
-    assert drawn(panel(figure, "Test accuracy"), ours[:, [0, 1, 3]].mean(axis=0))  # joined, or nothing would be seen
-    assert drawn(panel(figure, "Gain of FedGroup"), 100 * (ours - theirs)[:, [0, 1, 3]].mean(axis=0))
+    assert drawn(
+        panel(figure, "Test accuracy"), ours[:, [0, 1, 3]].mean(axis=0)
+    )  # joined, or nothing would be seen
+    assert drawn(
+        panel(figure, "Gain of FedGroup"), 100 * (ours - theirs)[:, [0, 1, 3]].mean(axis=0)
+    )
     assert np.asarray(panel(figure, "Test accuracy").lines[0].get_xdata()).tolist() == [0, 1, 3]
 
 
 def test_a_gain_is_that_of_the_same_seeds_in_every_round() -> None:
-    """Rounds that one seed of one method lacks are left out of the difference, and do not turn its sign."""
+    """Rounds that one seed of one method lacks are left out of the difference, and do not turn its
+    sign."""
     ours, theirs = np.array(OURS), np.array(THEIRS)
     ours[0, 1], theirs[1, 2] = np.nan, np.nan
     figure = draw(by_hand({"fedgroup": ours, "fedavg": theirs}))
@@ -128,7 +147,9 @@ def test_files_are_pictures_and_the_same_every_time(tmp_path: Path) -> None:
         save(by_hand({"fedgroup": OURS, "fedavg": THEIRS}), tmp_path / name)
     assert sorted(p.name for p in (tmp_path / "one").iterdir()) == ["figure.png", "figure.svg"]
     for kind in ("png", "svg"):
-        assert (tmp_path / f"one/figure.{kind}").read_bytes() == (tmp_path / f"two/figure.{kind}").read_bytes()
+        assert (tmp_path / f"one/figure.{kind}").read_bytes() == (
+            tmp_path / f"two/figure.{kind}"
+        ).read_bytes()
     assert Image.open(io.BytesIO((tmp_path / "one/figure.png").read_bytes())).format == "PNG"
     assert "FedAvg" in (tmp_path / "one/figure.svg").read_text()
 

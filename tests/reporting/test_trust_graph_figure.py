@@ -67,7 +67,9 @@ def test_without_kinds_nobody_is_wrong() -> None:
 def orange(axes: object) -> int:
     """Lines in the colour of neighbours of another kind."""
     return sum(
-        len(part.get_segments()) for part in lines(axes) if to_hex(np.asarray(part.get_colors())[0]) == WRONG.lower()
+        len(part.get_segments())
+        for part in lines(axes)
+        if to_hex(np.asarray(part.get_colors())[0]) == WRONG.lower()
     )
 
 
@@ -81,17 +83,30 @@ def test_the_picture_has_a_panel_for_each_kept_round(run: fk.Run) -> None:
     ]
 
 
-def test_without_a_truth_the_picture_says_nothing_of_right_and_wrong(run: fk.Run, unknown: fk.Run) -> None:
-    """No lower panel, no orange lines, though the same peers trust across what they look like to be kinds."""
+def test_without_a_truth_the_picture_says_nothing_of_right_and_wrong(
+    run: fk.Run, unknown: fk.Run
+) -> None:
+    """No lower panel, no orange lines, though the same peers trust across what they look like to be
+    kinds."""
     kept, kind = trust_over_time(unknown.records, len(unknown.assignment)), unknown.assignment
     np.testing.assert_array_equal(kept[6], trust_over_time(run.records, len(run.assignment))[6])
     assert any((trust & (kind[:, None] != kind)).any() for trust in kept.values())
     axes = draw(unknown).axes
-    assert [panel.get_title() for panel in axes] == ["after round 1", "after round 3", "after round 6"]
+    assert [panel.get_title() for panel in axes] == [
+        "after round 1",
+        "after round 3",
+        "after round 6",
+    ]
     assert [orange(panel) for panel in axes] == [0, 0, 0]
-    assert [sum(len(p.get_segments()) for p in lines(panel)) for panel in axes] == [kept[t].sum() for t in (1, 3, 6)]
+    assert [sum(len(p.get_segments()) for p in lines(panel)) for panel in axes] == [
+        kept[t].sum() for t in (1, 3, 6)
+    ]
     summary = unknown.summary()
-    assert summary["neighbour_precision"] is None and summary["neighbour_recall"] is None and summary["neighbours"] > 0
+    assert (
+        summary["neighbour_precision"] is None
+        and summary["neighbour_recall"] is None
+        and summary["neighbours"] > 0
+    )
 
 
 def test_the_files_are_there_for_peers_only(run: fk.Run, tmp_path: Path) -> None:
@@ -99,7 +114,12 @@ def test_the_files_are_there_for_peers_only(run: fk.Run, tmp_path: Path) -> None
     assert {p.name for p in (tmp_path / "peers").iterdir()} == {
         f"{name}.{ending}" for name in ("figure", "topology") for ending in ("png", "svg")
     }
-    plain = fk.simulate(fk.FedAvg(), DATA, fk.models.mclr(DATA), rounds=1, cohort=4, out=tmp_path / "plain")
-    assert fk.draw(plain) == tmp_path / "plain/figure.png" and not (tmp_path / "plain/topology.png").exists()
+    plain = fk.simulate(
+        fk.FedAvg(), DATA, fk.models.mclr(DATA), rounds=1, cohort=4, out=tmp_path / "plain"
+    )
+    assert (
+        fk.draw(plain) == tmp_path / "plain/figure.png"
+        and not (tmp_path / "plain/topology.png").exists()
+    )
     with pytest.raises(fk.ConfigError, match="draw needs a folder"):
         fk.draw(run)

@@ -29,7 +29,9 @@ from fedkin.tasks.train import train
 from tests.run.toy_method import fake_world
 
 
-def scored(correct: list[int], examples: list[int], cluster: list[int], partial: bool = False) -> EvaluationResults:
+def scored(
+    correct: list[int], examples: list[int], cluster: list[int], partial: bool = False
+) -> EvaluationResults:
     """Test results whose losses are 1, 2, 3, ..."""
     loss = np.arange(1, len(correct) + 1, dtype=np.float64)
     scores = Scores(np.array(correct, np.int64), np.array(examples, np.int64), loss)
@@ -50,14 +52,24 @@ def test_accuracy_is_correct_over_samples_and_not_a_mean_over_clients() -> None:
 
 def test_a_client_without_test_samples_counts_for_nothing() -> None:
     record = accuracy_record(scored([3, 0], [4, 0], [0, 1]), 2, None)
-    assert (record["accuracy"], record["median_client"], record["bottom_decile"]) == (0.75, 0.75, 0.75)
+    assert (record["accuracy"], record["median_client"], record["bottom_decile"]) == (
+        0.75,
+        0.75,
+        0.75,
+    )
     assert record["accuracy_by_cluster"] == [0.75, None]
     assert record["loss"] == 1.0
 
 
 def test_nobody_to_test_is_null() -> None:
     record = accuracy_record(scored([], [], []), 2, None)
-    assert record["accuracy"] is record["loss"] is record["median_client"] is record["bottom_decile"] is None
+    assert (
+        record["accuracy"]
+        is record["loss"]
+        is record["median_client"]
+        is record["bottom_decile"]
+        is None
+    )
     assert record["cluster_sizes"] == [0, 0]
 
 
@@ -87,8 +99,16 @@ def test_agreement_with_the_truth() -> None:
 def test_discrepancy_by_both_definitions() -> None:
     # FedGroup eq. 4 sums the distances, FlexCFL eq. 3 averages them.
     record = discrepancy_record(np.array([1.0, 2.0, 6.0]))
-    assert record == {"discrepancy_sum": 9.0, "discrepancy_mean": 3.0, "discrepancy_variance": 14 / 3}
-    assert set(discrepancy_record(None).values()) == set(discrepancy_record(np.zeros(0)).values()) == {None}
+    assert record == {
+        "discrepancy_sum": 9.0,
+        "discrepancy_mean": 3.0,
+        "discrepancy_variance": 14 / 3,
+    }
+    assert (
+        set(discrepancy_record(None).values())
+        == set(discrepancy_record(np.zeros(0)).values())
+        == {None}
+    )
 
 
 def test_training_record_of_fake_clients() -> None:
@@ -100,7 +120,9 @@ def test_training_record_of_fake_clients() -> None:
     record = training_record(instrumented.observations, state)
     weight = np.array([12, 13]) / 25  # clients 2 and 3 answered
     assert record["train_loss"] == pytest.approx(float(weight @ reply.loss[2:]), rel=1e-12)
-    assert record["first_train_loss"] == pytest.approx(float(weight @ reply.first_loss[2:]), rel=1e-12)
+    assert record["first_train_loss"] == pytest.approx(
+        float(weight @ reply.first_loss[2:]), rel=1e-12
+    )
     solution = 0.25 * world.target[2:].astype(np.float64)
     distance = np.linalg.norm(solution - state.models[0], axis=1)
     assert record["discrepancy_sum"] == pytest.approx(distance.sum(), rel=1e-6)
@@ -109,7 +131,9 @@ def test_training_record_of_fake_clients() -> None:
 
 
 def test_a_round_without_training_is_null() -> None:
-    record = training_record(Observations(8, 1), State(np.zeros((1, 3), np.float32), np.zeros(8, np.int64)))
+    record = training_record(
+        Observations(8, 1), State(np.zeros((1, 3), np.float32), np.zeros(8, np.int64))
+    )
     assert record["train_loss"] is record["first_train_loss"] is record["discrepancy_mean"] is None
 
 
@@ -176,12 +200,15 @@ class Detected(State):
     """Everybody is tested on two detectors, of classes 0 and 1, one of each cluster."""
 
     def models_for(self, clients: np.ndarray) -> AssignedModels:
-        return AssignedModels(self.models, np.tile([0, 1], (len(clients), 1)), np.array([0, 1]), np.array([0, 1]))
+        return AssignedModels(
+            self.models, np.tile([0, 1], (len(clients), 1)), np.array([0, 1]), np.array([0, 1])
+        )
 
 
 def test_each_detector_is_right_on_its_own_clusters_clients() -> None:
-    """Scores are 3 - |w|^2: detector 0 says yes (3), detector 1 no (-9). Clients 0 and 1 of cluster 0 have class 0 and
-    not; 2 and 3 of cluster 1 have no sample of class 1, so that no is right; client 2 does not answer."""
+    """Scores are 3 - |w|^2: detector 0 says yes (3), detector 1 no (-9). Clients 0 and 1 of cluster
+    0 have class 0 and not; 2 and 3 of cluster 1 have no sample of class 1, so that no is right;
+    client 2 does not answer."""
     counts = np.array([[1, 0], [0, 1], [1, 0], [1, 0]])
     world = fake_world(clients=4, counts=counts, detects=True, silent=frozenset({2}))
     state = Detected(np.array([[0, 0, 0], [2, 2, 2]], np.float32), np.array([0, 0, 1, 1]))
@@ -202,7 +229,9 @@ def test_a_detector_without_clients_has_no_accuracy() -> None:
 def test_other_models_have_no_accuracy_by_detector() -> None:
     state = State(np.ones((1, 3), np.float32), np.zeros(4, np.int64))
     result = score(fake_world(clients=4), state, 1)
-    assert result.detectors is None and "accuracy_by_detector" not in accuracy_record(result, 1, None)
+    assert result.detectors is None and "accuracy_by_detector" not in accuracy_record(
+        result, 1, None
+    )
 
 
 def test_what_messages_weigh_is_recorded_where_there_are_any() -> None:
@@ -216,7 +245,11 @@ def test_what_messages_weigh_is_recorded_where_there_are_any() -> None:
     record = ledger_record(ledger)
     assert (record["bytes_down"], record["bytes_up"]) == (100, 50)
     assert (record["messages_down"], record["messages_up"]) == (138, 70)
-    assert record["messages_by_operation"] == {"hello": [8, 0], "scoring.evaluate": [30, 20], "train": [130, 70]}
+    assert record["messages_by_operation"] == {
+        "hello": [8, 0],
+        "scoring.evaluate": [30, 20],
+        "train": [130, 70],
+    }
 
 
 def test_ledger_record_keeps_scoring_apart() -> None:
@@ -233,6 +266,13 @@ def test_ledger_record_keeps_scoring_apart() -> None:
 
 def test_what_is_not_finite_becomes_null() -> None:
     assert weighted_mean(np.array([1.0, math.inf]), np.array([1, 1])) is None
-    assert weighted_mean(np.array([1.0, math.nan]), np.array([2, 0])) == 1.0  # weight nothing, say nothing
+    assert (
+        weighted_mean(np.array([1.0, math.nan]), np.array([2, 0])) == 1.0
+    )  # weight nothing, say nothing
     assert weighted_mean(np.zeros(0), np.zeros(0, np.int64)) is None
-    assert json.loads(json.dumps(discrepancy_record(np.array([math.inf])), allow_nan=False))["discrepancy_sum"] is None
+    assert (
+        json.loads(json.dumps(discrepancy_record(np.array([math.inf])), allow_nan=False))[
+            "discrepancy_sum"
+        ]
+        is None
+    )

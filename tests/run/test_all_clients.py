@@ -30,7 +30,8 @@ from tests.server.small_federations import clustered_data, model_of, node_of, re
 
 
 class Placing(Toy):
-    """A method that learns nothing and has one good model, of which two clients know; ``place`` gives the other."""
+    """A method that learns nothing and has one good model, of which two clients know; ``place``
+    gives the other."""
 
     def init(self, world: World, stream: Stream) -> Any:
         state = super().init(world, stream)
@@ -54,8 +55,9 @@ class Leaving(Placing):
 
 
 def test_clients_without_a_cluster_are_tested_where_the_method_places_them() -> None:
-    """Even clients are within 1 of (1, 1, 1), odd ones of (-1, -1, -1). Clients 0 and 1 are on the first model; even
-    newcomers would be, odd ones on (50, 50, 50): four of eight are correct, and one of the two with a cluster."""
+    """Even clients are within 1 of (1, 1, 1), odd ones of (-1, -1, -1). Clients 0 and 1 are on the
+    first model; even newcomers would be, odd ones on (50, 50, 50): four of eight are correct, and
+    one of the two with a cluster."""
     track = run(fake_world(), Placing(), Plan(rounds=1, cohort=0 + 1, seed=0, checkpoint_every=1))
     state = track.state
     with_cluster = np.flatnonzero(state.assignment != UNASSIGNED)
@@ -69,7 +71,10 @@ def test_where_a_method_leaves_it_to_the_first_round_the_lowest_loss_decides() -
     """(1, 1, 1) is nearer to all clients than (50, 50, 50)."""
     world = fake_world()
     track = run(world, Leaving(), Plan(rounds=1, cohort=1))
-    assert track.final["accuracy_all_clients"] == 4 / 8 and (track.state.assignment[2:] == UNASSIGNED).all()
+    assert (
+        track.final["accuracy_all_clients"] == 4 / 8
+        and (track.state.assignment[2:] == UNASSIGNED).all()
+    )
     assert world.ledger.down["scoring.losses"] > 0 and "losses" not in world.ledger.down
 
 
@@ -90,8 +95,11 @@ def ifca_by_hand(data: FederatedData, ended: fk.Run) -> float:
 
 
 def test_ifca_in_numbers(tiny: FederatedData) -> None:
-    """IFCA's clients choose their cluster in their first round, and 2 rounds of 3 do not reach 12 clients."""
-    ended = fk.simulate(IFCA(clusters=2), tiny, mclr(tiny), rounds=2, cohort=3, local=fk.SGD(lr=0.5, epochs=3))
+    """IFCA's clients choose their cluster in their first round, and 2 rounds of 3 do not reach 12
+    clients."""
+    ended = fk.simulate(
+        IFCA(clusters=2), tiny, mclr(tiny), rounds=2, cohort=3, local=fk.SGD(lr=0.5, epochs=3)
+    )
     summary = ended.summary()
     assert summary["best_accuracy"] is None and (ended.assignment == UNASSIGNED).sum() >= 6
     assert summary["accuracy_all_clients"] == ifca_by_hand(tiny, ended)
@@ -100,18 +108,35 @@ def test_ifca_in_numbers(tiny: FederatedData) -> None:
 
 @pytest.mark.parametrize("scenario", [fk.Population(), fk.Population(dropout=0.4, stragglers=0.2)])
 def test_the_run_stays_as_it_is(tiny: FederatedData, tmp_path: Path, scenario: Any) -> None:
-    """State, memory, records and the method's bytes, in a run that goes on and in one that does not; clients that drop
-    out of rounds do not drop out of their score."""
-    options: dict[str, Any] = {"cohort": 3, "local": fk.SGD(lr=0.5), "scenario": scenario, "checkpoint_every": 1}
+    """State, memory, records and the method's bytes, in a run that goes on and in one that does
+    not; clients that drop out of rounds do not drop out of their score."""
+    options: dict[str, Any] = {
+        "cohort": 3,
+        "local": fk.SGD(lr=0.5),
+        "scenario": scenario,
+        "checkpoint_every": 1,
+    }
     method = FlexCFL(clusters=2, alpha=2, migration="label_blind")
-    whole = fk.simulate(method, tiny, mclr(tiny), rounds=4, out=tmp_path / "whole", **simulate_arguments(options))
-    short = fk.simulate(method, tiny, mclr(tiny), rounds=1, out=tmp_path / "run", **simulate_arguments(options))
+    whole = fk.simulate(
+        method, tiny, mclr(tiny), rounds=4, out=tmp_path / "whole", **simulate_arguments(options)
+    )
+    short = fk.simulate(
+        method, tiny, mclr(tiny), rounds=1, out=tmp_path / "run", **simulate_arguments(options)
+    )
     assert short.summary()["best_accuracy"] is None
     assert 0 <= short.summary()["accuracy_all_clients"] <= 1
     stored = (short.assignment != UNASSIGNED).sum()
     kept = [array for name, array in short.memory.items() if name.endswith("noted_labels.kept")]
     assert kept and all((array != 0).sum() == stored for array in kept)
-    fk.simulate(method, tiny, mclr(tiny), rounds=4, out=tmp_path / "run", resume=True, **simulate_arguments(options))
+    fk.simulate(
+        method,
+        tiny,
+        mclr(tiny),
+        rounds=4,
+        out=tmp_path / "run",
+        resume=True,
+        **simulate_arguments(options),
+    )
     for name in ("metrics.jsonl", "migrations.jsonl", "clients.parquet"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert fk.Run.load(tmp_path / "whole").summary() == whole.summary()
@@ -129,11 +154,15 @@ def test_a_rehearsal_leaves_no_trace(tiny_world: SimulatedWorld) -> None:
 def test_test_samples_are_what_it_is_measured_on(tiny: FederatedData) -> None:
     """Also where validation samples choose."""
     data = tiny.with_validation(0.3)
-    ended = fk.simulate(IFCA(clusters=2), data, mclr(data), rounds=2, cohort=3, local=fk.SGD(lr=0.5, epochs=3))
+    ended = fk.simulate(
+        IFCA(clusters=2), data, mclr(data), rounds=2, cohort=3, local=fk.SGD(lr=0.5, epochs=3)
+    )
     assert ended.summary()["accuracy_all_clients"] == ifca_by_hand(data, ended)
 
 
-def test_what_cannot_be_placed_has_no_number(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_placed_has_no_number(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Unable(Placing):
         def place(self, world: World, state: Any, newcomers: np.ndarray, stream: Stream) -> Any:
             raise fk.MethodError("nobody can be placed")
@@ -144,7 +173,10 @@ def test_what_cannot_be_placed_has_no_number(caplog: pytest.LogCaptureFixture, m
     assert track.final["accuracy_all_clients"] is None
     assert "accuracy over all clients is not known: nobody can be placed" in caplog.text
     monkeypatch.setattr(final, "MAX_PLACED", 5)
-    assert run(fake_world(), Placing(), replace(plan, seed=cohort_known)).final["accuracy_all_clients"] is None
+    assert (
+        run(fake_world(), Placing(), replace(plan, seed=cohort_known)).final["accuracy_all_clients"]
+        is None
+    )
 
 
 def _first_cohort(seed: int) -> int:
@@ -165,7 +197,9 @@ def test_clients_that_shall_have_no_cluster_stay_out() -> None:
             return Excluding(state.models, state.assignment)
 
     track = run(
-        fake_world(), Method(), Plan(rounds=1, cohort=1, seed=next(s for s in range(50) if _first_cohort(s) < 2))
+        fake_world(),
+        Method(),
+        Plan(rounds=1, cohort=1, seed=next(s for s in range(50) if _first_cohort(s) < 2)),
     )
     assert track.final["accuracy_all_clients"] == 3 / 6  # clients 0, 2 and 4 of 0 .. 5
 
@@ -190,13 +224,20 @@ def test_the_table_shows_it_where_it_differs(tiny: FederatedData) -> None:
         console.print(table([one.summary() for one in runs]))
         return console.export_text()
 
-    partial = fk.simulate(IFCA(clusters=2), tiny, mclr(tiny), rounds=2, cohort=3, local=fk.SGD(lr=0.5, epochs=3))
+    partial = fk.simulate(
+        IFCA(clusters=2), tiny, mclr(tiny), rounds=2, cohort=3, local=fk.SGD(lr=0.5, epochs=3)
+    )
     whole = fk.simulate(fk.FedAvg(), tiny, mclr(tiny), rounds=2, cohort=3)
     text = shown(partial, whole)
     assert "clients" in text and f"{partial.summary()['accuracy_all_clients']:.1%}" in text
     assert "all" not in shown(whole)
     validated = fk.simulate(
-        fk.FedAvg(), tiny.with_validation(0.3), mclr(tiny), rounds=9, cohort=3, scoring=fk.Scoring(patience=1)
+        fk.FedAvg(),
+        tiny.with_validation(0.3),
+        mclr(tiny),
+        rounds=9,
+        cohort=3,
+        scoring=fk.Scoring(patience=1),
     )
     text = shown(validated)
     assert "best on validation samples" in text and "stopped after round" in text and "of 9" in text

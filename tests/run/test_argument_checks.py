@@ -17,17 +17,37 @@ from fedkin.data.federated import FederatedData
     ("given", "error", "words"),
     [
         ({"method": "fedgrup"}, MethodError, "unknown method 'fedgrup'; did you mean 'fedgroup'"),
-        ({"method": "fedgroup"}, MethodError, r"a method must be made, fk.FedGroup\(\), got its name, 'fedgroup'"),
-        ({"method": fk.FedAvg}, MethodError, r"a method must be made, fk.FedAvg\(...\), got the class FedAvg"),
-        ({"method": fk.FedAdam(0.1)}, MethodError, r"FedAdam is no method .*options=\[fk.FedAdam\(...\)\]"),
+        (
+            {"method": "fedgroup"},
+            MethodError,
+            r"a method must be made, fk.FedGroup\(\), got its name, 'fedgroup'",
+        ),
+        (
+            {"method": fk.FedAvg},
+            MethodError,
+            r"a method must be made, fk.FedAvg\(...\), got the class FedAvg",
+        ),
+        (
+            {"method": fk.FedAdam(0.1)},
+            MethodError,
+            r"FedAdam is no method .*options=\[fk.FedAdam\(...\)\]",
+        ),
         (
             {"against": [fk.ClientDP(epsilon=2.0)]},
             MethodError,
             r"ClientDP is no method .*options=\[fk.ClientDP\(...\)\]",
         ),
-        ({"method": fk.PersonalHead()}, MethodError, r"PersonalHead is no method .*options=\[fk.PersonalHead\(...\)\]"),
+        (
+            {"method": fk.PersonalHead()},
+            MethodError,
+            r"PersonalHead is no method .*options=\[fk.PersonalHead\(...\)\]",
+        ),
         ({"method": fk.LocalTraining()}, MethodError, r"no method .*local=fk.LocalTraining\(...\)"),
-        ({"method": {"name": "fedavg"}}, MethodError, r"a method such as fk.FedAvg\(\) is expected.*got dict"),
+        (
+            {"method": {"name": "fedavg"}},
+            MethodError,
+            r"a method such as fk.FedAvg\(\) is expected.*got dict",
+        ),
         ({"against": ["fedavgg"]}, MethodError, "did you mean 'fedavg'"),
         ({"data": "digit"}, DataError, "unknown data set 'digit'; did you mean 'digits'"),
         ({"data": "digits"}, DataError, r"fk.data.digits\(clients=...\)"),

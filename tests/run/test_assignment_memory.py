@@ -1,4 +1,5 @@
-"""What clients keep for their cluster lasts as long as they are in it: not a round less, and no work more."""
+"""What clients keep for their cluster lasts as long as they are in it: not a round less, and no
+work more."""
 
 from __future__ import annotations
 
@@ -23,8 +24,16 @@ from tests.server.small_federations import clustered_data, join_nodes, model_of,
 
 NOBODY = -1
 GROUPS = {"single clients": [[client] for client in range(6)], "fleets": [[0, 1, 2], [3, 4, 5]]}
-CLUSTERS = {1: [0] * 6, 2: [0] * 6, 3: [0, 1] * 3, 4: [0, 1] * 3, 5: [0, 1] * 3, 6: [1, 0, 0, 1, 0, 1]}
-# what each client finds of an earlier round: the cluster it is in, or nothing, as it has just come there
+CLUSTERS = {
+    1: [0] * 6,
+    2: [0] * 6,
+    3: [0, 1] * 3,
+    4: [0, 1] * 3,
+    5: [0, 1] * 3,
+    6: [1, 0, 0, 1, 0, 1],
+}
+# what each client finds of an earlier round: the cluster it is in, or nothing, as it has just come
+# there
 FOUND = {
     1: [NOBODY] * 6,
     2: [0] * 6,
@@ -42,7 +51,10 @@ class KeepCluster(Task):
     cluster: Any = each()
 
     up = Rows(test_before=integers(low=NOBODY))
-    memory = {"kept_cluster": Memory("", np.int64, "assignment"), "kept_rounds": Memory("", np.int64)}  # noqa: RUF012
+    memory = {
+        "kept_cluster": Memory("", np.int64, "assignment"),
+        "kept_rounds": Memory("", np.int64),
+    }
     detectors = None
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -54,7 +66,8 @@ class KeepCluster(Task):
 
 @dataclass(frozen=True)
 class Given:
-    """A method with the clusters of the table; a client works for its new one in the round in which it changes."""
+    """A method with the clusters of the table; a client works for its new one in the round in which
+    it changes."""
 
     policy: Any
     found: dict[int, list[int]]
@@ -63,13 +76,17 @@ class Given:
         model = world.initial(stream.child("model"))
         return State(np.stack([model, model]), np.full(world.total_clients, UNASSIGNED))
 
-    def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
+    def round(
+        self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> State:
         clusters = np.array(CLUSTERS[stream.round])[cohort]
         state = self.policy(world, state, cohort, clusters)
         self.found[stream.round] = world.run(KeepCluster(clusters), cohort).test_before.tolist()
         return state
 
-    def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
+    def place(
+        self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> State:
         return state
 
 
@@ -83,14 +100,17 @@ def opened(groups: str | None) -> Any:
 
 @pytest.mark.parametrize("groups", [None, *GROUPS])
 @pytest.mark.parametrize("policy", [assign, update_assignment])
-def test_memory_for_a_cluster_begins_with_the_first_work_for_it(policy: Any, groups: str | None) -> None:
+def test_memory_for_a_cluster_begins_with_the_first_work_for_it(
+    policy: Any, groups: str | None
+) -> None:
     found: dict[int, list[int]] = {}
     run(opened(groups), Given(policy, found), Plan(rounds=6, cohort=6))
     assert found == FOUND
 
 
 def test_a_method_that_says_nothing_of_a_change_is_helped_at_the_end_of_the_round() -> None:
-    """Then the work in the round of the change sees the old memory, and that of later rounds does not."""
+    """Then the work in the round of the change sees the old memory, and that of later rounds does
+    not."""
 
     def silently(world: World, state: State, clients: Any, clusters: Any) -> State:
         return State(state.models, clusters)

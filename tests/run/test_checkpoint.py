@@ -28,18 +28,30 @@ def toy_state(seed: int = 0) -> ToyState:
 
 def test_what_messages_weigh_is_kept_where_there_were_any(tmp_path: Path) -> None:
     """A checkpoint of a simulation has no such entry, and one without it can be read."""
-    simulated, weighed = Checkpoint(0, toy_state(), {"train": 4}, {}, 0.0), ({"hello": 7, "train": 20}, {"train": 9})
+    simulated, weighed = (
+        Checkpoint(0, toy_state(), {"train": 4}, {}, 0.0),
+        ({"hello": 7, "train": 20}, {"train": 9}),
+    )
     deployed = Checkpoint(1, toy_state(), {"train": 4}, {}, 0.0, {}, *weighed)
     for one in (simulated, deployed):
         path = checkpoint.save(tmp_path, one, "run")
         found, _ = checkpoint.newest(tmp_path)
-        assert (found.down, found.measured_down, found.measured_up) == (one.down, one.measured_down, one.measured_up)
+        assert (found.down, found.measured_down, found.measured_up) == (
+            one.down,
+            one.measured_down,
+            one.measured_up,
+        )
         assert ("measured" in decode(path.read_bytes()).header) == bool(one.measured_down)
 
 
 def kept(round: int, seed: int = 0) -> Checkpoint:
-    memory = {"noted_labels": np.arange(8, dtype=np.int32).reshape(4, 2) + seed, "watch": np.array([0.5, -1])}
-    return Checkpoint(round, toy_state(seed), {"train": 10, "scoring.evaluate": 3}, {"train": 4}, 1.5, memory)
+    memory = {
+        "noted_labels": np.arange(8, dtype=np.int32).reshape(4, 2) + seed,
+        "watch": np.array([0.5, -1]),
+    }
+    return Checkpoint(
+        round, toy_state(seed), {"train": 10, "scoring.evaluate": 3}, {"train": 4}, 1.5, memory
+    )
 
 
 def test_it_comes_back_bit_for_bit(tmp_path: Path) -> None:
@@ -51,7 +63,10 @@ def test_it_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert (found.round, found.down, found.up, found.seconds) == (7, saved.down, saved.up, 1.5)
     assert found.memory.keys() == saved.memory.keys()
     for name, array in saved.memory.items():
-        assert (array.dtype, array.tobytes()) == (found.memory[name].dtype, found.memory[name].tobytes())
+        assert (array.dtype, array.tobytes()) == (
+            found.memory[name].dtype,
+            found.memory[name].tobytes(),
+        )
         assert array.shape == found.memory[name].shape
 
 
@@ -59,8 +74,12 @@ def test_arrays_of_options_are_kept_by_section(tmp_path: Path) -> None:
     """Also in the best round's state, and those without a number."""
     extras = {"late": {"counts": np.array([3, 1])}, "personal": {"start": np.zeros(0, np.float32)}}
     state = replace(toy_state(), extras=extras)
-    path = checkpoint.save(tmp_path, replace(kept(3), state=state, best=BestRound(2, 0.5, state, {})), "run")
-    assert {"options/late/counts", "options/personal/start"} <= decode(path.read_bytes()).arrays.keys()
+    path = checkpoint.save(
+        tmp_path, replace(kept(3), state=state, best=BestRound(2, 0.5, state, {})), "run"
+    )
+    assert {"options/late/counts", "options/personal/start"} <= decode(
+        path.read_bytes()
+    ).arrays.keys()
     found, _ = checkpoint.newest(tmp_path)
     assert found.best is not None
     for read in (found.state, found.best.state):
@@ -74,7 +93,9 @@ def test_memory_may_be_called_like_a_part_of_the_state(tmp_path: Path) -> None:
     found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
     assert found is not None
     np.testing.assert_array_equal(found.state.models, toy_state().models)
-    assert {name: array.tolist() for name, array in found.memory.items()} == {n: a.tolist() for n, a in mine.items()}
+    assert {name: array.tolist() for name, array in found.memory.items()} == {
+        n: a.tolist() for n, a in mine.items()
+    }
 
 
 def test_the_best_round_and_the_reason_of_an_early_end_come_back(tmp_path: Path) -> None:
@@ -89,7 +110,9 @@ def test_the_best_round_and_the_reason_of_an_early_end_come_back(tmp_path: Path)
     assert_same(found.best.state, best.state)
     assert_same(found.state, saved.state)
     for mine, theirs in ((found.memory, saved.memory), (found.best.memory, best.memory)):
-        assert {name: array.tolist() for name, array in mine.items()} == {n: a.tolist() for n, a in theirs.items()}
+        assert {name: array.tolist() for name, array in mine.items()} == {
+            n: a.tolist() for n, a in theirs.items()
+        }
 
 
 def test_nothing_to_remember_is_nothing_kept(tmp_path: Path) -> None:
@@ -108,7 +131,9 @@ def test_memory_in_column_order_is_kept_too(tmp_path: Path) -> None:
 
 def test_views_and_column_order_are_kept_too(tmp_path: Path) -> None:
     models = np.asfortranarray(np.arange(12, dtype=np.float32).reshape(3, 4))[:, ::2]
-    checkpoint.save(tmp_path, Checkpoint(0, State(models, np.arange(6)[::2] // 2), {}, {}, 0.0), "run")
+    checkpoint.save(
+        tmp_path, Checkpoint(0, State(models, np.arange(6)[::2] // 2), {}, {}, 0.0), "run"
+    )
     found = checkpoint.load(tmp_path, "run", 3, 2)
     assert found is not None
     np.testing.assert_array_equal(found.state.models, models)
@@ -118,7 +143,10 @@ def test_views_and_column_order_are_kept_too(tmp_path: Path) -> None:
 def test_the_newest_two_are_kept(tmp_path: Path) -> None:
     for round in (0, 9, 10, 100):
         checkpoint.save(tmp_path, kept(round), "run")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["round-000010.safetensors", "round-000100.safetensors"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "round-000010.safetensors",
+        "round-000100.safetensors",
+    ]
 
 
 def test_newer_is_a_matter_of_numbers(tmp_path: Path) -> None:
@@ -144,7 +172,9 @@ def test_another_run_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("clients", "parameters"), [(5, 3), (4, 2)])
 def test_other_shapes_are_refused(tmp_path: Path, clients: int, parameters: int) -> None:
     checkpoint.save(tmp_path, kept(1), "run")
-    with pytest.raises(CheckpointError, match=f"expected models of {parameters} parameters and {clients} clients"):
+    with pytest.raises(
+        CheckpointError, match=f"expected models of {parameters} parameters and {clients} clients"
+    ):
         checkpoint.load(tmp_path, "run", clients, parameters)
 
 
@@ -171,7 +201,9 @@ def test_a_state_of_a_method_that_is_not_imported_is_named(tmp_path: Path) -> No
     with pytest.raises(CheckpointError, match=reason):
         checkpoint.load(tmp_path, "run", 4, 3)
     rewritten(path, state="elsewhere.ToyState")  # a class that has moved
-    assert checkpoint.damaged(tmp_path) == {} and isinstance(checkpoint.newest(tmp_path)[0].state, ToyState)
+    assert checkpoint.damaged(tmp_path) == {} and isinstance(
+        checkpoint.newest(tmp_path)[0].state, ToyState
+    )
 
 
 def test_damaged_checkpoints_are_listed_with_their_reasons(tmp_path: Path) -> None:
@@ -191,7 +223,9 @@ def test_damaged_checkpoints_are_listed_with_their_reasons(tmp_path: Path) -> No
 
 
 @given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-def test_one_flipped_bit_anywhere_is_noticed(tmp_path_factory: pytest.TempPathFactory, where: float, bit: int) -> None:
+def test_one_flipped_bit_anywhere_is_noticed(
+    tmp_path_factory: pytest.TempPathFactory, where: float, bit: int
+) -> None:
     folder = tmp_path_factory.mktemp("flip")
     path = checkpoint.save(folder, kept(5), "run")
     content = bytearray(path.read_bytes())
@@ -202,7 +236,9 @@ def test_one_flipped_bit_anywhere_is_noticed(tmp_path_factory: pytest.TempPathFa
 
 
 @given(share=st.floats(0, 1, exclude_max=True))
-def test_a_damaged_newest_one_falls_back_to_the_older(tmp_path_factory: pytest.TempPathFactory, share: float) -> None:
+def test_a_damaged_newest_one_falls_back_to_the_older(
+    tmp_path_factory: pytest.TempPathFactory, share: float
+) -> None:
     folder = tmp_path_factory.mktemp("cut")
     checkpoint.save(folder, kept(5, seed=5), "run")
     newest = checkpoint.save(folder, kept(6, seed=6), "run")
@@ -218,7 +254,10 @@ def test_falling_back_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFi
     checkpoint.save(tmp_path, kept(6), "run").write_bytes(b"not a checkpoint")
     checkpoint.load(tmp_path, "run", 4, 3)
     (record,) = caplog.records
-    assert "taking an older checkpoint, round-000005.safetensors (round-000006.safetensors: " in record.getMessage()
+    assert (
+        "taking an older checkpoint, round-000005.safetensors (round-000006.safetensors: "
+        in record.getMessage()
+    )
 
 
 def test_all_damaged_is_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -227,14 +266,19 @@ def test_all_damaged_is_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     with caplog.at_level("WARNING"), pytest.raises(CheckpointError):
         checkpoint.load(tmp_path, "run", 4, 3)
     assert not caplog.records  # the error says it all
-    with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be read .*round-000006.*round-000005"):
+    with pytest.raises(
+        CheckpointError, match=r"no checkpoint in .* can be read .*round-000006.*round-000005"
+    ):
         checkpoint.load(tmp_path, "run", 4, 3)
 
 
 @pytest.mark.parametrize(
     ("state", "reason"),
     [
-        (State(np.full((1, 3), np.nan, np.float32), np.zeros(4, np.int64)), "models are not finite"),
+        (
+            State(np.full((1, 3), np.nan, np.float32), np.zeros(4, np.int64)),
+            "models are not finite",
+        ),
         (State(np.zeros((1, 3), np.float32), np.array([0, 0, 0, 1])), "clusters outside 0..0"),
         (State(np.zeros((1, 3), np.float32), np.array([0, 0, 0, -2])), "clusters outside 0..0"),
     ],
@@ -259,7 +303,10 @@ def test_a_state_must_be_arrays(tmp_path: Path) -> None:
 def test_the_memory_of_many_clients_is_stored_in_few_bytes(tmp_path: Path) -> None:
     many = 300_000
     state = ToyState(np.zeros((2, 3), np.float32), np.full(many, 1), np.arange(4), np.array(5))
-    memory = {"cluster_metrics_shift_since": np.full(many, -1), "clients/counts": np.zeros((many, 10), np.int32)}
+    memory = {
+        "cluster_metrics_shift_since": np.full(many, -1),
+        "clients/counts": np.zeros((many, 10), np.int32),
+    }
     path = checkpoint.save(tmp_path, Checkpoint(3, state, {}, {}, 1.0, memory), "run")
     assert path.stat().st_size < 200_000
     back = checkpoint.load(tmp_path, "run", many, 3)

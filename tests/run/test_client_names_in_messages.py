@@ -63,10 +63,19 @@ def test_a_list_of_clients_is_by_names_where_there_are_some() -> None:
     assert client_list(range(25)).endswith("18, 19 ...")
 
 
-def test_a_reply_that_is_not_finite_is_told_with_the_clients_name(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reply_that_is_not_finite_is_told_with_the_clients_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     federated = data(samples(1e35))
     with caplog.at_level(logging.WARNING):
-        fk.simulate(fk.FedAvg(), federated, fk.models.mclr(federated), rounds=1, cohort=6, callbacks=fk.Progress(False))
+        fk.simulate(
+            fk.FedAvg(),
+            federated,
+            fk.models.mclr(federated),
+            rounds=1,
+            cohort=6,
+            callbacks=fk.Progress(False),
+        )
     assert "no finite reply from client 3 (" in caplog.text
 
 
@@ -76,18 +85,34 @@ def test_a_client_without_training_samples_is_named() -> None:
 
 
 def test_a_client_whose_batch_fails_is_named() -> None:
-    few = ~((NAMES == 3) & (np.arange(60) > 14))  # client 3 has 3 samples, so that a batch of 2 leaves one
-    federated = fk.data.from_arrays(samples()[few], (np.arange(60) % 2)[few], clients=NAMES[few], test=0)
+    few = ~(
+        (NAMES == 3) & (np.arange(60) > 14)
+    )  # client 3 has 3 samples, so that a batch of 2 leaves one
+    federated = fk.data.from_arrays(
+        samples()[few], (np.arange(60) % 2)[few], clients=NAMES[few], test=0
+    )
     network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     local = fk.SGD(epochs=1, batch_size=2, lr=0.1)
     with pytest.raises(ModelError, match="a batch of 1 samples of client 3:"):
         model = fk.torch_model(lambda: network, federated)
-        fk.simulate(fk.FedAvg(), federated, model, rounds=1, cohort=6, local=local, callbacks=fk.Progress(False))
+        fk.simulate(
+            fk.FedAvg(),
+            federated,
+            model,
+            rounds=1,
+            cohort=6,
+            local=local,
+            callbacks=fk.Progress(False),
+        )
 
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("list", r"\(client 3\)"), ("shape", r"\(client 3\)"), ("memory", "client 3, memory kept: expected finite")],
+    [
+        ("list", r"\(client 3\)"),
+        ("shape", r"\(client 3\)"),
+        ("memory", "client 3, memory kept: expected finite"),
+    ],
 )
 def test_a_reply_that_does_not_fit_is_told_with_the_clients_name(kind: str, message: str) -> None:
     with pytest.raises(TaskError, match=message):
@@ -117,7 +142,12 @@ def test_a_run_logs_remarks_with_the_clients_names(caplog: pytest.LogCaptureFixt
     federated = data()
     with caplog.at_level(logging.WARNING):
         fk.simulate(
-            Suspicious(), federated, fk.models.mclr(federated), rounds=1, cohort=6, callbacks=fk.Progress(False)
+            Suspicious(),
+            federated,
+            fk.models.mclr(federated),
+            rounds=1,
+            cohort=6,
+            callbacks=fk.Progress(False),
         )
     assert "clients 3 are suspicious" in caplog.text
 
@@ -131,4 +161,8 @@ def test_feddrift_names_the_client_that_has_fewer_samples() -> None:
 
 def test_worlds_pass_names_on() -> None:
     named = world()
-    assert client_names(InstrumentedWorld(named)) == client_names(named) == ["1", "2", "3", "4", "5", "6"]
+    assert (
+        client_names(InstrumentedWorld(named))
+        == client_names(named)
+        == ["1", "2", "3", "4", "5", "6"]
+    )

@@ -32,12 +32,14 @@ class History:
         placed: Sequence[int] | None = None,
         gone: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """What is measured in the next round; whose data shifted, who detected it and who is gone are ids. Those who
-        detected a shift are placed anew unless ``placed`` says otherwise."""
+        """What is measured in the next round; whose data shifted, who detected it and who is gone
+        are ids. Those who detected a shift are placed anew unless ``placed`` says otherwise."""
         self.round += 1
         placed = detected if placed is None else placed
         ids = np.arange(self.clients)
-        truth = GroundTruth(np.array(true_clusters) if len(true_clusters) else None, np.isin(ids, shifted))
+        truth = GroundTruth(
+            np.array(true_clusters) if len(true_clusters) else None, np.isin(ids, shifted)
+        )
         reachable = np.setdiff1d(ids, gone)
         detections = None if detected is None else np.isin(ids, detected)
         measured = (np.array(assignment), reachable, truth, detections, np.isin(ids, placed or ()))
@@ -49,13 +51,20 @@ def of(record: dict[str, Any], *names: str) -> list[Any]:
     return [record[name] for name in names]
 
 
-MOVES = ("data_shifts", "data_shifts_new", "shifts_detected", "shifts_detected_true", "detection_delay_sum")
+MOVES = (
+    "data_shifts",
+    "data_shifts_new",
+    "shifts_detected",
+    "shifts_detected_true",
+    "detection_delay_sum",
+)
 ANSWERS = ("true_cluster_changes", "changes_recovered", "recovery_delay_sum")
 MIGRATIONS = ("migrations", "migrations_correct")
 
 
 def swapped() -> History:
-    """Clients 2 and 3 exchange their data in round 1; client 2 notices in round 3 and goes over, client 3 never."""
+    """Clients 2 and 3 exchange their data in round 1; client 2 notices in round 3 and goes over,
+    client 3 never."""
     history = History(6)
     history.then([0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1])
     history.then([0, 0, 0, 1, 1, 1], [0, 0, 1, 0, 1, 1], shifted=[2, 3])
@@ -104,7 +113,11 @@ def test_several_moves_before_a_notice_are_one() -> None:
     assert of(history.then([0, 0], detected=[1]), *MOVES) == [0, 0, 1, 1, 3]
     assert of(history.then([0, 0], shifted=[1], detected=[1]), *MOVES) == [1, 1, 1, 1, 0]
     assert of(history.then([0, 0], detected=[1]), *MOVES) == [0, 0, 1, 0, 0]
-    assert of(summary(history.records), "shift_precision", "shift_recall", "shift_delay") == [2 / 3, 2 / 3, 3 / 2]
+    assert of(summary(history.records), "shift_precision", "shift_recall", "shift_delay") == [
+        2 / 3,
+        2 / 3,
+        3 / 2,
+    ]
 
 
 def test_assigned_shifts_are_those_of_clients_with_a_cluster() -> None:
@@ -114,7 +127,10 @@ def test_assigned_shifts_are_those_of_clients_with_a_cluster() -> None:
     record = history.then([0, 0, UNASSIGNED, 0], shifted=[0, 1, 2, 3], gone=[3])
     assert of(record, "data_shifts", "data_shifts_assigned", "data_shifts_new") == [3, 1, 1]
     assert of(
-        history.then([0, 0, UNASSIGNED, 0], shifted=[0, 1]), "data_shifts", "data_shifts_assigned", "data_shifts_new"
+        history.then([0, 0, UNASSIGNED, 0], shifted=[0, 1]),
+        "data_shifts",
+        "data_shifts_assigned",
+        "data_shifts_new",
     ) == [2, 2, 1]
 
 
@@ -123,8 +139,13 @@ def test_a_method_that_does_not_ask_notices_nothing_and_is_charged_nothing() -> 
     history.then([0, 0], detected=None)
     record = history.then([0, 0], shifted=[0, 1], detected=None)
     assert of(record, *MOVES, "data_shifts_assigned") == [2, 2, None, None, None, 2]
-    assert of(summary(history.records), "shift_precision", "shift_recall", "shift_delay") == [None, None, None]
-    # In the round in which it asks, the wait of client 1 that began before is found to have lasted one round.
+    assert of(summary(history.records), "shift_precision", "shift_recall", "shift_delay") == [
+        None,
+        None,
+        None,
+    ]
+    # In the round in which it asks, the wait of client 1 that began before is found to have lasted
+    # one round.
     assert of(history.then([0, 0], detected=[1]), *MOVES) == [0, 0, 1, 1, 1]
 
 
@@ -150,12 +171,32 @@ def test_a_migration_into_the_wrong_cluster_answers_nothing() -> None:
     history, true_clusters = History(7), [0, 0, 0, 1, 1, 2, 2]
     history.then(true_clusters, true_clusters)
     changed = [0, 0, 2, 1, 1, 2, 2]
-    assert of(history.then([0, 0, 1, 1, 1, 2, 2], changed), *MIGRATIONS, *ANSWERS) == [1, 0, 1, 0, 0]
-    assert of(history.then([0, 0, 2, 1, 1, 2, 2], changed), *MIGRATIONS, *ANSWERS) == [1, 1, 0, 1, 1]
+    assert of(history.then([0, 0, 1, 1, 1, 2, 2], changed), *MIGRATIONS, *ANSWERS) == [
+        1,
+        0,
+        1,
+        0,
+        0,
+    ]
+    assert of(history.then([0, 0, 2, 1, 1, 2, 2], changed), *MIGRATIONS, *ANSWERS) == [
+        1,
+        1,
+        0,
+        1,
+        1,
+    ]
     assert of(history.then([0, 0, 1, 1, 1, 2, 2], changed), *MIGRATIONS, "mismatched") == [1, 0, 1]
     # It sits right for the second time: that answers nothing any more.
-    assert of(history.then([0, 0, 2, 1, 1, 2, 2], changed), *MIGRATIONS, *ANSWERS) == [1, 1, 0, 0, 0]
-    assert of(summary(history.records), "migration_precision", "migration_recall", "migration_delay") == [0.5, 1.0, 1.0]
+    assert of(history.then([0, 0, 2, 1, 1, 2, 2], changed), *MIGRATIONS, *ANSWERS) == [
+        1,
+        1,
+        0,
+        0,
+        0,
+    ]
+    assert of(
+        summary(history.records), "migration_precision", "migration_recall", "migration_delay"
+    ) == [0.5, 1.0, 1.0]
 
 
 def test_a_kind_that_changes_twice_is_two_events_and_one_answer() -> None:
@@ -171,12 +212,20 @@ def test_a_kind_that_changes_twice_is_two_events_and_one_answer() -> None:
 def test_a_change_that_asks_for_nothing_is_answered_at_once() -> None:
     history = History(4)
     history.then([0, 0, 0, 0], [0, 0, 1, 1])
-    assert of(history.then([0, 0, 0, 0], [0, 1, 1, 1]), *ANSWERS, "matched_share") == [1, 1, 0, 3 / 4]
+    assert of(history.then([0, 0, 0, 0], [0, 1, 1, 1]), *ANSWERS, "matched_share") == [
+        1,
+        1,
+        0,
+        3 / 4,
+    ]
 
 
 def test_a_split_counts_the_clients_that_get_the_new_id() -> None:
     history, true_clusters = History(5), [0, 0, 0, 1, 1]
-    assert of(history.then([0, 0, 0, 0, 0], true_clusters), "matched_share", "mismatched") == [3 / 5, 2]
+    assert of(history.then([0, 0, 0, 0, 0], true_clusters), "matched_share", "mismatched") == [
+        3 / 5,
+        2,
+    ]
     assert of(history.then([0, 0, 0, 1, 1], true_clusters), *MIGRATIONS, "stability") == [2, 2, 0.0]
     assert of(history.then([0, 0, 2, 1, 1], true_clusters), *MIGRATIONS, "mismatched") == [1, 0, 1]
 
@@ -186,9 +235,21 @@ def test_a_split_counts_the_clients_that_get_the_new_id() -> None:
     [
         ([0] * 10, [0, 1, 1, 2, 2, 2, 3, 3, 3, 3], 4),  # one cluster is right for one kind only
         ([0] * 4, [6] * 4, 4),
-        ([3, 3, 2, 1, 0, UNASSIGNED], [7, 7, 7, 5, 5, 5], 3),  # kind 7 is at home in 3, kind 5 in 0 or in 1
-        ([0, 0, 0, 0, 0, 1], [5, 5, 5, 7, 7, 7], 4),  # most of both sit in 0: kind 7 has to make do with 1
-        ([0, 0, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 1], 5),  # kind 0 gives way, though most of it sit in 0
+        (
+            [3, 3, 2, 1, 0, UNASSIGNED],
+            [7, 7, 7, 5, 5, 5],
+            3,
+        ),  # kind 7 is at home in 3, kind 5 in 0 or in 1
+        (
+            [0, 0, 0, 0, 0, 1],
+            [5, 5, 5, 7, 7, 7],
+            4,
+        ),  # most of both sit in 0: kind 7 has to make do with 1
+        (
+            [0, 0, 0, 1, 1, 0, 0, 0],
+            [0, 0, 0, 0, 0, 1, 1, 1],
+            5,
+        ),  # kind 0 gives way, though most of it sit in 0
         ([0, 0, 1, 1, 2], [4, 4, 4, 4, 4], 2),  # one home only, where clusters are more than kinds
         ([0, 0, 0, 1, 1, 1], [0, 0, 1, 2, 2, 3], 4),  # kinds 1 and 3 have no home
     ],
@@ -202,15 +263,26 @@ def test_every_kind_has_at_most_one_home_and_every_cluster_is_home_to_at_most_on
 
 
 def test_a_newcomer_that_settles_late() -> None:
-    history, true_clusters, names = History(5), [0, 0, 1, 1, 1], ("newcomers_matched", "newcomer_delay_sum")
-    assert of(history.then([0, 0, 1, 1, UNASSIGNED], true_clusters), *names, "matched_share", "mismatched") == [
+    history, true_clusters, names = (
+        History(5),
+        [0, 0, 1, 1, 1],
+        ("newcomers_matched", "newcomer_delay_sum"),
+    )
+    assert of(
+        history.then([0, 0, 1, 1, UNASSIGNED], true_clusters), *names, "matched_share", "mismatched"
+    ) == [
         4,
         0,
         1.0,
         0,
     ]
-    # Its data move before it has a cluster, and in the round in which it gets one: nothing that it could notice.
-    assert of(history.then([0, 0, 1, 1, UNASSIGNED], true_clusters, shifted=[4]), "data_shifts", "data_shifts_new") == [
+    # Its data move before it has a cluster, and in the round in which it gets one: nothing that it
+    # could notice.
+    assert of(
+        history.then([0, 0, 1, 1, UNASSIGNED], true_clusters, shifted=[4]),
+        "data_shifts",
+        "data_shifts_new",
+    ) == [
         1,
         0,
     ]
@@ -231,14 +303,20 @@ def test_a_kind_that_changes_without_a_cluster_is_no_event() -> None:
 def test_who_loses_its_cluster_is_a_newcomer_again_and_owes_nothing() -> None:
     history, true_clusters = History(5), [0, 0, 1, 1, 1]
     history.then([0, 0, 1, 1, 0], [0, 0, 1, 1, 0])
-    assert of(history.then([0, 0, 1, 1, 0], true_clusters, shifted=[4]), "data_shifts_new", "true_cluster_changes") == [
+    assert of(
+        history.then([0, 0, 1, 1, 0], true_clusters, shifted=[4]),
+        "data_shifts_new",
+        "true_cluster_changes",
+    ) == [
         1,
         1,
     ]
     lost = history.then([0, 0, 1, 1, UNASSIGNED], true_clusters)
     assert of(lost, "migrations", "stability", "mismatched") == [0, 1.0, 0]
     back = history.then([0, 0, 1, 1, 1], true_clusters, detected=[4])
-    assert of(back, "shifts_detected_true", "changes_recovered", "newcomers_matched", "migrations") == [0, 0, 1, 0]
+    assert of(
+        back, "shifts_detected_true", "changes_recovered", "newcomers_matched", "migrations"
+    ) == [0, 0, 1, 0]
 
 
 def test_clients_that_are_gone_count_for_nothing() -> None:
@@ -251,7 +329,12 @@ def test_clients_that_are_gone_count_for_nothing() -> None:
 
 def test_what_nobody_knows_is_null() -> None:
     unknown = ClusterMetrics(2).record(
-        0, np.array([0, UNASSIGNED]), np.arange(2), GroundTruth(), np.array([True, False]), np.zeros(2, bool)
+        0,
+        np.array([0, UNASSIGNED]),
+        np.arange(2),
+        GroundTruth(),
+        np.array([True, False]),
+        np.zeros(2, bool),
     )
     assert {name: value for name, value in unknown.items() if value is not None} == {
         "migrations": 0,
@@ -267,12 +350,19 @@ def test_what_nobody_knows_is_null() -> None:
 def test_nobody_with_a_cluster() -> None:
     record = History(3).then([UNASSIGNED] * 3, [0, 1, 1], shifted=[0])
     assert of(record, "matched_share", "stability") == [None, None]
-    assert of(record, "mismatched", "data_shifts", "data_shifts_new", *ANSWERS) == [0, 1, 0, 0, 0, 0]
+    assert of(record, "mismatched", "data_shifts", "data_shifts_new", *ANSWERS) == [
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+    ]
 
 
 def wild(seed: int, rounds: int = 12, clients: int = 40) -> Iterator[tuple[Any, ...]]:
-    """Rounds in which true clusters change, clients come and go, err and detect shifts; most are in the cluster
-    with their true cluster's id."""
+    """Rounds in which true clusters change, clients come and go, err and detect shifts; most are in
+    the cluster with their true cluster's id."""
     rng = np.random.default_rng(seed)
     true_clusters = rng.integers(0, 3, clients)
     for round in range(rounds):
@@ -292,7 +382,11 @@ def wild(seed: int, rounds: int = 12, clients: int = 40) -> Iterator[tuple[Any, 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ids_of_clusters_mean_nothing(seed: int) -> None:
-    one, other, names = ClusterMetrics(40), ClusterMetrics(40), np.array([4, 2, 0, 3, 1, UNASSIGNED])
+    one, other, names = (
+        ClusterMetrics(40),
+        ClusterMetrics(40),
+        np.array([4, 2, 0, 3, 1, UNASSIGNED]),
+    )
     for round, assignment, *rest in wild(seed):
         assert one.record(round, assignment, *rest) == other.record(round, names[assignment], *rest)
 
@@ -306,11 +400,18 @@ def test_resumed_metrics_measure_the_same(stop: int) -> None:
     memory = before.memory()
     for measured in list(wild(0))[stop + 1 :]:
         before.record(*measured)  # what was kept is a copy
-    for after in (ClusterMetrics(40), ClusterMetrics(40)):  # two: going on changes nothing in what was kept either
+    for after in (
+        ClusterMetrics(40),
+        ClusterMetrics(40),
+    ):  # two: going on changes nothing in what was kept either
         after.recall(memory | {"labels": np.zeros(3)})
         rest = [after.record(*measured) for measured in list(wild(0))[stop + 1 :]]
-        assert [json.dumps(r, allow_nan=False) for r in rest] == [json.dumps(r) for r in records[stop + 1 :]]
-    assert all(name.startswith("cluster_metrics_") and len(array) == 40 for name, array in memory.items())
+        assert [json.dumps(r, allow_nan=False) for r in rest] == [
+            json.dumps(r) for r in records[stop + 1 :]
+        ]
+    assert all(
+        name.startswith("cluster_metrics_") and len(array) == 40 for name, array in memory.items()
+    )
 
 
 def test_a_memory_without_metrics_is_a_new_beginning() -> None:

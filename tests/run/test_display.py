@@ -27,7 +27,8 @@ def test_data_in_three_lines(tiny: FederatedData) -> None:
         feature_names=("age", "weight"),
     ).with_validation(0.2)
     assert repr(named).splitlines() == [
-        "FederatedData 'tiny': 12 clients (site 0, site 1, site 2, site 3 and 8 more); 1 without a test sample",
+        "FederatedData 'tiny': 12 clients (site 0, site 1, site 2, site 3 and 8 more); 1 without "
+        "a test sample",
         "  235 samples (144 train, 36 validation, 55 test), 15 to 20 per client",
         "  2 features (age, weight); 2 classes (ill, well)",
     ]
@@ -36,8 +37,12 @@ def test_data_in_three_lines(tiny: FederatedData) -> None:
 
 
 def test_a_thousand_clients_are_as_short(tiny: FederatedData) -> None:
-    data = fk.data.from_arrays(np.zeros((5000, 28, 28)), np.arange(5000) % 10, clients=np.arange(5000) // 5)
-    assert len(repr(data)) < 300 and "28 x 28 features" in repr(data) and "5 per client" in repr(data)
+    data = fk.data.from_arrays(
+        np.zeros((5000, 28, 28)), np.arange(5000) % 10, clients=np.arange(5000) // 5
+    )
+    assert (
+        len(repr(data)) < 300 and "28 x 28 features" in repr(data) and "5 per client" in repr(data)
+    )
 
 
 def test_models_in_three_lines(tiny: FederatedData) -> None:
@@ -46,37 +51,61 @@ def test_models_in_three_lines(tiny: FederatedData) -> None:
     assert "layers.0.weight (4)" in lines[1] and "last layer: 6 parameters" in lines[2]
     assert "layers.0.weight (4)" in fk.models.mclr(tiny)._repr_html_()
     own = fk.torch_model(lambda: torch.nn.Linear(2, 2), tiny)
-    assert repr(own).splitlines()[1] == "  2 arrays: weight (4), bias (2)" and "weight (4)" in own._repr_html_()
+    assert (
+        repr(own).splitlines()[1] == "  2 arrays: weight (4), bias (2)"
+        and "weight (4)" in own._repr_html_()
+    )
 
 
-def test_a_best_below_the_last_is_said_to_be_chosen_on_validation_samples(tiny: FederatedData) -> None:
+def test_a_best_below_the_last_is_said_to_be_chosen_on_validation_samples(
+    tiny: FederatedData,
+) -> None:
     data = tiny.with_validation(0.2)
     run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=12)
-    assert f"in round {run.summary()['best_round']} (chosen on validation samples), bottom" in repr(run)
+    assert f"in round {run.summary()['best_round']} (chosen on validation samples), bottom" in repr(
+        run
+    )
 
 
 def test_a_run_in_three_lines(tiny: FederatedData) -> None:
     run = fk.simulate(
-        fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), rounds=2, cohort=12, seed=3, against=[fk.FedAvg()]
+        fk.IFCA(clusters=2),
+        tiny,
+        fk.models.mclr(tiny),
+        rounds=2,
+        cohort=12,
+        seed=3,
+        against=[fk.FedAvg()],
     )
     summary, other = run.summary(), run.against["fedavg"].summary()
     assert repr(run).splitlines() == [
         "Run of IFCA on tiny with mclr-2-2: 2 rounds, seed 3",
         f"  accuracy {summary['final_accuracy']:.1%}, best {summary['best_accuracy']:.1%} in round "
         f"{summary['best_round']}, bottom 10% of clients {summary['bottom_decile']:.1%}",
-        f"  2 clusters of {', '.join(map(str, summary['cluster_sizes']))} clients; FedAvg beside it: "
+        f"  2 clusters of {', '.join(map(str, summary['cluster_sizes']))} clients; FedAvg beside "
+        f"it: "
         f"{other['final_accuracy']:.1%}",
     ]
     html = run._repr_html_()
-    assert ">IFCA</th>" in html and ">FedAvg</th>" in html and f">{other['best_accuracy']:.1%}</td>" in html
+    assert (
+        ">IFCA</th>" in html
+        and ">FedAvg</th>" in html
+        and f">{other['best_accuracy']:.1%}</td>" in html
+    )
     unscored = fk.simulate(fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), rounds=1, cohort=2)
     assert len(repr(unscored).splitlines()) == 3 and "best" not in repr(unscored)
 
 
 def test_names_of_classes_are_in_the_description_and_decide_nothing(tiny: FederatedData) -> None:
     named = dataclasses.replace(tiny, label_names=("ill", "well"))
-    runs = [fk.simulate(fk.FedAvg(), one, fk.models.mclr(one), rounds=1, cohort=2) for one in (tiny, named)]
-    assert runs[1].config.data["label_names"] == ["ill", "well"] and "label_names" not in runs[0].config.data
+    runs = [
+        fk.simulate(fk.FedAvg(), one, fk.models.mclr(one), rounds=1, cohort=2)
+        for one in (tiny, named)
+    ]
+    assert (
+        runs[1].config.data["label_names"] == ["ill", "well"]
+        and "label_names" not in runs[0].config.data
+    )
     assert runs[0].fingerprint == runs[1].fingerprint
 
 

@@ -21,12 +21,20 @@ def test_every_cluster_has_its_share_and_at_least_two() -> None:
     assert sample.sizes.tolist() == [600, 300, 97, 3]
     assert np.bincount(cluster[sample.places]).tolist() == [60, 30, 10, 2]
     assert (np.diff(sample.places) > 0).all()
-    assert draw_sample(np.array([0, 1, 1]), 1, np.random.default_rng(0)).places.tolist() == [0, 1, 2]
+    assert draw_sample(np.array([0, 1, 1]), 1, np.random.default_rng(0)).places.tolist() == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_the_estimate_by_hand() -> None:
     """Two clusters of 4 and 10 clients; the residuals c - p e of each have a known variance."""
-    correct, examples, cluster = np.array([8.0, 6.0, 2.0, 4.0]), np.array([10, 10, 10, 10]), np.array([0, 0, 1, 1])
+    correct, examples, cluster = (
+        np.array([8.0, 6.0, 2.0, 4.0]),
+        np.array([10, 10, 10, 10]),
+        np.array([0, 0, 1, 1]),
+    )
     p = (4 * 7 + 10 * 3) / (4 * 10 + 10 * 10)
     variance = (16 * (1 - 2 / 4) * 2 / 2 + 100 * (1 - 2 / 10) * 2 / 2) / 140**2
     found = estimate(correct, examples, cluster, np.array([4, 10]))
@@ -63,7 +71,12 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
 def test_a_run_scores_a_sample_in_each_round_and_everybody_at_the_end(tiny: FederatedData) -> None:
     whole = fk.simulate(fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), rounds=4, cohort=6)
     some = fk.simulate(
-        fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), rounds=4, cohort=6, scoring=fk.Scoring(evaluate_clients=4)
+        fk.IFCA(clusters=2),
+        tiny,
+        fk.models.mclr(tiny),
+        rounds=4,
+        cohort=6,
+        scoring=fk.Scoring(evaluate_clients=4),
     )
     for record in some.records[1:-1]:
         assert 2 <= record["evaluated"] < 7 and record["accuracy_interval"][0] <= record["accuracy"]
@@ -80,7 +93,9 @@ def test_a_run_that_ends_early_scores_everybody_once(tiny: FederatedData) -> Non
         return fk.STOP if record["round"] == 2 else None
 
     scoring = fk.Scoring(evaluate_clients=4)
-    run = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=9, cohort=6, scoring=scoring, callbacks=stop)
+    run = fk.simulate(
+        fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=9, cohort=6, scoring=scoring, callbacks=stop
+    )
     whole = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=2, cohort=6)
     assert run.records[-1]["evaluated"] <= 4
     assert run.summary()["final_accuracy"] == whole.summary()["final_accuracy"]
@@ -89,36 +104,60 @@ def test_a_run_that_ends_early_scores_everybody_once(tiny: FederatedData) -> Non
 
 def test_a_run_may_never_score_everybody(tiny: FederatedData) -> None:
     options = {"rounds": 3, "cohort": 6, "evaluate_clients": 4, "sample_at_end": True}
-    run = fk.simulate(fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), **simulate_arguments(options))  # type: ignore[arg-type]
+    run = fk.simulate(
+        fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), **simulate_arguments(options)
+    )  # type: ignore[arg-type]
     last, summary = run.records[-1], run.summary()
     assert last["evaluated"] <= len(run.clients) < 7
-    assert summary["final_accuracy"] == last["accuracy"] and summary["accuracy_all_clients"] is None  # one has none
+    assert (
+        summary["final_accuracy"] == last["accuracy"] and summary["accuracy_all_clients"] is None
+    )  # one has none
     assert summary["final_interval"] == last["accuracy_interval"]
     assert sum(summary["cluster_sizes"]) == (run.assignment >= 0).sum() == 11
-    assert "of a sample of clients; of all, the accuracy is between" in str(progress.table([summary]).caption)
+    assert "of a sample of clients; of all, the accuracy is between" in str(
+        progress.table([summary]).caption
+    )
     without = fk.simulate(
-        fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), **simulate_arguments(options | {"evaluate_every": 0})
+        fk.IFCA(clusters=2),
+        tiny,
+        fk.models.mclr(tiny),
+        **simulate_arguments(options | {"evaluate_every": 0}),
     )
     assert without.summary()["final_accuracy"] == summary["final_accuracy"]
-    average = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), **simulate_arguments(options)).summary()  # type: ignore[arg-type]
-    assert average["accuracy_all_clients"] == average["final_accuracy"] and "final_interval" in average
+    average = fk.simulate(
+        fk.FedAvg(), tiny, fk.models.mclr(tiny), **simulate_arguments(options)
+    ).summary()  # type: ignore[arg-type]
+    assert (
+        average["accuracy_all_clients"] == average["final_accuracy"] and "final_interval" in average
+    )
 
 
 def test_of_validated_runs_a_sample_is_tested(tiny: FederatedData) -> None:
     data = tiny.with_validation(0.2)
     options = {"rounds": 3, "cohort": 6, "evaluate_clients": 4, "sample_at_end": True}
     run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **simulate_arguments(options))  # type: ignore[arg-type]
-    assert len(run.clients) == 4 and run.summary()["final_interval"][0] <= run.summary()["final_accuracy"]
+    assert (
+        len(run.clients) == 4
+        and run.summary()["final_interval"][0] <= run.summary()["final_accuracy"]
+    )
     assert run.summary()["best_accuracy"] is not None
 
 
 def test_a_sample_at_the_end_needs_a_size(tiny: FederatedData) -> None:
     with pytest.raises(ConfigError, match="sample_at_end needs the size of the sample"):
-        fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=1, cohort=6, scoring=fk.Scoring(sample_at_end=True))
+        fk.simulate(
+            fk.FedAvg(),
+            tiny,
+            fk.models.mclr(tiny),
+            rounds=1,
+            cohort=6,
+            scoring=fk.Scoring(sample_at_end=True),
+        )
 
 
 def test_the_sample_stays_while_the_clusters_do(tiny: FederatedData) -> None:
-    """So that the best round is not the one with the luckiest draw: a model that hardly moves scores the same."""
+    """So that the best round is not the one with the luckiest draw: a model that hardly moves
+    scores the same."""
     run = fk.simulate(
         fk.FedAvg(),
         tiny,

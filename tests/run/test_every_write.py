@@ -1,4 +1,5 @@
-"""A disk that is full, a kill and a power failure at every operation on files of a run of three rounds, one by one."""
+"""A disk that is full, a kill and a power failure at every operation on files of a run of three
+rounds, one by one."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ from fedkin.run.worlds import ClientFacts, Methods, OpenWorld
 from tests.every_write import FAULTS, after_each_fault, operations
 from tests.run.toy_method import Toy, fake_world
 
-SECONDS = {"timings.jsonl", "SHA256SUMS"}  # they hold seconds, or sums of such; so does summary.json
+SECONDS = {
+    "timings.jsonl",
+    "SHA256SUMS",
+}  # they hold seconds, or sums of such; so does summary.json
 
 
 class ToyWorlds:
@@ -74,6 +78,11 @@ def finished(out: Path) -> dict[str, object]:
 def test_every_operation(fault: str, tmp_path: Path) -> None:
     last = operations(tmp_path / "whole", lambda folder: go(folder / "run"))
     assert last > 50
-    whole = {"models": go(tmp_path / "undisturbed").models.tobytes(), **content(tmp_path / "undisturbed")}
-    for number, folder in after_each_fault(fault, tmp_path, last, lambda folder: go(folder / "run")):
+    whole = {
+        "models": go(tmp_path / "undisturbed").models.tobytes(),
+        **content(tmp_path / "undisturbed"),
+    }
+    for number, folder in after_each_fault(
+        fault, tmp_path, last, lambda folder: go(folder / "run")
+    ):
         assert finished(folder / "run") == whole, f"{fault} at operation {number}"

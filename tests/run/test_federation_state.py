@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from fedkin.core import storage
-from fedkin.run.federation_state import FederationState, read_state, remove_state, server_state_file, write_state
+from fedkin.run.federation_state import (
+    FederationState,
+    read_state,
+    remove_state,
+    server_state_file,
+    write_state,
+)
 
 STATE = FederationState(
     accepted=("site-0",),
@@ -51,7 +57,9 @@ def test_checks_that_have_failed_are_the_end_of_no_run() -> None:
     assert STATE.end == "too few clients" and FederationState().end == ""
 
 
-def test_a_state_is_forced_to_disk_under_a_hidden_name_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_is_forced_to_disk_under_a_hidden_name_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A write that fails half-way leaves the former state, and is a warning."""
     path = tmp_path / "state.json"
     write_state(path, STATE)
@@ -68,8 +76,12 @@ def test_a_state_is_forced_to_disk_under_a_hidden_name_first(tmp_path: Path, mon
     assert synced == [tmp_path / ".state.json.part"] and not synced[0].exists()
 
 
-def test_a_state_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_state_that_cannot_be_written_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.WARNING, "fedkin"):
         write_state(tmp_path / "file/state", STATE)
-    assert str(tmp_path / "file/state") in caplog.text and "does not show refused sites" in caplog.text
+    assert (
+        str(tmp_path / "file/state") in caplog.text and "does not show refused sites" in caplog.text
+    )

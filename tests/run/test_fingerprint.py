@@ -18,15 +18,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Net(eqx.Module):
-    """Every kind of thing that a digest must see, or see through: constants, dropout, an activation with a rule of its
-    own for derivatives."""
+    """Every kind of thing that a digest must see, or see through: constants, dropout, an activation
+    with a rule of its own for derivatives."""
 
     layer: eqx.nn.Linear
     dropout: eqx.nn.Dropout
     scale: float = eqx.field(static=True)
 
     def __init__(self, key: jax.Array, rate: float = 0.5, scale: float = 2.0) -> None:
-        self.layer, self.dropout, self.scale = eqx.nn.Linear(784, 3, key=key), eqx.nn.Dropout(rate), scale
+        self.layer, self.dropout, self.scale = (
+            eqx.nn.Linear(784, 3, key=key),
+            eqx.nn.Dropout(rate),
+            scale,
+        )
 
     def __call__(self, x: jax.Array, *, key: jax.Array | None = None) -> jax.Array:
         return self.scale * jax.nn.relu(self.layer(self.dropout(jax.nn.gelu(x.ravel()), key=key)))
@@ -35,7 +39,9 @@ class Net(eqx.Module):
 def squares() -> FederatedData:
     """Two blank pictures."""
     owner = Ragged.of([np.arange(2)])
-    return FederatedData("squares", np.zeros((2, 28, 28, 1), np.float32), np.arange(2), 3, owner, owner)
+    return FederatedData(
+        "squares", np.zeros((2, 28, 28, 1), np.float32), np.arange(2), 3, owner, owner
+    )
 
 
 def everything() -> list[Model]:
@@ -63,5 +69,7 @@ def test_another_model_has_another_digest() -> None:
 
 def test_a_digest_is_the_same_every_time_and_in_every_process() -> None:
     code = "from tests.run.test_fingerprint import digests; print(*digests())"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == digests() == digests()

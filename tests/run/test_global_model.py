@@ -1,5 +1,5 @@
-"""The auxiliary global model of FedGroup and FlexCFL, scored beside the clusters: numbers worked by hand, whose record
-has it, resumed runs and real clients."""
+"""The auxiliary global model of FedGroup and FlexCFL, scored beside the clusters: numbers worked by
+hand, whose record has it, resumed runs and real clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ MEAN = (1.0, 2.0)  # of these three; weighted by the four clients below it would
 
 
 def hand_world(**options: Any) -> FakeWorld:
-    """Two clients of cluster 0, one of each other cluster. On the model (1, 2) they have losses 5, 5, 8 and 1/4."""
+    """Two clients of cluster 0, one of each other cluster. On the model (1, 2) they have losses 5,
+    5, 8 and 1/4."""
     target = np.array([[0, 0], [0, 0], [3, 0], [1.5, 2]], np.float32)
     return FakeWorld(target, np.full(4, 10), work=LocalTraining(lr=0.25), **options)
 
@@ -51,7 +52,8 @@ def test_the_mean_is_of_clusters_and_not_of_clients() -> None:
 
 
 def test_the_global_model_is_scored_on_every_client() -> None:
-    """Only the fourth client is within a distance of 1 of the mean, and not of its own cluster's model."""
+    """Only the fourth client is within a distance of 1 of the mean, and not of its own cluster's
+    model."""
     result = score(hand_world(), hand_state(), 1, global_model=True)
     record = accuracy_record(result, 3, None)
     assert record["accuracy"] == 3 / 4
@@ -78,7 +80,9 @@ class Detecting(State):
     """Two detectors, which are not averaged."""
 
     def models_for(self, clients: np.ndarray) -> AssignedModels:
-        return AssignedModels(self.models, np.tile([0, 1], (len(clients), 1)), np.array([0, 1]), np.array([0, 1]))
+        return AssignedModels(
+            self.models, np.tile([0, 1], (len(clients), 1)), np.array([0, 1]), np.array([0, 1])
+        )
 
 
 def test_detectors_are_not_averaged() -> None:
@@ -87,7 +91,9 @@ def test_detectors_are_not_averaged() -> None:
     assert score(world, state, 1, global_model=True).global_model is None
 
 
-@pytest.mark.parametrize("method", [FedAvg(), FedPer(), Gossip(neighbours=2)], ids=["one model", "heads", "peers"])
+@pytest.mark.parametrize(
+    "method", [FedAvg(), FedPer(), Gossip(neighbours=2)], ids=["one model", "heads", "peers"]
+)
 def test_where_there_is_nothing_to_average_nothing_is_recorded(method: Any) -> None:
     world = fake_world(head=slice(1, 3)) if isinstance(method, FedPer) else fake_world()
     records = run(world, method, Plan(rounds=2, cohort=8, global_model=True)).records
@@ -96,18 +102,33 @@ def test_where_there_is_nothing_to_average_nothing_is_recorded(method: Any) -> N
 
 def test_it_is_off_by_default_and_changes_nothing_else() -> None:
     plain = run(fake_world(), Toy(), Plan(rounds=3, cohort=3, evaluate_every=2)).records
-    records = run(fake_world(), Toy(), Plan(rounds=3, cohort=3, evaluate_every=2, global_model=True)).records
+    records = run(
+        fake_world(), Toy(), Plan(rounds=3, cohort=3, evaluate_every=2, global_model=True)
+    ).records
     assert not NAMES & {name for record in plain for name in record}
-    assert [set(NAMES & set(record)) for record in records] == [NAMES, set(), NAMES, NAMES]  # as rounds are scored
+    assert [set(NAMES & set(record)) for record in records] == [
+        NAMES,
+        set(),
+        NAMES,
+        NAMES,
+    ]  # as rounds are scored
     for record, other in zip(records, plain, strict=True):
-        kept = {name: value for name, value in record.items() if name not in NAMES | {"bytes_by_operation"}}
-        assert kept == {name: value for name, value in other.items() if name != "bytes_by_operation"}
+        kept = {
+            name: value
+            for name, value in record.items()
+            if name not in NAMES | {"bytes_by_operation"}
+        }
+        assert kept == {
+            name: value for name, value in other.items() if name != "bytes_by_operation"
+        }
 
 
 def test_a_configuration_turns_it_on() -> None:
     assert from_dict({"run": {"global_model": True}}).run.global_model
     assert not from_dict({}).run.global_model
-    with pytest.raises(ConfigError, match=r"run\.global_model: expected a valid boolean, got 'yes'"):
+    with pytest.raises(
+        ConfigError, match=r"run\.global_model: expected a valid boolean, got 'yes'"
+    ):
         from_dict({"run": {"global_model": "yes"}})
 
 
@@ -119,9 +140,19 @@ def test_runs_from_before_the_option_can_be_resumed_and_others_not() -> None:
 
 
 def go(data: FederatedData, out: Path, resume: bool = False, **options: Any) -> fk.Run:
-    settings: dict[str, Any] = {"rounds": 4, "cohort": 4, "local": fk.SGD(lr=0.5), "checkpoint_every": 1} | options
+    settings: dict[str, Any] = {
+        "rounds": 4,
+        "cohort": 4,
+        "local": fk.SGD(lr=0.5),
+        "checkpoint_every": 1,
+    } | options
     return fk.simulate(
-        fk.FedGroup(clusters=2), data, mclr(data), out=out, resume=resume, **simulate_arguments(settings)
+        fk.FedGroup(clusters=2),
+        data,
+        mclr(data),
+        out=out,
+        resume=resume,
+        **simulate_arguments(settings),
     )
 
 
@@ -155,5 +186,7 @@ def test_real_clients_score_it_and_keep_their_own_clusters_model() -> None:
     plan = Plan(rounds=2, cohort=data.clients, seed=2, global_model=True)
     track = run(remote(transport, data, model), fk.IFCA(clusters=2), plan)
     assert set(track.records[-1]) >= NAMES
-    for models, cluster in zip((disk.models["trial-run"] for disk in disks), track.state.assignment, strict=True):
+    for models, cluster in zip(
+        (disk.models["trial-run"] for disk in disks), track.state.assignment, strict=True
+    ):
         np.testing.assert_array_equal(models["cluster"], track.state.models[cluster])

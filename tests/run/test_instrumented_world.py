@@ -51,7 +51,11 @@ def test_means_have_the_same_bits_with_and_without_the_lens(
     assert bare.arrays.keys() == through.arrays.keys()
     for name, array in bare.arrays.items():
         other = through.arrays[name]
-        assert (array.dtype, array.shape, array.tobytes()) == (other.dtype, other.shape, other.tobytes()), name
+        assert (array.dtype, array.shape, array.tobytes()) == (
+            other.dtype,
+            other.shape,
+            other.tobytes(),
+        ), name
     assert bare.weight is not None and through.weight is not None
     assert bare.weight.tobytes() == through.weight.tobytes()
     assert (seen(instrumented).weight is None) == (memory > 0)
@@ -67,7 +71,10 @@ def test_single_updates_are_observed_as_long_as_they_fit(room: int) -> None:
             return 4 * 3 * 4 - 1 + room
 
     world = Limited(np.zeros((8, 3), np.float32), np.ones(8, np.int64))
-    for instrumented in (InstrumentedWorld(world), InstrumentedWorld(fake_world(), world.update_memory)):
+    for instrumented in (
+        InstrumentedWorld(world),
+        InstrumentedWorld(fake_world(), world.update_memory),
+    ):
         assert instrumented.update_memory == world.update_memory
         train(instrumented, ZERO, np.arange(4), np.zeros(4, np.int64), reduce=True, stream=STREAM)
         assert (seen(instrumented).weight is None) == bool(room)
@@ -93,9 +100,17 @@ def test_single_updates_pass_untouched() -> None:
 @pytest.mark.parametrize("memory", [2**28, 0])
 @pytest.mark.parametrize("reduce", [False, True])
 def test_a_part_passes(tiny_world: SimulatedWorld, memory: int, reduce: bool) -> None:
-    models, clients, model_index = tiny_world.initial(STREAM)[None], np.array([0, 2, 5]), np.zeros(3, np.int64)
-    task = Train(models, tiny_world.work, model_index, reduce=reduce, part=tiny_world.spec.head_bias)
-    bare, through = (w.run(task, clients, STREAM) for w in (tiny_world, InstrumentedWorld(tiny_world, memory)))
+    models, clients, model_index = (
+        tiny_world.initial(STREAM)[None],
+        np.array([0, 2, 5]),
+        np.zeros(3, np.int64),
+    )
+    task = Train(
+        models, tiny_world.work, model_index, reduce=reduce, part=tiny_world.spec.head_bias
+    )
+    bare, through = (
+        w.run(task, clients, STREAM) for w in (tiny_world, InstrumentedWorld(tiny_world, memory))
+    )
     assert through.update.tobytes() == bare.update.tobytes() and through.update.shape[1] == 2
 
 
@@ -110,7 +125,14 @@ def test_what_is_observed_is_what_the_world_was_asked_for() -> None:
     tasks: list[Any] = []
     world = Asked(np.zeros((2, 3), np.float32), np.ones(2, int))
     for memory in (2**28, 0):
-        train(InstrumentedWorld(world, memory), ZERO, np.arange(2), np.zeros(2, int), reduce=True, stream=STREAM)
+        train(
+            InstrumentedWorld(world, memory),
+            ZERO,
+            np.arange(2),
+            np.zeros(2, int),
+            reduce=True,
+            stream=STREAM,
+        )
     assert [task.reduce for task in tasks] == [False, True]
 
 
@@ -140,7 +162,9 @@ def test_clients_of_another_cluster_are_told_so() -> None:
             moved.append(clients.tolist())
 
     moved: list[list[int]] = []
-    InstrumentedWorld(Reassigned(np.zeros((3, 3), np.float32), np.ones(3, int))).reassigned(np.array([0, 2]))
+    InstrumentedWorld(Reassigned(np.zeros((3, 3), np.float32), np.ones(3, int))).reassigned(
+        np.array([0, 2])
+    )
     assert moved == [[0, 2]]
 
 
@@ -165,14 +189,23 @@ TASKS: dict[str, Task] = {
 def test_every_task_passes_through(name: str) -> None:
     """With all that its reply holds, and the bytes that it takes."""
     task, clients = TASKS[name], np.arange(4)
-    worlds = [fake_world(silent=frozenset({1}), garbage=frozenset({3}), detects=name == "detections") for _ in range(2)]
-    bare, through = worlds[0].run(task, clients, STREAM), InstrumentedWorld(worlds[1]).run(task, clients, STREAM)
+    worlds = [
+        fake_world(silent=frozenset({1}), garbage=frozenset({3}), detects=name == "detections")
+        for _ in range(2)
+    ]
+    bare, through = (
+        worlds[0].run(task, clients, STREAM),
+        InstrumentedWorld(worlds[1]).run(task, clients, STREAM),
+    )
     assert task.name == name and bare.arrays.keys() == through.arrays.keys()
     for array in bare.arrays:
         np.testing.assert_array_equal(through.arrays[array], bare.arrays[array])
     np.testing.assert_array_equal(through.arrived, bare.arrived)
     np.testing.assert_array_equal(through.nonfinite, bare.nonfinite)
-    assert (worlds[0].ledger.down, worlds[0].ledger.up) == (worlds[1].ledger.down, worlds[1].ledger.up)
+    assert (worlds[0].ledger.down, worlds[0].ledger.up) == (
+        worlds[1].ledger.down,
+        worlds[1].ledger.up,
+    )
 
 
 def test_everything_else_passes_through() -> None:
@@ -186,7 +219,12 @@ def test_everything_else_passes_through() -> None:
     assert counts.shape == (4, 1)
     instrumented.run(Directions(MODELS), np.arange(4))
     assert world.ledger.down == {"send": 2 * 4 * 3 * 4}
-    assert (instrumented.spec, instrumented.work, instrumented.ledger, instrumented.total_clients) == (
+    assert (
+        instrumented.spec,
+        instrumented.work,
+        instrumented.ledger,
+        instrumented.total_clients,
+    ) == (
         world.spec,
         world.work,
         world.ledger,

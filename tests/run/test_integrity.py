@@ -22,8 +22,14 @@ from tests.option_lists import simulate_arguments
 
 
 def go(data: FederatedData, out: Path, **options: Any) -> Run:
-    settings: dict[str, Any] = {"rounds": 4, "cohort": 4, "local": fk.SGD(epochs=1, batch_size=5, lr=0.5)} | options
-    return fk.simulate(fk.FedGroup(clusters=2), data, mclr(data), out=out, **simulate_arguments(settings))
+    settings: dict[str, Any] = {
+        "rounds": 4,
+        "cohort": 4,
+        "local": fk.SGD(epochs=1, batch_size=5, lr=0.5),
+    } | options
+    return fk.simulate(
+        fk.FedGroup(clusters=2), data, mclr(data), out=out, **simulate_arguments(settings)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +62,9 @@ def edit_line(name: str, key: str, value: Any, line: int = 1) -> Callable[[Path,
 
 def edit_summary(folder: Path, _: Path) -> None:
     summary = json.loads((folder / "summary.json").read_text())
-    (folder / "summary.json").write_text(json.dumps({**summary, "final_accuracy": 0.99}, indent=2) + "\n")
+    (folder / "summary.json").write_text(
+        json.dumps({**summary, "final_accuracy": 0.99}, indent=2) + "\n"
+    )
 
 
 def edit_config(folder: Path, _: Path) -> None:
@@ -93,7 +101,9 @@ DAMAGE: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_a_finished_run_that_was_changed_is_refused_and_reported(what: str, folder: Path, other: Path) -> None:
+def test_a_finished_run_that_was_changed_is_refused_and_reported(
+    what: str, folder: Path, other: Path
+) -> None:
     name, damage = DAMAGE[what]
     Run.load(folder)
     damage(folder, other)
@@ -103,7 +113,9 @@ def test_a_finished_run_that_was_changed_is_refused_and_reported(what: str, fold
     assert f"{folder / name} is not what the run has written" in remarks
 
 
-@pytest.mark.parametrize("what", [what for what, (name, _) in DAMAGE.items() if name.endswith(".jsonl")])
+@pytest.mark.parametrize(
+    "what", [what for what, (name, _) in DAMAGE.items() if name.endswith(".jsonl")]
+)
 def test_changed_records_are_refused_where_the_run_goes_on(
     what: str, tiny: FederatedData, folder: Path, other: Path
 ) -> None:
@@ -115,26 +127,38 @@ def test_changed_records_are_refused_where_the_run_goes_on(
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def test_what_a_run_writes_again_at_its_end_is_mended_by_resuming_it(tiny: FederatedData, folder: Path) -> None:
+def test_what_a_run_writes_again_at_its_end_is_mended_by_resuming_it(
+    tiny: FederatedData, folder: Path
+) -> None:
     whole = (folder / "summary.json").read_bytes()
     edit_summary(folder, folder)
     go(tiny, folder, resume=True)
-    assert json.loads((folder / "summary.json").read_bytes())["final_accuracy"] == json.loads(whole)["final_accuracy"]
+    assert (
+        json.loads((folder / "summary.json").read_bytes())["final_accuracy"]
+        == json.loads(whole)["final_accuracy"]
+    )
     Run.load(folder)
 
 
-def test_records_behind_the_checkpoint_are_cut_off_as_ever(tiny: FederatedData, folder: Path, tmp_path: Path) -> None:
+def test_records_behind_the_checkpoint_are_cut_off_as_ever(
+    tiny: FederatedData, folder: Path, tmp_path: Path
+) -> None:
     go(tiny, tmp_path / "straight", rounds=6)
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"round":5,"half')
     go(tiny, folder, rounds=6, resume=True)
-    assert (folder / "metrics.jsonl").read_bytes() == (tmp_path / "straight" / "metrics.jsonl").read_bytes()
+    assert (folder / "metrics.jsonl").read_bytes() == (
+        tmp_path / "straight" / "metrics.jsonl"
+    ).read_bytes()
     Run.load(folder)
 
 
 def test_the_sums_are_those_of_the_usual_tool(folder: Path) -> None:
     done = subprocess.run(
-        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, capture_output=True, text=True
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(done.stdout.splitlines()) == 7

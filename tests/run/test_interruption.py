@@ -1,4 +1,5 @@
-"""Signals end a run after its round; two processes never share a folder; a folder of others is left alone."""
+"""Signals end a run after its round; two processes never share a folder; a folder of others is left
+alone."""
 
 from __future__ import annotations
 
@@ -145,7 +146,9 @@ def test_the_command_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "signalling_method.py").write_text(METHOD)
     monkeypatch.syspath_prepend(str(tmp_path))
     quick = ["run.rounds=3", "run.cohort=2", "local.epochs=1", "data.clients=6", "run.against=[]"]
-    result = CliRunner().invoke(app, ["run", *quick, "method.name=signalling_method:Mine", "--out", "a b"])
+    result = CliRunner().invoke(
+        app, ["run", *quick, "method.name=signalling_method:Mine", "--out", "a b"]
+    )
     assert result.exit_code == 143, result.output
     assert "interrupted; go on with: fedkin run --resume 'a b'" in result.stderr
     again = CliRunner().invoke(app, ["run", "--resume", "a b"])
@@ -169,7 +172,10 @@ def test_a_folder_in_use_is_refused_with_its_owner(tmp_path: Path) -> None:
 def test_a_link_to_a_folder_in_use_is_refused_too(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "link").symlink_to("run")
-    with folder_lock(tmp_path / "run"), pytest.raises(StorageError, match="link is in use by process"):
+    with (
+        folder_lock(tmp_path / "run"),
+        pytest.raises(StorageError, match="link is in use by process"),
+    ):
         folder_lock(tmp_path / "link").__enter__()
 
 
@@ -189,19 +195,24 @@ def test_a_peer_has_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert CliRunner().invoke(app, ["peer", "init", "fed", "--peers", "1"]).exit_code == 0
     with folder_lock(Path("fed/peer-0")):
         refused(
-            CliRunner().invoke(app, ["peer", "--config", "fed/peer-0/peer.toml"]), "fed/peer-0 is in use by process"
+            CliRunner().invoke(app, ["peer", "--config", "fed/peer-0/peer.toml"]),
+            "fed/peer-0 is in use by process",
         )
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from fedkin.run.folder.lock import folder_lock\n"
+        "import sys, time; from pathlib import Path; from fedkin.run.folder.lock import "
+        "folder_lock\n"
         "with folder_lock(Path(sys.argv[1])): print('locked', flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None and child.stdout.readline() == "locked\n"
-        with pytest.raises(StorageError, match=f"process {child.pid} on"), folder_lock(tmp_path / "run"):
+        with (
+            pytest.raises(StorageError, match=f"process {child.pid} on"),
+            folder_lock(tmp_path / "run"),
+        ):
             pass
         child.kill()
     with folder_lock(tmp_path / "run"):
@@ -220,7 +231,9 @@ def test_a_lock_of_a_run_that_never_began_leaves_nothing(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["summary.json", "figure.png", "clients.parquet", "against"])
 def test_files_of_others_are_not_overwritten(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(StorageError, match=rf"has {name}, which would be overwritten; choose another folder"):
+    with pytest.raises(
+        StorageError, match=rf"has {name}, which would be overwritten; choose another folder"
+    ):
         Folder.create(tmp_path, DESCRIPTION)
     assert (tmp_path / name).read_text() == "mine"
 
@@ -233,17 +246,30 @@ def test_an_empty_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.parametrize("name", ["summary.json", "comparison.csv", "differences.csv", "figure.png", "cells"])
+@pytest.mark.parametrize(
+    "name", ["summary.json", "comparison.csv", "differences.csv", "figure.png", "cells"]
+)
 def test_neither_does_a_comparison_overwrite_them(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    refused(CliRunner().invoke(app, ["compare", "--out", str(tmp_path)]), f"has {name}, which would be overwritten")
+    refused(
+        CliRunner().invoke(app, ["compare", "--out", str(tmp_path)]),
+        f"has {name}, which would be overwritten",
+    )
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("name", ["curves.csv", "comparisons.csv", "seeds"])
 def test_nor_do_seeds(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    quick = ["run", "run.rounds=1", "run.cohort=2", "data.clients=6", "run.seeds=2", "--out", str(tmp_path)]
+    quick = [
+        "run",
+        "run.rounds=1",
+        "run.cohort=2",
+        "data.clients=6",
+        "run.seeds=2",
+        "--out",
+        str(tmp_path),
+    ]
     refused(CliRunner().invoke(app, quick), f"has {name}, which would be overwritten")
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -254,7 +280,9 @@ def test_what_a_killed_start_has_left_is_no_obstacle(tmp_path: Path) -> None:
     go(tmp_path / "run")
 
 
-def test_an_empty_name_is_refused_from_python_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_name_is_refused_from_python_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(StorageError, match="out is empty"):
@@ -262,8 +290,12 @@ def test_an_empty_name_is_refused_from_python_too(tmp_path: Path, monkeypatch: p
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.parametrize(("parts", "cause"), [("x" * 300, "File name too long"), ("file/run", "File exists")])
-def test_a_path_that_cannot_be_says_why_and_leaves_nothing(parts: str, cause: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("parts", "cause"), [("x" * 300, "File name too long"), ("file/run", "File exists")]
+)
+def test_a_path_that_cannot_be_says_why_and_leaves_nothing(
+    parts: str, cause: str, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(StorageError, match=f"cannot write .*: {cause}; choose another folder"):
         folder_lock(tmp_path / parts).__enter__()
@@ -272,11 +304,15 @@ def test_a_path_that_cannot_be_says_why_and_leaves_nothing(parts: str, cause: st
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_folder_that_was_deleted_is_named_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_was_deleted_is_named_from_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(StorageError, match="the present folder was deleted; change into another one"):
+    with pytest.raises(
+        StorageError, match="the present folder was deleted; change into another one"
+    ):
         folder_lock(Path("run")).__enter__()
 
 
@@ -284,8 +320,13 @@ def test_a_deleted_folder_is_named(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     code = f"import os, sys; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r})\nfrom fedkin.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, "data", "list"], capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr == "error: the present folder was deleted; change into another one\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "data", "list"], capture_output=True, text=True
+    )
+    assert (
+        done.returncode == 2
+        and done.stderr == "error: the present folder was deleted; change into another one\n"
+    )
 
 
 def test_a_file_in_the_way_is_no_lack_of_space(tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ class Killed(Exception):
 
 def described(plan: Plan) -> Description:
     """A description, as far as a folder cares."""
-    return Description({"method": {"name": "toy"}, "run": {"rounds": plan.rounds, "seed": plan.seed}})
+    return Description(
+        {"method": {"name": "toy"}, "run": {"rounds": plan.rounds, "seed": plan.seed}}
+    )
 
 
 def test_cohorts_depend_on_seed_and_round_only() -> None:
@@ -53,7 +55,9 @@ def test_cohorts_depend_on_seed_and_round_only() -> None:
         world.run = spy  # type: ignore[method-assign]
         run(world, method, PLAN)
     assert seen["FedAvg"] == seen["Toy"]
-    assert seen["Toy"] == [select_cohort(np.arange(8), 8, PLAN, Stream(5, r, "cohort")).tolist() for r in range(1, 8)]
+    assert seen["Toy"] == [
+        select_cohort(np.arange(8), 8, PLAN, Stream(5, r, "cohort")).tolist() for r in range(1, 8)
+    ]
 
 
 def test_one_record_per_round_and_round_zero_is_untrained() -> None:
@@ -87,17 +91,26 @@ def test_cold_clients_are_placed_before_they_train_and_rounds_are_partial_until_
 
 def test_the_whole_cohort_goes_to_the_method_placed_or_not() -> None:
     class Shy(Toy):
-        def place(self, world: Any, state: ToyState, newcomers: np.ndarray, stream: Stream) -> ToyState:
+        def place(
+            self, world: Any, state: ToyState, newcomers: np.ndarray, stream: Stream
+        ) -> ToyState:
             return state
 
-        def round(self, world: Any, state: ToyState, cohort: np.ndarray, stream: Stream) -> ToyState:
+        def round(
+            self, world: Any, state: ToyState, cohort: np.ndarray, stream: Stream
+        ) -> ToyState:
             cohorts.append(cohort.tolist())
-            return super().round(world, state, cohort[state.assignment[cohort] != UNASSIGNED], stream)
+            return super().round(
+                world, state, cohort[state.assignment[cohort] != UNASSIGNED], stream
+            )
 
     cohorts: list[list[int]] = []
     track = run(fake_world(), Shy(warm=1), Plan(rounds=6, cohort=2))
     assert isinstance(track.state, ToyState)
-    assert cohorts == [select_cohort(np.arange(8), 8, Plan(6, 2), Stream(0, r, "cohort")).tolist() for r in range(1, 7)]
+    assert cohorts == [
+        select_cohort(np.arange(8), 8, Plan(6, 2), Stream(0, r, "cohort")).tolist()
+        for r in range(1, 7)
+    ]
     assert (track.state.assignment[1:] == UNASSIGNED).all()
 
 
@@ -132,12 +145,15 @@ def test_worlds_begin_every_round_once_before_anything_else() -> None:
 
 
 def test_the_scene_is_that_of_the_round() -> None:
-    """Clients are even and odd; from the third record on they are said to be of other kinds, and two have moved."""
+    """Clients are even and odd; from the third record on they are said to be of other kinds, and
+    two have moved."""
     parity, looks = np.arange(8) % 2, iter(range(4))
 
     def ground_truth() -> GroundTruth:
         late = next(looks) >= 2
-        return GroundTruth(parity if not late else np.arange(8) // 4, np.arange(8) < (2 if late else 0))
+        return GroundTruth(
+            parity if not late else np.arange(8) // 4, np.arange(8) < (2 if late else 0)
+        )
 
     track = run(fake_world(), Toy(), Plan(rounds=3, cohort=3), ground_truth=ground_truth)
     assert [record["ari"] == 1 for record in track.records] == [True, True, False, False]
@@ -145,8 +161,8 @@ def test_the_scene_is_that_of_the_round() -> None:
 
 
 def test_the_record_tells_who_noticed_and_who_was_placed_anew() -> None:
-    """Client 5's labels change in round 2. It gives no answer until round 4, in which it is placed anew; in round 5
-    they change back."""
+    """Client 5's labels change in round 2. It gives no answer until round 4, in which it is placed
+    anew; in round 5 they change back."""
     counts = np.full((8, 2), 10)
 
     class Moving(FakeWorld):
@@ -163,7 +179,8 @@ def test_the_record_tells_who_noticed_and_who_was_placed_anew() -> None:
 
     track = run(world, FlexCFL(clusters=2), Plan(rounds=5, cohort=3), ground_truth=ground_truth)
     seen = [
-        [r[name] for name in ("shifts_detected", "data_shifts_assigned", "shifts_detected_true")] for r in track.records
+        [r[name] for name in ("shifts_detected", "data_shifts_assigned", "shifts_detected_true")]
+        for r in track.records
     ]
     assert seen == [[None, 0, None], [0, 0, 0], [1, 1, 1], [0, 0, 0], [0, 0, 0], [1, 1, 1]]
     plain = run(fake_world(), FedAvg(), Plan(rounds=1, cohort=3))
@@ -182,7 +199,11 @@ def test_unscored_rounds_hold_null_and_the_last_is_always_scored() -> None:
     ("plan", "method", "message"),
     [
         (Plan(1, 9), FedAvg(), r"run\.cohort must be at most the number of clients \(8\), got 9"),
-        (Plan(1, 2), Toy(clusters=9), r"at least 9 clients \(clusters = 9\), and there are 8: .* method\.clusters=8"),
+        (
+            Plan(1, 2),
+            Toy(clusters=9),
+            r"at least 9 clients \(clusters = 9\), and there are 8: .* method\.clusters=8",
+        ),
     ],
 )
 def test_the_impossible_is_refused(plan: Plan, method: Any, message: str) -> None:
@@ -198,7 +219,8 @@ def test_the_impossible_is_refused(plan: Plan, method: Any, message: str) -> Non
 def test_clusters_that_would_come_after_the_last_round_are_told(
     caplog: pytest.LogCaptureFixture, method: Any, first: int
 ) -> None:
-    """FL+HC clusters in ``cluster_round``, Sattler's CFL cuts only after ``first_split``; the run has seven rounds."""
+    """FL+HC clusters in ``cluster_round``, Sattler's CFL cuts only after ``first_split``; the run
+    has seven rounds."""
     run(fake_world(), method, PLAN, name="it")
     told = [(r.name, r.levelname, r.getMessage()) for r in caplog.records]
     words = f"it: clusters are made from round {first} on, and the run has 7"
@@ -212,7 +234,9 @@ def test_scores_can_be_wished_for_the_last_round_only() -> None:
     assert [record["accuracy"] is None for record in track.records] == [True, True, False]
 
 
-def into(path: Path, plan: Plan, die_at: int | None = None, resume: bool = False) -> tuple[FakeWorld, RunState]:
+def into(
+    path: Path, plan: Plan, die_at: int | None = None, resume: bool = False
+) -> tuple[FakeWorld, RunState]:
     """Run in a folder; die just after a round's record was written."""
     world = fake_world(silent=frozenset({6}))
     folder = (Folder.reopen if resume else Folder.create)(path, described(plan))
@@ -233,8 +257,12 @@ def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path, die_at: int)
     assert isinstance(whole.state, ToyState) and isinstance(resumed.state, ToyState)
     for name in ("models", "assignment", "rounds_trained", "noise"):
         assert getattr(whole.state, name).tobytes() == getattr(resumed.state, name).tobytes()
-    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
-    if die_at == PLAN.rounds:  # nothing is left to do but to score the last round again, on the account of scoring
+    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (
+        tmp_path / "whole/metrics.jsonl"
+    ).read_bytes()
+    if (
+        die_at == PLAN.rounds
+    ):  # nothing is left to do but to score the last round again, on the account of scoring
         assert again.ledger.down.pop("scoring.evaluate") > world.ledger.down.pop("scoring.evaluate")
     assert (world.ledger.down, world.ledger.up) == (again.ledger.down, again.ledger.up)
     assert resumed.records == whole.records
@@ -249,7 +277,9 @@ def test_a_run_may_die_again_and_again(tmp_path: Path) -> None:
             into(tmp_path / "cut", PLAN, die_at, resume=True)
     _, resumed = into(tmp_path / "cut", PLAN, resume=True)
     assert resumed.state.models.tobytes() == whole.state.models.tobytes()
-    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (
+        tmp_path / "whole/metrics.jsonl"
+    ).read_bytes()
 
 
 def test_a_finished_run_can_be_extended(tmp_path: Path) -> None:
@@ -258,7 +288,9 @@ def test_a_finished_run_can_be_extended(tmp_path: Path) -> None:
     into(tmp_path / "cut", PLAN)
     _, resumed = into(tmp_path / "cut", longer, resume=True)
     assert resumed.state.models.tobytes() == whole.state.models.tobytes()
-    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (
+        tmp_path / "whole/metrics.jsonl"
+    ).read_bytes()
     assert "rounds = 11" in (tmp_path / "cut/config.toml").read_text()
 
 
@@ -289,7 +321,9 @@ def test_lost_checkpoints_are_noticed(tmp_path: Path) -> None:
         into(tmp_path / "run", PLAN, die_at=1)
     shutil.rmtree(tmp_path / "run/checkpoints")
     before = (tmp_path / "run/metrics.jsonl").read_bytes()
-    with pytest.raises(CheckpointError, match=r"has lost its checkpoints: metrics\.jsonl goes on past round 0"):
+    with pytest.raises(
+        CheckpointError, match=r"has lost its checkpoints: metrics\.jsonl goes on past round 0"
+    ):
         into(tmp_path / "run", PLAN, resume=True)
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == before
 
@@ -300,5 +334,7 @@ def test_an_extended_run_has_scored_its_former_last_round(tmp_path: Path) -> Non
     whole = into(tmp_path / "whole", longer)[1].records
     into(tmp_path / "cut", replace(longer, rounds=7))
     resumed = into(tmp_path / "cut", longer, resume=True)[1].records
-    assert [r["round"] for r, o in zip(resumed, whole, strict=True) if r["accuracy"] != o["accuracy"]] == [7]
+    assert [
+        r["round"] for r, o in zip(resumed, whole, strict=True) if r["accuracy"] != o["accuracy"]
+    ] == [7]
     assert [r["train_loss"] for r in resumed] == [r["train_loss"] for r in whole]

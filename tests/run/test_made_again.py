@@ -1,4 +1,5 @@
-"""A finished run makes its data again: the same ones, from wherever it is asked, or it says what is wrong."""
+"""A finished run makes its data again: the same ones, from wherever it is asked, or it says what is
+wrong."""
 
 from __future__ import annotations
 
@@ -20,12 +21,19 @@ Change = Callable[[pd.DataFrame], pd.DataFrame]
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a table and a run on it, whose configuration has the relative path of the table."""
+    """A folder with a table and a run on it, whose configuration has the relative path of the
+    table."""
     place, rng = tmp_path_factory.mktemp("workplace"), np.random.default_rng(0)
     table = pd.DataFrame({"age": rng.normal(size=40), "dose": rng.normal(size=40)})
     table = table.assign(y=(table["age"] > 0).astype(int), client_id=np.repeat(["ash", "elm"], 20))
     table.to_csv(place / "mine.csv", index=False)
-    changes = ["data.path=mine.csv", "method.name=ifca", "method.clusters=2", "run.rounds=1", "run.cohort=2"]
+    changes = [
+        "data.path=mine.csv",
+        "method.name=ifca",
+        "method.clusters=2",
+        "run.rounds=1",
+        "run.cohort=2",
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         config = configuration.load(None, [*changes, "run.against=[]", "local.epochs=1"])
@@ -33,7 +41,9 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_data_are_found_from_another_folder(workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_are_found_from_another_folder(
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert len(fk.Run.load(workplace / "runs/one").evaluate().clients) == 2
     environment = json.loads((workplace / "runs/one/environment.json").read_text())
@@ -52,7 +62,10 @@ def test_data_that_have_changed_are_refused(workplace: Path, change: Change) -> 
     before = file.read_text()
     try:
         change(pd.read_csv(file)).to_csv(file, index=False)
-        with pytest.raises(CheckpointError, match=r"mine\.csv has changed since the run.*fedkin evaluate RUN --data"):
+        with pytest.raises(
+            CheckpointError,
+            match=r"mine\.csv has changed since the run.*fedkin evaluate RUN --data",
+        ):
             fk.Run.load(workplace / "runs/one").evaluate()
     finally:
         file.write_text(before)
@@ -70,13 +83,18 @@ def test_without_the_file_the_message_has_the_folder(
         (workplace / "other.csv").rename(workplace / "mine.csv")
 
 
-def test_given_data_have_the_clients_of_the_run(workplace: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_given_data_have_the_clients_of_the_run(
+    workplace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     table = pd.read_csv(workplace / "mine.csv")
     own = fk.data.load(workplace / "mine.csv")
     fk.Run.load(workplace / "runs/one", data=own)
     assert "trained on" not in caplog.text
     swapped = fk.data.from_pandas(table.replace({"ash": "zelkova"}), label="y", client="client_id")
-    with pytest.raises(CheckpointError, match=r"the client at position 0 of the run is 'ash', and of these data 'elm'"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"the client at position 0 of the run is 'ash', and of these data 'elm'",
+    ):
         fk.Run.load(workplace / "runs/one", data=swapped)
     more = fk.data.from_pandas(table.assign(dose=0), label="y", client="client_id")
     fk.Run.load(workplace / "runs/one", data=more)

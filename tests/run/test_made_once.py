@@ -12,7 +12,13 @@ from fedkin.config import registry
 from fedkin.config.run import load
 from fedkin.run.simulate import execute
 
-RUN = ["data.clients=6", "run.rounds=1", "run.cohort=3", "run.against=fedavg,fedprox", "shift.name=swap_all"]
+RUN = [
+    "data.clients=6",
+    "run.rounds=1",
+    "run.cohort=3",
+    "run.against=fedavg,fedprox",
+    "shift.name=swap_all",
+]
 
 
 def test_a_run_makes_each_entry_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,5 +37,8 @@ def test_a_run_makes_each_entry_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(registry.Entry, "make", noted)
     monkeypatch.setattr(registry, "validate", seen)
     execute(load(None, [*RUN, "server_optimizer.name=fedadam"]), out=tmp_path / "run")
-    assert made == {name: 1 for name in ("digits", "mclr", "fedgroup", "fedavg", "fedprox", "fedadam", "swap_all")}
+    assert made == {
+        name: 1
+        for name in ("digits", "mclr", "fedgroup", "fedavg", "fedprox", "fedadam", "swap_all")
+    }
     assert validated["FedGroup"] == 1 and validated["FedAdam"] == 1 and validated["digits"] == 1

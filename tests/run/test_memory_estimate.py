@@ -1,4 +1,5 @@
-"""What a run will allocate is estimated from its method's declarations, and those hold for every method."""
+"""What a run will allocate is estimated from its method's declarations, and those hold for every
+method."""
 
 from __future__ import annotations
 
@@ -35,19 +36,28 @@ def test_by_hand() -> None:
     assert single["what is kept of each client"] == 40_000
     compares_all = replace(reads_single, memory=MemoryNeeds(compares_all=True))
     compared = memory_parts(compares_all, plan, 100, 50)
-    assert (compared["updates of all clients"], compared["all pairs of clients"]) == (20_000, 160_000)
+    assert (compared["updates of all clients"], compared["all pairs of clients"]) == (
+        20_000,
+        160_000,
+    )
     assert memory_parts(Requirements(peers=True), plan, 100, 50)["models"] == 40_000
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_method_keeps_of_clients_is_declared(name: str) -> None:
-    """Of its state and of clients' memory: rows of a model's size, and matrices over pairs of clients."""
+    """Of its state and of clients' memory: rows of a model's size, and matrices over pairs of
+    clients."""
     world, method = fake(name), make(name)
     state = run(method, world, rounds=3)
     N, P = world.total_clients, world.spec.parameters
     kept = [*arrays(state).items(), *world.memory().items()]
-    elsewhere = ("models", "layers")  # layers: the bias of the last one, which is all of this tiny model
-    rows = sum(array.nbytes for label, array in kept if array.shape == (N, P) and label not in elsewhere)
+    elsewhere = (
+        "models",
+        "layers",
+    )  # layers: the bias of the last one, which is all of this tiny model
+    rows = sum(
+        array.nbytes for label, array in kept if array.shape == (N, P) and label not in elsewhere
+    )
     pairs = sum(array.nbytes for _, array in kept if array.shape == (N, N))
     parts = memory_parts(requirements_of(method), Plan(rounds=3, cohort=8), N, P)
     assert rows <= parts.get("what is kept of each client", 0)
@@ -56,7 +66,9 @@ def test_what_a_method_keeps_of_clients_is_declared(name: str) -> None:
 
 def data_of(clients: int) -> fk.FederatedData:
     """Two samples of 30 features a client."""
-    x = np.tile(np.random.default_rng(0).normal(size=(10, 30)).astype(np.float32), (clients // 5, 1))
+    x = np.tile(
+        np.random.default_rng(0).normal(size=(10, 30)).astype(np.float32), (clients // 5, 1)
+    )
     return fk.data.from_arrays(x, np.arange(2 * clients) % 2, clients=np.arange(2 * clients) // 2)
 
 
@@ -77,19 +89,33 @@ def test_a_run_that_cannot_fit_is_not_begun(
     monkeypatch.setattr(machine_memory, "available_memory", lambda: 150_000)
     fk.simulate(fk.FedAvg(), data, model, rounds=1, cohort=2)
     with pytest.raises(fk.ConfigError, match=f"this takes about .* for {part}.*fewer clients"):
-        fk.simulate(method, data, model, rounds=1, cohort=2, out=tmp_path / "run", **simulate_arguments(options))
+        fk.simulate(
+            method,
+            data,
+            model,
+            rounds=1,
+            cohort=2,
+            out=tmp_path / "run",
+            **simulate_arguments(options),
+        )
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
-def test_a_file_that_cannot_fit_is_not_read(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_that_cannot_fit_is_not_read(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     path = tmp_path / f"samples.{kind}"
     if kind == "csv":
         lines = itertools.chain(["client,label,a"], (f"{n % 9},{n % 2},1.5" for n in range(500)))
         path.write_text("\n".join(lines))
     else:
         count = np.arange(500)
-        np.savez_compressed(path, x=np.zeros((500, 30), np.float32), label=count % 2, client=count % 9)
-    monkeypatch.setattr(machine_memory, "available_memory", lambda: 2 * 10**3 if kind == "csv" else 3 * 10**4)
+        np.savez_compressed(
+            path, x=np.zeros((500, 30), np.float32), label=count % 2, client=count % 9
+        )
+    monkeypatch.setattr(
+        machine_memory, "available_memory", lambda: 2 * 10**3 if kind == "csv" else 3 * 10**4
+    )
     with pytest.raises(fk.ConfigError, match=rf"this takes about .*samples\.{kind}"):
         fk.data.load(path)

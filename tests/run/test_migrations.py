@@ -1,4 +1,5 @@
-"""Who went where, written down round by round: it adds up to the assignments, live, from disk and after a resume."""
+"""Who went where, written down round by round: it adds up to the assignments, live, from disk and
+after a resume."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ def test_changes_are_those_who_moved() -> None:
 
 
 def test_replay_gives_every_round() -> None:
-    moves = [{"round": 0, "clients": [1], "clusters": [0]}, {"round": 2, "clients": [0, 1], "clusters": [1, 1]}]
+    moves = [
+        {"round": 0, "clients": [1], "clusters": [0]},
+        {"round": 2, "clients": [0, 1], "clusters": [1, 1]},
+    ]
     assert np.array_equal(list(replay(moves, 2, 3)), [[-1, 0], [-1, 0], [1, 1], [1, 1]])
 
 
@@ -32,9 +36,19 @@ def test_a_run_knows_them_live_from_disk_and_after_a_resume(tmp_path: Path) -> N
     data = fk.planted("digits", "rotation", clusters=2, clients=12, seed=0)
 
     def go(out: Path | None, rounds: int, resume: bool = False) -> Run:
-        settings: dict = {"cohort": 6, "shift": fk.SwapAll(probability=0.3), "checkpoint_every": 2, "resume": resume}
+        settings: dict = {
+            "cohort": 6,
+            "shift": fk.SwapAll(probability=0.3),
+            "checkpoint_every": 2,
+            "resume": resume,
+        }
         return fk.simulate(
-            fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=rounds, out=out, **simulate_arguments(settings)
+            fk.IFCA(clusters=2),
+            data,
+            fk.models.mclr(data),
+            rounds=rounds,
+            out=out,
+            **simulate_arguments(settings),
         )
 
     whole = go(tmp_path / "whole", 6)
@@ -42,7 +56,9 @@ def test_a_run_knows_them_live_from_disk_and_after_a_resume(tmp_path: Path) -> N
     parts = go(tmp_path / "parts", 6, resume=True)
     assert whole.migrations[0]["round"] == 0 and len(whole.migrations) > 1
     assert whole.migrations == parts.migrations == Run.load(tmp_path / "parts").migrations
-    assert (tmp_path / "whole/migrations.jsonl").read_bytes() == (tmp_path / "parts/migrations.jsonl").read_bytes()
+    assert (tmp_path / "whole/migrations.jsonl").read_bytes() == (
+        tmp_path / "parts/migrations.jsonl"
+    ).read_bytes()
     rounds = list(replay(whole.migrations, 12, 6))
     assert len(rounds) == 7 and np.array_equal(rounds[-1], whole.assignment)
     saved = whole.save(tmp_path / "saved")
@@ -50,11 +66,16 @@ def test_a_run_knows_them_live_from_disk_and_after_a_resume(tmp_path: Path) -> N
 
 
 def test_many_clients_that_migrate_together_are_named_by_the_first_and_the_last() -> None:
-    """What a round writes does not follow N where all clients get a cluster, or a federation is dealt in blocks."""
+    """What a round writes does not follow N where all clients get a cluster, or a federation is
+    dealt in blocks."""
     after = np.zeros(5000, np.int64)
     after[2000:3000], after[3500:] = 1, -1
     line = find_migrations(0, np.arange(3500), after[:3500])
-    assert line == {"round": 0, "clients": [[0, 1999], [2000, 2999], [3000, 3499]], "clusters": [0, 1, 0]}
+    assert line == {
+        "round": 0,
+        "clients": [[0, 1999], [2000, 2999], [3000, 3499]],
+        "clusters": [0, 1, 0],
+    }
     clients, clusters = migrants(line)
     assert np.array_equal(clients, np.arange(3500)) and np.array_equal(clusters, after[:3500])
     *_, last = replay([line], 5000, 3)
@@ -65,7 +86,14 @@ def test_many_clients_that_migrate_together_are_named_by_the_first_and_the_last(
 
 @pytest.mark.parametrize(
     ("clients", "clusters"),
-    [([0, 1], [0]), ([[0, 1]], [0, 1]), ([[3, 1]], [0]), ([[0, 10**15]], [0]), ([[0, 1, 2]], [0]), ([[[0]]], [0])],
+    [
+        ([0, 1], [0]),
+        ([[0, 1]], [0, 1]),
+        ([[3, 1]], [0]),
+        ([[0, 10**15]], [0]),
+        ([[0, 1, 2]], [0]),
+        ([[[0]]], [0]),
+    ],
 )
 def test_what_are_no_migrations_is_refused(clients: list, clusters: list) -> None:
     with pytest.raises(ValueError, match="no migrations"):
@@ -74,7 +102,9 @@ def test_what_are_no_migrations_is_refused(clients: list, clusters: list) -> Non
 
 def test_as_a_table_every_change_is_a_row() -> None:
     spans = {"round": 3, "clients": [[0, 2]], "clusters": [1]}
-    table = migrations_table([spans, {"round": 1, "clients": [2, 0], "clusters": [1, 0]}], 4, {0: "a", 1: "b", 2: "c"})
+    table = migrations_table(
+        [spans, {"round": 1, "clients": [2, 0], "clusters": [1, 0]}], 4, {0: "a", 1: "b", 2: "c"}
+    )
     assert table.columns.tolist() == ["round", "client", "name", "from_cluster", "to_cluster"]
     assert table.to_numpy().tolist() == [
         [1, 2, "c", -1, 1],
@@ -83,7 +113,12 @@ def test_as_a_table_every_change_is_a_row() -> None:
         [3, 1, "b", -1, 1],
         [3, 2, "c", 1, 1],
     ]
-    assert migrations_table([], 4).columns.tolist() == ["round", "client", "from_cluster", "to_cluster"]
+    assert migrations_table([], 4).columns.tolist() == [
+        "round",
+        "client",
+        "from_cluster",
+        "to_cluster",
+    ]
 
 
 def test_the_table_of_a_run_ends_with_its_assignment() -> None:

@@ -1,4 +1,5 @@
-"""What a finished run does with its models: predictions of the run's own accuracy, newcomers, fine-tuning."""
+"""What a finished run does with its models: predictions of the run's own accuracy, newcomers,
+fine-tuning."""
 
 from __future__ import annotations
 
@@ -30,9 +31,16 @@ from tests.option_lists import simulate_arguments
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 
 
-def simulated(method: Any, data: fk.data.FederatedData, model: Any = None, **options: Any) -> fk.Run:
+def simulated(
+    method: Any, data: fk.data.FederatedData, model: Any = None, **options: Any
+) -> fk.Run:
     options = {"rounds": 3, "cohort": 12, "local": LOCAL} | options
-    return fk.simulate(method, data, fk.models.mclr(data) if model is None else model, **simulate_arguments(options))
+    return fk.simulate(
+        method,
+        data,
+        fk.models.mclr(data) if model is None else model,
+        **simulate_arguments(options),
+    )
 
 
 class Net(nn.Module):
@@ -50,7 +58,9 @@ def accuracies(run: fk.Run, data: fk.data.FederatedData) -> list[float]:
     """Of every scored client with test samples, by the run's predictions."""
     tested = [int(client) for client in run.clients["client"] if len(data.test[int(client)])]
     rows = {client: data.test[client] for client in tested}
-    return [float(np.mean(run.predict(data.x[rows[c]], client=c) == data.y[rows[c]])) for c in tested]
+    return [
+        float(np.mean(run.predict(data.x[rows[c]], client=c) == data.y[rows[c]])) for c in tested
+    ]
 
 
 def detector() -> Any:
@@ -89,10 +99,16 @@ def test_layers_and_module_are_those_of_the_model(tiny: fk.data.FederatedData) -
         "layers.1.weight": (2, 4),
         "layers.1.bias": (2,),
     }
-    np.testing.assert_array_equal(np.concatenate([v.ravel() for v in predictor.layers.values()]), run.models[0])
-    np.testing.assert_allclose(predictor.module(jnp.asarray(tiny.x[:5])), predictor(tiny.x[:5]), atol=1e-6)
+    np.testing.assert_array_equal(
+        np.concatenate([v.ravel() for v in predictor.layers.values()]), run.models[0]
+    )
+    np.testing.assert_allclose(
+        predictor.module(jnp.asarray(tiny.x[:5])), predictor(tiny.x[:5]), atol=1e-6
+    )
     weight, bias = predictor.layers["layers.1.weight"], predictor.layers["layers.1.bias"]
-    hidden = np.maximum(tiny.x[:5] @ predictor.layers["layers.0.weight"].T + predictor.layers["layers.0.bias"], 0)
+    hidden = np.maximum(
+        tiny.x[:5] @ predictor.layers["layers.0.weight"].T + predictor.layers["layers.0.bias"], 0
+    )
     np.testing.assert_allclose(predictor(tiny.x[:5]), hidden @ weight.T + bias, atol=1e-5)
 
 
@@ -101,7 +117,9 @@ def test_a_module_of_the_users_own_comes_back_whole(tiny: fk.data.FederatedData)
     run = simulated(fk.FedAvg(), tiny, fk.as_model(mine))
     module = run.model_for(0).module
     assert isinstance(module, eqx.nn.MLP)
-    np.testing.assert_allclose(jax.vmap(module)(jnp.asarray(tiny.x[:4])), run.model_for(0)(tiny.x[:4]), atol=1e-6)
+    np.testing.assert_allclose(
+        jax.vmap(module)(jnp.asarray(tiny.x[:4])), run.model_for(0)(tiny.x[:4]), atol=1e-6
+    )
     network = simulated(fk.FedAvg(), tiny, Net()).model_for(0).module
     assert isinstance(network, Net) and not network.training
     Net().load_state_dict(network.state_dict(), strict=True)
@@ -120,19 +138,31 @@ def test_classes_have_their_names_and_probabilities_sum_to_one(tiny: fk.data.Fed
     assert run.predict(tiny.x[:0]).shape == (0,)
 
 
-def test_uint8_are_scaled_where_those_of_training_were_and_refused_elsewhere(tmp_path: Path) -> None:
+def test_uint8_are_scaled_where_those_of_training_were_and_refused_elsewhere(
+    tmp_path: Path,
+) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (24, 2), np.uint8)
     y, owners = np.arange(24) % 2, np.repeat([0, 1], 12)
     images = fk.data.from_arrays(pixels, y, clients=owners)
-    columns = fk.data.from_pandas(pd.DataFrame(pixels, columns=["a", "b"]).assign(y=y, c=owners), label="y", client="c")
+    columns = fk.data.from_pandas(
+        pd.DataFrame(pixels, columns=["a", "b"]).assign(y=y, c=owners), label="y", client="c"
+    )
     assert images.from_uint8 and images.select(np.array([1])).from_uint8 and not columns.from_uint8
     run = simulated(fk.FedAvg(), images, rounds=1, cohort=2)
     run.export(tmp_path / "images")
-    for model in (run.model_for(0), export.load(tmp_path / "images", model=fk.models.mclr(images)).model()):
-        np.testing.assert_array_equal(model(pixels), model(pixels.astype(np.float32) / np.float32(255)))
+    for model in (
+        run.model_for(0),
+        export.load(tmp_path / "images", model=fk.models.mclr(images)).model(),
+    ):
+        np.testing.assert_array_equal(
+            model(pixels), model(pixels.astype(np.float32) / np.float32(255))
+        )
     other = simulated(fk.FedAvg(), columns, rounds=1, cohort=2)
     other.export(tmp_path / "columns")
-    for model in (other.model_for(0), export.load(tmp_path / "columns", model=fk.models.mclr(columns)).model()):
+    for model in (
+        other.model_for(0),
+        export.load(tmp_path / "columns", model=fk.models.mclr(columns)).model(),
+    ):
         with pytest.raises(fk.DataError, match=r"uint8 samples: .* give floats"):
             model(pixels)
 
@@ -144,7 +174,9 @@ def test_rows_of_different_lengths_are_refused(tiny: fk.data.FederatedData) -> N
 
 def test_probabilities_of_detectors_are_sigmoids_divided_by_their_sum() -> None:
     scores = np.array([[0.0, np.log(3.0), -np.inf]])
-    np.testing.assert_allclose(probabilities(scores, detects=True), [[0.4, 0.6, 0.0]])  # 1/2 and 3/4 of 5/4
+    np.testing.assert_allclose(
+        probabilities(scores, detects=True), [[0.4, 0.6, 0.0]]
+    )  # 1/2 and 3/4 of 5/4
     np.testing.assert_allclose(probabilities(scores), [[0.25, 0.75, 0.0]])
 
 
@@ -160,12 +192,17 @@ def test_a_client_of_each_kind_is_placed_in_its_cluster(tiny: fk.data.FederatedD
         for client in (0, 1):
             x, y = tiny.x[tiny.train[client]], tiny.y[tiny.train[client]]
             placement = run.place(x, y, resamples=10)
-            assert placement.cluster == run.assignment[client] and placement.confidence > 0.6, type(method)
+            assert placement.cluster == run.assignment[client] and placement.confidence > 0.6, type(
+                method
+            )
             assert placement.shares[placement.cluster] == placement.confidence
 
 
-def test_a_server_optimizer_and_as_many_clusters_as_clients_place_alike(tiny: fk.data.FederatedData) -> None:
-    """The state has moments beside the method's own arrays, of which none is taken for one of clients."""
+def test_a_server_optimizer_and_as_many_clusters_as_clients_place_alike(
+    tiny: fk.data.FederatedData,
+) -> None:
+    """The state has moments beside the method's own arrays, of which none is taken for one of
+    clients."""
     run = simulated(fk.IFCA(clusters=12), tiny, options=[fk.FedAdam(lr=0.1)])
     x, y = tiny.x[tiny.train[0]], tiny.y[tiny.train[0]]
     plain = replace(run, state=State(run.models, run.assignment))
@@ -178,7 +215,9 @@ def test_placing_changes_nothing_and_repeats_itself(tiny: fk.data.FederatedData)
     before, informed = copy.deepcopy((run.state, run.memory)), run.state.informed.copy()
     one, two = (run.place(tiny.x[:15], tiny.y[:15], resamples=5, seed=3) for _ in range(2))
     assert one.cluster == two.cluster and (one.shares == two.shares).all()
-    assert (run.state.assignment == before[0].assignment).all() and (run.state.informed == informed).all()
+    assert (run.state.assignment == before[0].assignment).all() and (
+        run.state.informed == informed
+    ).all()
     assert run.memory.keys() == before[1].keys()
 
 
@@ -203,11 +242,14 @@ def test_a_schedule_that_has_ended_leaves_newcomers_and_fine_tuning_their_learni
 
 
 def test_a_newcomer_without_a_cluster_has_no_confidence(tiny: fk.data.FederatedData) -> None:
-    """A learning rate that is too small for float32 gives no direction, to the newcomer or to any resample."""
+    """A learning rate that is too small for float32 gives no direction, to the newcomer or to any
+    resample."""
     run = simulated(fk.FlexCFL(clusters=2, steps=20), tiny)
     still = replace(run.trained, parts=replace(run.trained.parts, local=replace(LOCAL, lr=1e-60)))
     placement = place(still, tiny.x[:5], tiny.y[:5], resamples=5)
-    assert placement.cluster == UNASSIGNED and placement.confidence == 0 and not placement.shares.any()
+    assert (
+        placement.cluster == UNASSIGNED and placement.confidence == 0 and not placement.shares.any()
+    )
 
 
 def test_one_model_places_all_and_some_methods_none(tiny: fk.data.FederatedData) -> None:
@@ -216,7 +258,9 @@ def test_one_model_places_all_and_some_methods_none(tiny: fk.data.FederatedData)
         simulated(fk.PANM(neighbours=2, stage_one=2), tiny).place(tiny.x[:3], tiny.y[:3])
     with pytest.raises(fk.MethodError, match=r"fesem with newcomers = 'own' .* newcomers = 'loss'"):
         simulated(fk.FeSEM(clusters=2), tiny).place(tiny.x[:3], tiny.y[:3])
-    assert simulated(fk.FeSEM(clusters=2, newcomers="loss"), tiny).place(tiny.x[:3], tiny.y[:3]).cluster in (0, 1)
+    assert simulated(fk.FeSEM(clusters=2, newcomers="loss"), tiny).place(
+        tiny.x[:3], tiny.y[:3]
+    ).cluster in (0, 1)
     labels = replace(tiny, label_names=("ill", "well"))
     run = simulated(fk.IFCA(clusters=2), labels)
     assert run.place(tiny.x[:2], ["well", "ill"]).cluster in (0, 1)
@@ -239,8 +283,12 @@ def test_fine_tuning_is_local_training_and_leaves_the_run(tiny: fk.data.Federate
     x, y = tiny.x[tiny.train[1]], tiny.y[tiny.train[1]]
     assert np.mean(tuned.predict(x) == y) > np.mean(first.predict(x) == y)
     assert (run.fine_tune(1, 5).vector == tuned.vector).all()
-    one_step = simulated(fk.FedAvg(), tiny, local=fk.SGD(epochs=1, batch_size=100, lr=0.5), rounds=1).fine_tune(1, 1)
-    start = simulated(fk.FedAvg(), tiny, local=fk.SGD(epochs=1, batch_size=100, lr=0.5), rounds=1).models[0]
+    one_step = simulated(
+        fk.FedAvg(), tiny, local=fk.SGD(epochs=1, batch_size=100, lr=0.5), rounds=1
+    ).fine_tune(1, 1)
+    start = simulated(
+        fk.FedAvg(), tiny, local=fk.SGD(epochs=1, batch_size=100, lr=0.5), rounds=1
+    ).models[0]
     scores = x @ start[:4].reshape(2, 2).T + start[4:]
     error = probabilities(scores) - np.eye(2)[y]
     gradient = np.concatenate([(error.T @ x / len(x)).ravel(), error.mean(axis=0)])
@@ -252,17 +300,32 @@ def test_fine_tuning_is_local_training_and_leaves_the_run(tiny: fk.data.Federate
         athena.fine_tune(1, 1)
 
 
-def test_a_newcomer_is_tuned_from_its_cluster_on_its_own_samples(tiny: fk.data.FederatedData) -> None:
-    local = fk.SGD(epochs=1, batch_size=100, lr=0.5)  # one step on all samples, whose order is nobody's
+def test_a_newcomer_is_tuned_from_its_cluster_on_its_own_samples(
+    tiny: fk.data.FederatedData,
+) -> None:
+    local = fk.SGD(
+        epochs=1, batch_size=100, lr=0.5
+    )  # one step on all samples, whose order is nobody's
     run = simulated(fk.IFCA(clusters=2), tiny, local=local)
     client = int(np.flatnonzero(run.assignment == 1)[0])
     rows = tiny.train[client]
     tuned = run.fine_tune(cluster=1, x=tiny.x[rows], y=tiny.y[rows])
     np.testing.assert_allclose(tuned.vector, run.fine_tune(client, 1).vector, atol=1e-6)
-    assert tuned.name == "cluster-1-fine-tuned" and np.abs(tuned.vector - run.models[1]).max() > 1e-3
-    assert (run.fine_tune(epochs=0, cluster=1, x=tiny.x[rows], y=tiny.y[rows]).vector == run.models[1]).all()
-    for wrong in ({}, {"client": 1, "cluster": 1}, {"cluster": 1}, {"client": 1, "x": tiny.x, "y": tiny.y}):
-        with pytest.raises(fk.ConfigError, match="fine_tune takes a client of the run, or cluster=, x= and y="):
+    assert (
+        tuned.name == "cluster-1-fine-tuned" and np.abs(tuned.vector - run.models[1]).max() > 1e-3
+    )
+    assert (
+        run.fine_tune(epochs=0, cluster=1, x=tiny.x[rows], y=tiny.y[rows]).vector == run.models[1]
+    ).all()
+    for wrong in (
+        {},
+        {"client": 1, "cluster": 1},
+        {"cluster": 1},
+        {"client": 1, "x": tiny.x, "y": tiny.y},
+    ):
+        with pytest.raises(
+            fk.ConfigError, match="fine_tune takes a client of the run, or cluster=, x= and y="
+        ):
             run.fine_tune(**wrong)
     with pytest.raises(fk.DataError, match="a newcomer needs a label for each sample"):
         run.fine_tune(cluster=1, x=tiny.x[rows], y=tiny.y[rows][:1])
@@ -274,7 +337,9 @@ def test_one_sample_says_nothing_of_stability(tiny: fk.data.FederatedData) -> No
 
 
 def test_clients_have_numbers_or_names(tiny: fk.data.FederatedData) -> None:
-    run = simulated(fk.IFCA(clusters=2), replace(tiny, client_names=tuple(f"site {i}" for i in range(12))))
+    run = simulated(
+        fk.IFCA(clusters=2), replace(tiny, client_names=tuple(f"site {i}" for i in range(12)))
+    )
     assert (run.model_for("site 3").vector == run.model_for(3).vector).all()
     with pytest.raises(fk.ConfigError, match=r"unknown client 'sit 3'; did you mean 'site 3'"):
         run.model_for("sit 3")
@@ -294,13 +359,17 @@ def test_clients_have_numbers_or_names(tiny: fk.data.FederatedData) -> None:
         simulated(fk.PANM(neighbours=2, stage_one=2), tiny).predict(tiny.x, cluster=0)
 
 
-def test_a_number_is_a_name_first_and_a_position_where_no_name_is_a_number(tiny: fk.data.FederatedData) -> None:
+def test_a_number_is_a_name_first_and_a_position_where_no_name_is_a_number(
+    tiny: fk.data.FederatedData,
+) -> None:
     """Names in an order of their own: the client named 3 is the first."""
     names = ("3", "01", "1", *(str(number) for number in range(20, 29)))
     run = simulated(fk.FedPer(), replace(tiny, client_names=names), fk.models.mlp(tiny, hidden=4))
     for client, position in ((3, 0), ("3", 0), (1, 2), ("01", 1), (28, 11)):
         assert run.model_for(client).name == f"client-{names[position]}"
-        assert (run.predict(tiny.x, client=client) == run.trained.of_client(position).predict(tiny.x)).all()
+        assert (
+            run.predict(tiny.x, client=client) == run.trained.of_client(position).predict(tiny.x)
+        ).all()
     assert run.fine_tune(1, 1).name == "client-1"
     for wrong in (0, 2, "02"):
         with pytest.raises(fk.ConfigError, match=f"unknown client '{wrong}'"):
@@ -314,19 +383,30 @@ def test_a_number_is_a_name_first_and_a_position_where_no_name_is_a_number(tiny:
 
 
 def test_names_may_be_known_of_some_clients(tiny: fk.data.FederatedData) -> None:
-    """As of real clients, which say their names when they are scored. A name goes before a position."""
+    """As of real clients, which say their names when they are scored. A name goes before a
+    position."""
     some = {"named_clients": np.array([1, 4]), "names": ClientNames.of(("b", "5"))}
     trained = replace(simulated(fk.FedAvg(), tiny).trained, **some)
-    assert [trained.client_number(client) for client in ("b", "5", 5, "2", "11")] == [1, 4, 4, 2, 11]
+    assert [trained.client_number(client) for client in ("b", "5", 5, "2", "11")] == [
+        1,
+        4,
+        4,
+        2,
+        11,
+    ]
     assert [trained.client_name(number) for number in (0, 1, 4, 11)] == ["0", "b", "5", "11"]
     for wrong in ("1", "4", "-1", "12", "02"):
         with pytest.raises(fk.ConfigError, match=f"unknown client '{wrong}'"):
             trained.client_number(wrong)
 
 
-def test_decisions_are_by_scores_where_probabilities_of_sure_detectors_are_equal(tiny: fk.data.FederatedData) -> None:
+def test_decisions_are_by_scores_where_probabilities_of_sure_detectors_are_equal(
+    tiny: fk.data.FederatedData,
+) -> None:
     """Sigmoids of 900 and 300 are both 1, and the run itself decides by the scores."""
-    run = simulated(fk.Athena(assignment=tuple(i % 2 for i in range(12)), calibrate=3), tiny, detector())
+    run = simulated(
+        fk.Athena(assignment=tuple(i % 2 for i in range(12)), calibrate=3), tiny, detector()
+    )
     served = run.model_for(0)
     bias = (next(name for name in served.layers if "bias" in name)).split(".", 2)[2]
     vectors = np.zeros((2, 3), np.float32)
@@ -338,11 +418,17 @@ def test_decisions_are_by_scores_where_probabilities_of_sure_detectors_are_equal
     np.testing.assert_array_equal(probability, 0.5)
 
 
-def test_scores_that_are_not_finite_are_refused_with_the_name_of_the_model(tiny: fk.data.FederatedData) -> None:
+def test_scores_that_are_not_finite_are_refused_with_the_name_of_the_model(
+    tiny: fk.data.FederatedData,
+) -> None:
     run = simulated(fk.IFCA(clusters=2), tiny)
-    broken = replace(run, state=replace(run.state, models=run.models * np.array([[1], [np.nan]], np.float32)))
+    broken = replace(
+        run, state=replace(run.state, models=run.models * np.array([[1], [np.nan]], np.float32))
+    )
     for ask in (broken.evaluate, lambda: broken.predict(tiny.x, cluster=1)):
-        with pytest.raises(fk.ModelError, match=r"cluster-1: its scores of .* are NaN or infinite, .* sample 0"):
+        with pytest.raises(
+            fk.ModelError, match=r"cluster-1: its scores of .* are NaN or infinite, .* sample 0"
+        ):
             ask()
     assert len(broken.predict(tiny.x, cluster=0)) == len(tiny.x)
 
@@ -363,7 +449,9 @@ def test_a_client_without_a_cluster_has_no_model(tiny: fk.data.FederatedData) ->
         (np.array([[0, np.nan]]), "sample 0 holds NaN"),
     ],
 )
-def test_samples_of_another_kind_are_refused(x: np.ndarray, words: str, tiny: fk.data.FederatedData) -> None:
+def test_samples_of_another_kind_are_refused(
+    x: np.ndarray, words: str, tiny: fk.data.FederatedData
+) -> None:
     with pytest.raises(fk.DataError, match=words):
         simulated(fk.FedAvg(), tiny, rounds=1).predict(x)
 
@@ -374,20 +462,26 @@ def test_a_loaded_run_makes_its_parts_again_or_asks(
     loaded = fk.Run.load(run_folder)
     data = fk.data.digits(clients=8)
     assert accuracies(loaded, data) == pytest.approx(loaded.clients["accuracy"].tolist())
-    assert loaded.place(data.x[data.train[2]], data.y[data.train[2]]).cluster == loaded.assignment[2]
+    assert (
+        loaded.place(data.x[data.train[2]], data.y[data.train[2]]).cluster == loaded.assignment[2]
+    )
     assert loaded.against["fedavg"].predict(data.x[:3]).shape == (3,)
 
     run = simulated(fk.IFCA(clusters=2), tiny)
     run.save(tmp_path / "python")
     again = fk.Run.load(tmp_path / "python")
-    with pytest.raises(fk.ConfigError, match=r"started from Python.*model and data.*Run\.load\(path, model"):
+    with pytest.raises(
+        fk.ConfigError, match=r"started from Python.*model and data.*Run\.load\(path, model"
+    ):
         again.model_for(0)
     model = fk.models.mclr(tiny)
     again = fk.Run.load(tmp_path / "python", model=model, data=tiny)
     assert (again.model_for(0).vector == run.model_for(0).vector).all()
     assert (again.fine_tune(0, 2).vector == run.fine_tune(0, 2).vector).all()
     with pytest.raises(fk.CheckpointError, match="6 parameters, and 'mlp-2-4-2' has 22"):
-        fk.Run.load(tmp_path / "python", model=fk.models.mlp(tiny, hidden=4), data=tiny).model_for(0)
+        fk.Run.load(tmp_path / "python", model=fk.models.mlp(tiny, hidden=4), data=tiny).model_for(
+            0
+        )
 
 
 def test_a_run_of_a_server_has_models_and_no_data(tiny: fk.data.FederatedData) -> None:
@@ -397,12 +491,18 @@ def test_a_run_of_a_server_has_models_and_no_data(tiny: fk.data.FederatedData) -
         "model": {"name": "mclr"},
         "method": run.config.method,
     }
-    config |= {"data": {"name": "trial", "clients": 12, "shape": [2], "classes": 2}, "run": run.config.run}
+    config |= {
+        "data": {"name": "trial", "clients": 12, "shape": [2], "classes": 2},
+        "run": run.config.run,
+    }
     config["local"] = {"epochs": 2, "lr": 0.5}
     clients = run.clients.assign(name=[f"site-{n}" for n in run.clients["client"]])
     served = replace(run, config=Description(config), made_of=None, clients=clients)
     np.testing.assert_allclose(served.model_for("site-4")(tiny.x[:3]), run.model_for(4)(tiny.x[:3]))
-    assert served.place(tiny.x[:15], tiny.y[:15]).cluster == run.place(tiny.x[:15], tiny.y[:15]).cluster
+    assert (
+        served.place(tiny.x[:15], tiny.y[:15]).cluster
+        == run.place(tiny.x[:15], tiny.y[:15]).cluster
+    )
     with pytest.raises(fk.DataError, match="are with its clients, not here"):
         served.fine_tune(1, 1)
 
@@ -412,7 +512,9 @@ def test_model_and_data_stay_in_their_process(tiny: fk.data.FederatedData) -> No
     assert run.made_of is not None and pickle.loads(pickle.dumps(run)).made_of is None
 
 
-def test_a_run_of_a_server_knows_the_names_that_its_federation_agreed_upon(tiny: fk.data.FederatedData) -> None:
+def test_a_run_of_a_server_knows_the_names_that_its_federation_agreed_upon(
+    tiny: fk.data.FederatedData,
+) -> None:
     samples = {"shape": [2], "classes": 2, "labels": ["ill", "well"], "features": ["age", "pulse"]}
     run = simulated(fk.IFCA(clusters=2), tiny)
     config = {

@@ -35,9 +35,13 @@ def observed(world: FakeWorld) -> InstrumentedWorld:
     return instrumented
 
 
-def trained(instrumented: InstrumentedWorld, clients: Any, models: np.ndarray = ZERO, **options: Any) -> TrainingReply:
+def trained(
+    instrumented: InstrumentedWorld, clients: Any, models: np.ndarray = ZERO, **options: Any
+) -> TrainingReply:
     clients = np.asarray(clients)
-    return train(instrumented, models, clients, np.zeros(len(clients), np.int64), stream=STREAM, **options)
+    return train(
+        instrumented, models, clients, np.zeros(len(clients), np.int64), stream=STREAM, **options
+    )
 
 
 # --- replies that do not come, or cannot be used
@@ -53,7 +57,9 @@ def test_missing_and_broken_replies_are_counted_until_the_next_round() -> None:
     assert (now.missing, now.nonfinite, now.training) == (0, 0, None)
 
 
-def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     instrumented = observed(fake_world(silent=frozenset({1}), garbage=frozenset({4, 6})))
     instrumented.begin(STREAM.at(7))
     trained(instrumented, [6, 1, 4], reduce=True)
@@ -64,12 +70,17 @@ def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(caplog: py
     assert record.getMessage() == words
 
 
-def test_a_reply_without_a_name_of_what_is_wrong_is_told_with_its_task(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reply_without_a_name_of_what_is_wrong_is_told_with_its_task(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     observations, wrong = Observations(8, 3), np.array([True, False])
     reply = Reply({"losses": np.full((2, 1), np.nan)}, ~wrong, wrong)
     observations.observe(Losses(ZERO), np.array([5, 6]), reply)
     [record] = caplog.records
-    assert record.getMessage() == "round 3: no finite reply from client 5 (losses); excluded from this round"
+    assert (
+        record.getMessage()
+        == "round 3: no finite reply from client 5 (losses); excluded from this round"
+    )
     assert (observations.missing, observations.nonfinite) == (0, 1)
 
 
@@ -77,7 +88,10 @@ def test_of_many_that_are_not_finite_twenty_are_named(caplog: pytest.LogCaptureF
     instrumented = observed(fake_world(clients=30, garbage=frozenset(range(30))))
     trained(instrumented, range(30))
     [record] = caplog.records
-    assert "client 0, 1, " in record.getMessage() and ", 19 ... (train: update);" in record.getMessage()
+    assert (
+        "client 0, 1, " in record.getMessage()
+        and ", 19 ... (train: update);" in record.getMessage()
+    )
     assert instrumented.observations.nonfinite == 30
 
 
@@ -94,13 +108,17 @@ def test_every_message_to_a_peer_that_is_silent_is_missing() -> None:
     assert (instrumented.observations.missing, instrumented.observations.nonfinite) == (2, 0)
 
 
-@pytest.mark.parametrize("task", [Similarities(ZERO[0], np.eye(2, 3, dtype=np.float32), LocalTraining()), Losses(ZERO)])
+@pytest.mark.parametrize(
+    "task", [Similarities(ZERO[0], np.eye(2, 3, dtype=np.float32), LocalTraining()), Losses(ZERO)]
+)
 def test_any_task_without_an_answer_is_a_missing_reply(task: Task) -> None:
     world = fake_world(silent=frozenset({1, 2}))
     instrumented = observed(world)
     found = instrumented.run(task, np.arange(4), STREAM)
     [name] = task.up.arrays
-    np.testing.assert_array_equal(found.arrays[name], world.run(task, np.arange(4), STREAM).arrays[name])
+    np.testing.assert_array_equal(
+        found.arrays[name], world.run(task, np.arange(4), STREAM).arrays[name]
+    )
     assert (instrumented.observations.missing, instrumented.observations.nonfinite) == (2, 0)
 
 
@@ -123,11 +141,17 @@ def test_those_who_notice_a_shift_are_remembered_until_the_next_round() -> None:
     instrumented = observed(world)
     assert instrumented.observations.detected is None, "nobody has asked"
     world.counts = counts - 9 * np.isin(np.arange(8), [2, 5, 7])[:, None]
-    np.testing.assert_array_equal(instrumented.run(Shifted(), np.array([5, 0])).shifted, [True, False])
-    np.testing.assert_array_equal(instrumented.run(Shifted(), np.array([2, 3])).shifted, [True, False])
+    np.testing.assert_array_equal(
+        instrumented.run(Shifted(), np.array([5, 0])).shifted, [True, False]
+    )
+    np.testing.assert_array_equal(
+        instrumented.run(Shifted(), np.array([2, 3])).shifted, [True, False]
+    )
     assert noticed(instrumented) == [2, 5]
     instrumented.run(Note(), np.array([2]))
-    np.testing.assert_array_equal(instrumented.run(Shifted(threshold=0.0), np.array([2])).shifted, [False])
+    np.testing.assert_array_equal(
+        instrumented.run(Shifted(threshold=0.0), np.array([2])).shifted, [False]
+    )
     assert noticed(instrumented) == [2, 5], "what was noticed in a round stays noticed"
     instrumented.begin(STREAM.at(2))
     assert instrumented.observations.detected is None
@@ -204,8 +228,11 @@ def test_of_a_training_of_which_means_are_known_the_rows_are_joined() -> None:
 
 @pytest.mark.parametrize("memory", [2**28, 0])
 def test_any_task_may_be_a_training(memory: int) -> None:
-    """It says so by its hook ``training``: personal models are trained, and metrics know nothing of them."""
-    instrumented = InstrumentedWorld(fake_world(silent=frozenset({3}), garbage=frozenset({4})), memory)
+    """It says so by its hook ``training``: personal models are trained, and metrics know nothing of
+    them."""
+    instrumented = InstrumentedWorld(
+        fake_world(silent=frozenset({3}), garbage=frozenset({4})), memory
+    )
     instrumented.begin(STREAM)
     clients, start = np.array([0, 3, 4, 6]), np.ones(3, np.float32)
     bodies = np.array([[0, 0], [1, 0]], np.float32)
@@ -220,14 +247,18 @@ def test_any_task_may_be_a_training(memory: int) -> None:
     np.testing.assert_array_equal(training.reply.update, reply.update)  # of bodies, by model
     np.testing.assert_array_equal(training.reply.loss, [reply.loss[1], 0, 0, reply.loss[0]])
     assert (training.reply.loss < training.reply.first_loss)[[0, 3]].all()
-    record = training_record(instrumented.observations, State(np.ones((2, 3), np.float32), np.zeros(8, np.int64)))
+    record = training_record(
+        instrumented.observations, State(np.ones((2, 3), np.float32), np.zeros(8, np.int64))
+    )
     assert record["train_loss"] == np.average(reply.loss[[1, 0]], weights=[10, 16])
     assert (record["missing"], record["nonfinite"]) == (1, 1)
 
 
 def test_scoring_and_questions_are_no_training() -> None:
     instrumented = observed(fake_world())
-    personal = EvaluatePersonal(np.zeros((1, 2), np.float32), np.zeros(3, int), np.ones(3, np.float32), slice(1, 2))
+    personal = EvaluatePersonal(
+        np.zeros((1, 2), np.float32), np.zeros(3, int), np.ones(3, np.float32), slice(1, 2)
+    )
     for task in (Losses(ZERO), personal):
         instrumented.run(task, np.arange(3), STREAM)
     assert instrumented.observations.training is None
@@ -265,7 +296,9 @@ def test_distances_by_hand() -> None:
 
 
 def test_distances_of_two_calls_by_hand() -> None:
-    later = TrainingRecord(START, np.array([0, 1]), reply_of([[3, 4], [0, 0]], [0, 0], [True, False]))
+    later = TrainingRecord(
+        START, np.array([0, 1]), reply_of([[3, 4], [0, 0]], [0, 0], [True, False])
+    )
     earlier = TrainingRecord(START, np.array([2]), reply_of([[0, 1]], [1], [True]))
     found = distances(join(earlier, later), AFTER)
     assert found is not None
@@ -277,13 +310,16 @@ def test_a_client_that_moves_is_measured_from_its_new_cluster() -> None:
     instrumented = observed(world)
     trained(instrumented, [0], np.zeros((2, 2), np.float32), reduce=True)
     moved = State(np.array([[0, 0], [2, 1]], np.float32), np.array([1]))
-    found = distances(instrumented.observations.training, moved)  # its solution is (2, 0), its new cluster's (2, 1)
+    found = distances(
+        instrumented.observations.training, moved
+    )  # its solution is (2, 0), its new cluster's (2, 1)
     assert found is not None
     np.testing.assert_array_equal(found, [1.0])
 
 
 def test_detectors_are_measured_from_the_detector_they_trained() -> None:
-    """A state says which model a solution has become a part of: (2, 0) of detector 1, which is at (2, 1) now."""
+    """A state says which model a solution has become a part of: (2, 0) of detector 1, which is at
+    (2, 1) now."""
 
     class Detecting(State):
         def aggregated_into(self, clients: np.ndarray, trained: np.ndarray) -> np.ndarray:
@@ -291,7 +327,14 @@ def test_detectors_are_measured_from_the_detector_they_trained() -> None:
 
     world = FakeWorld(np.array([[4.0, 0.0]], np.float32), np.array([1]), work=LocalTraining(lr=0.5))
     instrumented = observed(world)
-    train(instrumented, np.zeros((2, 2), np.float32), np.array([0]), np.array([1]), reduce=True, stream=STREAM)
+    train(
+        instrumented,
+        np.zeros((2, 2), np.float32),
+        np.array([0]),
+        np.array([1]),
+        reduce=True,
+        stream=STREAM,
+    )
     state = Detecting(np.array([[9, 9], [2, 1]], np.float32), np.array([0]))
     found = distances(instrumented.observations.training, state)
     assert found is not None

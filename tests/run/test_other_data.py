@@ -1,4 +1,5 @@
-"""Evaluation of a finished run on data that it has not seen: clients, features and labels are matched by name."""
+"""Evaluation of a finished run on data that it has not seen: clients, features and labels are
+matched by name."""
 
 from __future__ import annotations
 
@@ -65,12 +66,16 @@ def test_every_sample_is_predicted_by_the_model_of_its_client(folder: Path) -> N
         assert row["cluster"] == run.model_for(row["name"]).cluster
     assert found.clients["name"].tolist() == ["ash", "elm"]
     by_one = run.evaluate(data=federated(NEW.assign(hospital="oak")), cluster=0)
-    assert by_one.summary["accuracy"] == pytest.approx(np.mean(run.predict(NEW, cluster=0) == NEW["outcome"]))
+    assert by_one.summary["accuracy"] == pytest.approx(
+        np.mean(run.predict(NEW, cluster=0) == NEW["outcome"])
+    )
 
 
 def test_other_data_that_do_not_fit_are_refused(folder: Path) -> None:
     run = fk.Run.load(folder / "run")
-    with pytest.raises(fk.ConfigError, match=r"unknown client 'oak'.*run\.place\(x, y\).*--cluster K"):
+    with pytest.raises(
+        fk.ConfigError, match=r"unknown client 'oak'.*run\.place\(x, y\).*--cluster K"
+    ):
         run.evaluate(data=federated(NEW.replace({"elm": "oak"})))
     with pytest.raises(fk.DataError, match="unknown column 'dose'; did you mean 'doze'"):
         run.evaluate(data=federated(NEW.rename(columns={"dose": "doze"})))
@@ -88,16 +93,33 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, ["evaluate", "run", "--data", "new.csv"])
     assert done.exit_code == 0, done.output
     assert pd.read_csv("run/evaluation-new-all.csv")["samples"].tolist() == [30, 30]
-    NEW.rename(columns={"outcome": "what"}).drop(columns="hospital").to_csv("pooled.csv", index=False)
-    done = CliRunner().invoke(app, ["evaluate", "run", "label=what", "--data", "pooled.csv", "--cluster", "1"])
+    NEW.rename(columns={"outcome": "what"}).drop(columns="hospital").to_csv(
+        "pooled.csv", index=False
+    )
+    done = CliRunner().invoke(
+        app, ["evaluate", "run", "label=what", "--data", "pooled.csv", "--cluster", "1"]
+    )
     assert done.exit_code == 0, done.output
     assert pd.read_csv("run/evaluation-pooled-cluster-1-all.csv")["samples"].tolist() == [60]
     assert pd.read_csv("run/evaluation-new-all.csv")["samples"].tolist() == [30, 30]
-    assert CliRunner().invoke(app, ["evaluate", "run", "--data", "new.csv"]).exit_code == 0  # the same once more
+    assert (
+        CliRunner().invoke(app, ["evaluate", "run", "--data", "new.csv"]).exit_code == 0
+    )  # the same once more
     Path("later").mkdir()
     NEW.iloc[::-1].to_csv("later/new.csv", index=False)
     later = ["evaluate", "run", "--data", "later/new.csv"]
-    refused(CliRunner().invoke(app, later), "evaluation-new-all.json is of other data by the same name", "--out")
+    refused(
+        CliRunner().invoke(app, later),
+        "evaluation-new-all.json is of other data by the same name",
+        "--out",
+    )
     assert CliRunner().invoke(app, [*later, "--out", "later"]).exit_code == 0
-    refused(CliRunner().invoke(app, ["evaluate", "run", "label=what"]), "--data FILE label=what", "evaluate --help")
-    refused(CliRunner().invoke(app, ["evaluate", "run", "new.csv"]), "--data new.csv (see: fedkin evaluate --help)")
+    refused(
+        CliRunner().invoke(app, ["evaluate", "run", "label=what"]),
+        "--data FILE label=what",
+        "evaluate --help",
+    )
+    refused(
+        CliRunner().invoke(app, ["evaluate", "run", "new.csv"]),
+        "--data new.csv (see: fedkin evaluate --help)",
+    )

@@ -1,4 +1,5 @@
-"""Measures of the user's own: in records, summaries, tables, comparisons and reports; resumed, deployed, refused."""
+"""Measures of the user's own: in records, summaries, tables, comparisons and reports; resumed,
+deployed, refused."""
 
 from __future__ import annotations
 
@@ -55,7 +56,14 @@ number = 3
 def broken():
     raise OSError("no such file")
 '''
-SMALL = ["data.name=digits", "data.clients=6", "model.name=mclr", "run.rounds=2", "run.cohort=6", "local.epochs=1"]
+SMALL = [
+    "data.name=digits",
+    "data.clients=6",
+    "model.name=mclr",
+    "run.rounds=2",
+    "run.cohort=6",
+    "local.epochs=1",
+]
 OWN = ["run.measures=measured:Gap,measured:Largest"]
 
 
@@ -63,7 +71,9 @@ def gap(scored: fk.ScoredClients) -> float:
     return scored.accuracy.max() - scored.accuracy.min()
 
 
-GAP = fk.Measure("gap", of=gap, title="best less worst", head="client gap", unit="share", direction="lower")
+GAP = fk.Measure(
+    "gap", of=gap, title="best less worst", head="client gap", unit="share", direction="lower"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +111,9 @@ def test_it_is_computed_of_the_clients_that_were_scored() -> None:
     assert [scored.round for scored in seen] == [0, 2]
     np.testing.assert_array_equal(seen[-1].accuracy, last)
     np.testing.assert_array_equal(seen[-1].correct / seen[-1].examples, last)
-    assert seen[-1].state is run.state and len(seen[-1].loss) == len(seen[-1].cluster) == len(seen[-1].clients)
+    assert seen[-1].state is run.state and len(seen[-1].loss) == len(seen[-1].cluster) == len(
+        seen[-1].clients
+    )
 
 
 def test_with_validation_the_summary_has_that_of_the_test_samples(tmp_path: Path) -> None:
@@ -117,12 +129,19 @@ def test_all_that_records_and_summaries_hold_is_in_the_table() -> None:
     known = {*MEASURES, *OTHER_ENTRIES, "gap"}
     assert {name for record in run.records for name in record} <= known
     assert set(run.summary()) <= known
-    assert {"gap", "client gap"} <= {measure.name for measure in run.measures} | {m.head for m in run.measures}
+    assert {"gap", "client gap"} <= {measure.name for measure in run.measures} | {
+        m.head for m in run.measures
+    }
 
 
 def test_a_configuration_names_it_and_its_tables_have_it() -> None:
-    config = load(None, [*SMALL, *OWN, "method.name=ifca", "run.against=fedavg", "run.selection=round_robin"])
-    assert [one["from"] for one in config.description().run["measures"]] == ["measured:Gap", "measured:Largest"]
+    config = load(
+        None, [*SMALL, *OWN, "method.name=ifca", "run.against=fedavg", "run.selection=round_robin"]
+    )
+    assert [one["from"] for one in config.description().run["measures"]] == [
+        "measured:Gap",
+        "measured:Largest",
+    ]
     from fedkin.run.simulate import execute
 
     run = execute(config, out=Path("run"))
@@ -139,12 +158,17 @@ def test_a_configuration_names_it_and_its_tables_have_it() -> None:
     ):
         assert gap_text in shown
     page = contents(read_runs(Path("run")))
-    assert [one["name"] for one in page["measures"]] == ["gap", "largest"] and page["table"]["heads"][
-        -2
-    ] == "client gap"
-    assert page["accuracy"][0]["lines"][0]["gap"][-1] == pytest.approx(run.summary()["gap"], abs=1e-4)
+    assert [one["name"] for one in page["measures"]] == ["gap", "largest"] and page["table"][
+        "heads"
+    ][-2] == "client gap"
+    assert page["accuracy"][0]["lines"][0]["gap"][-1] == pytest.approx(
+        run.summary()["gap"], abs=1e-4
+    )
     assert fk.draw(run).exists() and fk.report(run, "page.html", figures="figures").exists()
-    assert {path.name for path in Path("figures").glob("measure-*.svg")} == {"measure-gap.svg", "measure-largest.svg"}
+    assert {path.name for path in Path("figures").glob("measure-*.svg")} == {
+        "measure-gap.svg",
+        "measure-largest.svg",
+    }
 
 
 def test_methods_are_compared_by_it_and_less_is_better() -> None:
@@ -158,7 +182,10 @@ def test_methods_are_compared_by_it_and_less_is_better() -> None:
     fk.draw(found)
     latex, markdown = Path("c/comparison.tex").read_text(), Path("c/comparison.md").read_text()
     assert r"Client gap (\%) & Largest \\" in latex and "| client gap (%) | largest |" in markdown
-    assert "Bold: the lowest best less worst" in markdown and "gap_high" in Path("c/comparison.csv").read_text()
+    assert (
+        "Bold: the lowest best less worst" in markdown
+        and "gap_high" in Path("c/comparison.csv").read_text()
+    )
     assert Comparison.load("c").by == "gap" and fk.report("c").exists()
     with pytest.raises(ConfigError, match="unknown measure 'gpa'; did you mean 'gap'"):
         found.differences("gpa")
@@ -194,7 +221,9 @@ def test_a_server_computes_it_of_scores_of_real_clients() -> None:
     data, model = clustered_data(), model_of()
     transport = MemoryTransport()
     join_nodes(transport, [[0, 1, 2], [3, 4, 5]], data, model)
-    there = run_rounds(remote(transport, data, model), fk.FedAvg(), Plan(rounds=1, cohort=6), measures=[GAP])
+    there = run_rounds(
+        remote(transport, data, model), fk.FedAvg(), Plan(rounds=1, cohort=6), measures=[GAP]
+    )
     here = there.scored
     assert here is not None
     own = here.client_accuracy
@@ -245,7 +274,9 @@ def test_a_private_run_takes_none() -> None:
 
 
 def test_python_takes_measures_and_their_names() -> None:
-    run = simulated(measures=["measured:Gap", fk.Measure("two", of=lambda scored: 2, direction="neither")])
+    run = simulated(
+        measures=["measured:Gap", fk.Measure("two", of=lambda scored: 2, direction="neither")]
+    )
     assert run.records[-1]["two"] == 2.0 and run.config.run["measures"][0]["from"] == "measured:Gap"
     with pytest.raises(ConfigError, match=r"measures: expected fk.Measure\(\.\.\.\) or"):
         resolved([gap], "measures")

@@ -32,7 +32,12 @@ N = 8
 
 
 def go(method: Any, data: FederatedData, **options: Any) -> fk.Run:
-    return fk.simulate(method, data, mclr(data), **simulate_arguments({"rounds": 2, "cohort": data.clients, **options}))
+    return fk.simulate(
+        method,
+        data,
+        mclr(data),
+        **simulate_arguments({"rounds": 2, "cohort": data.clients, **options}),
+    )
 
 
 # --- the oracle without a truth
@@ -54,7 +59,13 @@ def test_the_oracle_is_refused_before_anything_runs(
     """And before anything is written, whichever method it is."""
     seen: list[Record] = []
     with pytest.raises(ConfigError, match=rf"^{place}: .*data\.name=planted"):
-        go(method, replace(tiny, true_clusters=None), against=against, on_round=seen.append, out=tmp_path / "run")
+        go(
+            method,
+            replace(tiny, true_clusters=None),
+            against=against,
+            on_round=seen.append,
+            out=tmp_path / "run",
+        )
     assert not seen and not list(tmp_path.iterdir())
 
 
@@ -67,7 +78,9 @@ def test_other_peers_need_no_truth(tiny: FederatedData) -> None:
     assert requirements_of(Oracle()).data.true_clusters
     others = (PANM, PANMLoss, PENS, Gossip, Local, FedAvg)
     assert not any(requirements_of(kind()).data.true_clusters for kind in others)
-    assert go(PANM(candidates=2), replace(tiny, true_clusters=None), rounds=1).summary()["ari"] is None
+    assert (
+        go(PANM(candidates=2), replace(tiny, true_clusters=None), rounds=1).summary()["ari"] is None
+    )
 
 
 # --- more neighbours than others
@@ -91,10 +104,18 @@ def test_who_has_no_such_number_is_not_asked_for_it() -> None:
         check_plan(Plan(rounds=3, cohort=1), method, 1)
 
 
-def test_too_many_neighbours_are_refused_before_anything_runs(tiny: FederatedData, tmp_path: Path) -> None:
+def test_too_many_neighbours_are_refused_before_anything_runs(
+    tiny: FederatedData, tmp_path: Path
+) -> None:
     seen: list[Record] = []
     with pytest.raises(ConfigError, match=r"^run\.against: panm: .* neighbours=11$"):
-        go(Gossip(), tiny, against=[PANM(neighbours=12)], on_round=seen.append, out=tmp_path / "run")
+        go(
+            Gossip(),
+            tiny,
+            against=[PANM(neighbours=12)],
+            on_round=seen.append,
+            out=tmp_path / "run",
+        )
     with pytest.raises(ConfigError, match=rf"^method: .* method\.neighbours={N - 1}$"):
         run(fake_world(N), Gossip(neighbours=N), Plan(rounds=3, cohort=N), on_round=seen.append)
     assert not seen and not list(tmp_path.iterdir())
@@ -136,7 +157,9 @@ def test_peers_that_sleep_are_spoken_of(method: Any, cohort: int, sleeping: bool
         (1, 1, 1, True),
     ],
 )
-def test_a_stage_two_that_nobody_gets_to(kind: Any, rounds: int, cohort: int, stage_one: int, unreached: bool) -> None:
+def test_a_stage_two_that_nobody_gets_to(
+    kind: Any, rounds: int, cohort: int, stage_one: int, unreached: bool
+) -> None:
     assert told(kind(stage_one=stage_one), rounds, cohort) == [cohort < N, unreached]
 
 
@@ -154,7 +177,12 @@ def warnings(caplog: pytest.LogCaptureFixture, method: Any, rounds: int, cohort:
     """What a run logs."""
     caplog.clear()
     with caplog.at_level(logging.WARNING, "fedkin"):
-        run(fake_world(N, true_clusters=np.arange(N) % 2), method, Plan(rounds=rounds, cohort=cohort), name="peers")
+        run(
+            fake_world(N, true_clusters=np.arange(N) % 2),
+            method,
+            Plan(rounds=rounds, cohort=cohort),
+            name="peers",
+        )
     assert all((r.name, r.levelno) == ("fedkin", logging.WARNING) for r in caplog.records)
     return [record.getMessage() for record in caplog.records]
 
@@ -178,13 +206,23 @@ def test_a_run_without_hurdles_warns_of_nothing(caplog: pytest.LogCaptureFixture
 
 
 def test_peers_do_not_migrate(tiny: FederatedData, tmp_path: Path) -> None:
-    """Their communities have no lasting names, so there is nothing to count; those of others are counted beside."""
-    done = go(PANM(neighbours=2, candidates=4, stage_one=1, period=1), tiny, against=[FedAvg()], out=tmp_path / "run")
+    """Their communities have no lasting names, so there is nothing to count; those of others are
+    counted beside."""
+    done = go(
+        PANM(neighbours=2, candidates=4, stage_one=1, period=1),
+        tiny,
+        against=[FedAvg()],
+        out=tmp_path / "run",
+    )
     assert len({tuple(r["cluster_sizes"]) for r in done.records}) > 1  # communities did change
     assert all(r["migrations"] is None and r["migrations_correct"] is None for r in done.records)
     assert done.summary()["migrations"] is None and done.summary()["migration_precision"] is None
-    written = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert len(written) == 3 and all(r["migrations"] is None and r["migrations_correct"] is None for r in written)
+    written = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert len(written) == 3 and all(
+        r["migrations"] is None and r["migrations_correct"] is None for r in written
+    )
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["migrations"] is None
     other = done.against["fedavg"]
     assert all(r["migrations"] == 0 == r["migrations_correct"] for r in other.records)

@@ -1,4 +1,5 @@
-"""Whole runs with a personal part: described, resumed, read again, used, named in tables, refused with the place."""
+"""Whole runs with a personal part: described, resumed, read again, used, named in tables, refused
+with the place."""
 
 from __future__ import annotations
 
@@ -21,12 +22,24 @@ DATA = federation()
 GROUPS = fk.FlexCFL(clusters=2, alpha=3, steps=4)
 
 
-def simulate(personal: Any, rounds: int = 5, method: Any = GROUPS, model: Any = None, **options: Any) -> fk.Run:
-    asked: dict[str, Any] = {"rounds": rounds, "cohort": 5, "checkpoint_every": 2, "personal": personal, **options}
-    return fk.simulate(method, DATA, model or mlp(DATA, 6), local=fk.SGD(lr=0.1), **simulate_arguments(asked))
+def simulate(
+    personal: Any, rounds: int = 5, method: Any = GROUPS, model: Any = None, **options: Any
+) -> fk.Run:
+    asked: dict[str, Any] = {
+        "rounds": rounds,
+        "cohort": 5,
+        "checkpoint_every": 2,
+        "personal": personal,
+        **options,
+    }
+    return fk.simulate(
+        method, DATA, model or mlp(DATA, 6), local=fk.SGD(lr=0.1), **simulate_arguments(asked)
+    )
 
 
-@pytest.mark.parametrize("personal", [fk.PersonalHead(head_epochs=1), fk.PersonalModel(strength=0.5)])
+@pytest.mark.parametrize(
+    "personal", [fk.PersonalHead(head_epochs=1), fk.PersonalModel(strength=0.5)]
+)
 def test_a_resumed_run_is_the_same_and_can_be_read(tmp_path: Path, personal: Any) -> None:
     whole = simulate(personal)
     simulate(personal, rounds=3, out=tmp_path / "run")
@@ -36,7 +49,9 @@ def test_a_resumed_run_is_the_same_and_can_be_read(tmp_path: Path, personal: Any
     read = fk.Run.load(tmp_path / "run", model=mlp(DATA, 6), data=DATA)
     np.testing.assert_array_equal(read.models, whole.models)
     x = DATA.x[:7]
-    np.testing.assert_array_equal(read.predict(x, client=1, proba=True), whole.predict(x, client=1, proba=True))
+    np.testing.assert_array_equal(
+        read.predict(x, client=1, proba=True), whole.predict(x, client=1, proba=True)
+    )
     assert whole.evaluate().summary["accuracy"] == whole.summary()["final_accuracy"]
     if personal.head:
         with pytest.raises(fk.MethodError, match="has a model for each client"):
@@ -84,8 +99,12 @@ def test_bad_sections(settings: list[str], message: str) -> None:
 def test_refusals_name_the_place() -> None:
     with pytest.raises(ConfigError, match=r"^personal: run\.against: ifca: IFCA compares losses"):
         simulate(fk.PersonalHead(), method=fk.FedAvg(), against=[fk.IFCA(clusters=2)])
-    with pytest.raises(ConfigError, match=r"^personal: method: FlexCFL with personal heads .* has no other layer"):
+    with pytest.raises(
+        ConfigError, match=r"^personal: method: FlexCFL with personal heads .* has no other layer"
+    ):
         simulate(fk.PersonalHead(), model=mclr(DATA))
     unchecked = inspect.unwrap(fk.simulate)  # as users have it: types are checked in tests only
-    with pytest.raises(ConfigError, match=r"options: expected options .*, got <class .*\.PersonalHead'>"):
+    with pytest.raises(
+        ConfigError, match=r"options: expected options .*, got <class .*\.PersonalHead'>"
+    ):
         unchecked(fk.FedAvg(), DATA, mlp(DATA, 6), rounds=1, cohort=3, options=[fk.PersonalHead])

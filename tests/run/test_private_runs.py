@@ -1,4 +1,5 @@
-"""Whole runs with privacy of clients: what is released, what is written down, what is refused, and when they stop."""
+"""Whole runs with privacy of clients: what is released, what is written down, what is refused, and
+when they stop."""
 
 from __future__ import annotations
 
@@ -59,34 +60,53 @@ TESTING = ClientDP(noise_multiplier=1.0, delta=1e-3, testing_only_seeded_noise=T
 IFCA = fk.IFCA(clusters=2, weighting="examples")
 
 
-def simulate(privacy: ClientDP | None = TESTING, rounds: int = 4, method: Any = None, **options: Any) -> fk.Run:
-    asked: dict[str, Any] = {"rounds": rounds, "cohort": 4, "selection": "poisson", "checkpoint_every": 2, **options}
+def simulate(
+    privacy: ClientDP | None = TESTING, rounds: int = 4, method: Any = None, **options: Any
+) -> fk.Run:
+    asked: dict[str, Any] = {
+        "rounds": rounds,
+        "cohort": 4,
+        "selection": "poisson",
+        "checkpoint_every": 2,
+        **options,
+    }
     asked = simulate_arguments({"privacy": privacy, **asked})
     return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), local=fk.SGD(lr=0.1), **asked)
 
 
 def active(
-    settings: ClientDP, clients: int = N, rounds: int = 1, journal: Journal | None = None, seed: int | None = None
+    settings: ClientDP,
+    clients: int = N,
+    rounds: int = 1,
+    journal: Journal | None = None,
+    seed: int | None = None,
 ) -> ActivePrivacy:
     """Privacy as a run of FedAvg has it."""
     mechanism = settings.mechanism(clients, 4, rounds, "poisson")
-    return ActivePrivacy(fk.FedAvg(), mechanism, journal or Journal(), planned_rounds=rounds, seed=seed)
+    return ActivePrivacy(
+        fk.FedAvg(), mechanism, journal or Journal(), planned_rounds=rounds, seed=seed
+    )
 
 
 def private_world(settings: ClientDP = TESTING, world: Any = None) -> PrivateWorld:
     """A world of the small federation that lets noisy sums out."""
     world = world or fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1))
     mechanism = settings.mechanism(N, 4, 1, "poisson")
-    return PrivateWorld(world, mechanism, Journal(), SeededRandomness(np.random.default_rng(0)), 1, EVERYONE)
+    return PrivateWorld(
+        world, mechanism, Journal(), SeededRandomness(np.random.default_rng(0)), 1, EVERYONE
+    )
 
 
 def test_what_a_method_gets_are_clipped_sums_by_a_fixed_number_and_no_losses() -> None:
-    """All clients weigh the same, whatever their samples, and 4 expected clients over 2 clusters are 2 a cluster."""
+    """All clients weigh the same, whatever their samples, and 4 expected clients over 2 clusters
+    are 2 a cluster."""
     world = private_world(replace(TESTING, noise_multiplier=0.0, clip=0.3))
     models = np.stack([world.initial(Stream(0, 0, f"model{k}")) for k in range(2)])
     index = np.array([0, 1, 0, 0, 1, 1, 0])
     stream = Stream(0, 1, "train")
-    single = train(fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1)), models, EVERYONE, index, stream=stream)
+    single = train(
+        fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1)), models, EVERYONE, index, stream=stream
+    )
     norms = np.linalg.norm(single.update.astype(np.float64), axis=1)
     assert norms.min() < 0.3 < norms.max()
     rows = single.update * np.minimum(1, 0.3 / norms)[:, None]
@@ -101,11 +121,15 @@ def test_portions_and_weights_by_capped_examples() -> None:
     quiet = replace(TESTING, noise_multiplier=0.0, clip=1e6, divisor=1.0)
     models, stream = private_world().initial(Stream(0))[None], Stream(0, 1, "train")
 
-    def update(settings: ClientDP, clients: np.ndarray = EVERYONE, memory: int | None = None) -> np.ndarray:
+    def update(
+        settings: ClientDP, clients: np.ndarray = EVERYONE, memory: int | None = None
+    ) -> np.ndarray:
         world = fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1))
         shown: Any = InstrumentedWorld(world, memory)
         index = np.zeros(len(clients), np.int64)
-        return train(private_world(settings, shown), models, clients, index, reduce=True, stream=stream).update
+        return train(
+            private_world(settings, shown), models, clients, index, reduce=True, stream=stream
+        ).update
 
     np.testing.assert_array_equal(update(quiet), update(quiet, memory=100))
     capped = replace(quiet, examples_cap=10)
@@ -125,8 +149,16 @@ def test_a_round_without_clients_releases_noise_all_the_same() -> None:
     [
         Losses(np.zeros((1, 21), np.float32)),
         Train(np.zeros((1, 21), np.float32), fk.SGD(), np.zeros(7, np.int64)),
-        Train(np.zeros((1, 21), np.float32), fk.SGD(), np.zeros(7, np.int64), reduce=True, test=True),
-        Train(np.zeros((1, 21), np.float32), fk.SGD(), np.zeros(7, np.int64), reduce=True, gradient=True),
+        Train(
+            np.zeros((1, 21), np.float32), fk.SGD(), np.zeros(7, np.int64), reduce=True, test=True
+        ),
+        Train(
+            np.zeros((1, 21), np.float32),
+            fk.SGD(),
+            np.zeros(7, np.int64),
+            reduce=True,
+            gradient=True,
+        ),
     ],
 )
 def test_work_that_sends_more_than_sums_is_refused(task: Any) -> None:
@@ -161,20 +193,34 @@ def test_the_summary_and_the_folder_say_what_it_cost(tmp_path: Path) -> None:
     assert said["epsilon"] == pytest.approx(TESTING.mechanism(N, 4, 4, "poisson").epsilon(4))
     assert "nothing of this run is private" in said["warning"]
     assert said["rounds"] == {"released": 4, "planned": 4}
-    assert {"delta", "unit", "neighbours", "sampling", "protects_from", "must_not_be_released"} <= said.keys()
+    assert {
+        "delta",
+        "unit",
+        "neighbours",
+        "sampling",
+        "protects_from",
+        "must_not_be_released",
+    } <= said.keys()
     assert len((tmp_path / "run" / "privacy.jsonl").read_text().splitlines()) == 4
 
 
 def test_what_is_read_from_the_folder_says_what_privacy_cost(tmp_path: Path) -> None:
     """The run, its report, and a comparison, all of which are made from folders."""
-    private = ["privacy.name=client_dp", "privacy.noise_multiplier=1", "privacy.delta=1e-3", "secret.name=sums"]
+    private = [
+        "privacy.name=client_dp",
+        "privacy.noise_multiplier=1",
+        "privacy.delta=1e-3",
+        "secret.name=sums",
+    ]
     asked = ["data.clients=12", "run.rounds=1", "run.cohort=12", "run.selection=uniform", *private]
     grid = ["--methods", "fedavg,fedprox", "--seeds", "2", "--jobs", "1"]
     compared = CliRunner().invoke(app, ["compare", *asked, *grid, "--out", str(tmp_path / "grid")])
     assert compared.exit_code == 0, compared.output
     folder = next((tmp_path / "grid").rglob("privacy.json")).parent
     said, loaded = json.loads((folder / "privacy.json").read_text()), fk.Run.load(folder)
-    assert loaded.final["privacy"] == said and loaded.summary() == json.loads((folder / "summary.json").read_text())
+    assert loaded.final["privacy"] == said and loaded.summary() == json.loads(
+        (folder / "summary.json").read_text()
+    )
     assert loaded.final["secret"]["answered"] == 12
     total = f"all 4 finished private runs, on the same clients, cost up to epsilon {4 * said['epsilon']:.3g}"
     assert total in " ".join((tmp_path / "grid" / "comparison.md").read_text().split())
@@ -204,7 +250,8 @@ def test_a_resumed_run_has_spent_what_it_released(tmp_path: Path) -> None:
 
 
 def test_a_torn_line_of_the_journal_takes_no_other_with_it(tmp_path: Path) -> None:
-    """A process was killed in the middle of a line: what is released after it stays charged in all later resumes."""
+    """A process was killed in the middle of a line: what is released after it stays charged in all
+    later resumes."""
     journal = tmp_path / "run" / "privacy.jsonl"
     simulate(rounds=2, out=tmp_path / "run")
     with journal.open("a") as file:
@@ -212,7 +259,14 @@ def test_a_torn_line_of_the_journal_takes_no_other_with_it(tmp_path: Path) -> No
     for rounds in (4, 6):
         said = simulate(rounds=rounds, out=tmp_path / "run", resume=True).summary()["privacy"]
         assert said["rounds"]["released"] == rounds
-    assert [json.loads(line)["round"] for line in journal.read_text().splitlines()] == [1, 2, 3, 4, 5, 6]
+    assert [json.loads(line)["round"] for line in journal.read_text().splitlines()] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -226,12 +280,15 @@ def test_a_torn_line_of_the_journal_takes_no_other_with_it(tmp_path: Path) -> No
 def test_a_damaged_line_of_the_journal_is_named_and_nothing_is_charged_anew(
     line: str, why: str, tmp_path: Path
 ) -> None:
-    """A whole line that cannot be read is a release of unknown price: no later epsilon could be believed."""
+    """A whole line that cannot be read is a release of unknown price: no later epsilon could be
+    believed."""
     journal = tmp_path / "run" / "privacy.jsonl"
     simulate(rounds=3, out=tmp_path / "run")
     lines = journal.read_text().splitlines()
     journal.write_text("\n".join([lines[0], line, lines[2], ""]))
-    with pytest.raises(fk.CheckpointError, match=rf"privacy\.jsonl, line 2: is damaged \({why}.*from a copy"):
+    with pytest.raises(
+        fk.CheckpointError, match=rf"privacy\.jsonl, line 2: is damaged \({why}.*from a copy"
+    ):
         simulate(rounds=4, out=tmp_path / "run", resume=True)
     assert len(journal.read_text().splitlines()) == 3
 
@@ -256,18 +313,23 @@ def test_an_epsilon_alone_is_met_by_noise() -> None:
 
 
 def test_a_run_whose_noise_was_found_for_its_epsilon_is_not_extended(tmp_path: Path) -> None:
-    """One round at epsilon 3 and three more of the noise of four would cost 4.25, and a statement would say 3."""
+    """One round at epsilon 3 and three more of the noise of four would cost 4.25, and a statement
+    would say 3."""
     asked = replace(TESTING, noise_multiplier=None, epsilon=3.0)
     everybody: dict[str, Any] = {"cohort": N, "selection": "uniform", "out": tmp_path / "run"}
     first = simulate(asked, rounds=1, **everybody).summary()["privacy"]
-    with pytest.raises(ConfigError, match="to extend a run, give noise_multiplier from its start on"):
+    with pytest.raises(
+        ConfigError, match="to extend a run, give noise_multiplier from its start on"
+    ):
         simulate(asked, rounds=4, resume=True, **everybody)
     again = simulate(asked, rounds=1, resume=True, **everybody).summary()["privacy"]
     assert again == first and again["epsilon"] <= 3.0
 
 
 @pytest.mark.parametrize("settings", [TESTING, replace(TESTING, adaptive=True, epsilon=50.0)])
-def test_a_run_whose_noise_was_given_is_extended_and_charged_in_full(settings: ClientDP, tmp_path: Path) -> None:
+def test_a_run_whose_noise_was_given_is_extended_and_charged_in_full(
+    settings: ClientDP, tmp_path: Path
+) -> None:
     simulate(settings, rounds=2, out=tmp_path / "run")
     said = simulate(settings, rounds=4, out=tmp_path / "run", resume=True).summary()["privacy"]
     assert said["epsilon"] == pytest.approx(settings.mechanism(N, 4, 4, "poisson").epsilon(4))
@@ -276,7 +338,9 @@ def test_a_run_whose_noise_was_given_is_extended_and_charged_in_full(settings: C
 def test_clients_may_choose_their_cluster_and_the_clip_may_adapt(tmp_path: Path) -> None:
     adaptive = replace(TESTING, adaptive=True, clip=0.05)
     run = simulate(adaptive, method=IFCA, out=tmp_path / "run", server_optimizer=fk.FedAvgM())
-    lines = [json.loads(line) for line in (tmp_path / "run" / "privacy.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "run" / "privacy.jsonl").read_text().splitlines()
+    ]
     assert [line["clip"] for line in lines[1:]] == [line["next_clip"] for line in lines[:-1]]
     assert lines[-1]["next_clip"] > 0.05
     assert run.models.shape[0] == 2
@@ -294,7 +358,9 @@ def test_ifca_by_examples_is_what_it_was() -> None:
 
         _reads_means = False  # type: ignore[assignment]
 
-    single = fk.simulate(Single(clusters=2, weighting="examples"), DATA, mclr(DATA), **simulate_arguments(plain))
+    single = fk.simulate(
+        Single(clusters=2, weighting="examples"), DATA, mclr(DATA), **simulate_arguments(plain)
+    )
     np.testing.assert_array_equal(means.models, single.models)
     np.testing.assert_array_equal(means.assignment, single.assignment)
 
@@ -319,8 +385,11 @@ def test_methods_that_read_more_than_sums_are_refused_by_name(method: Any, why: 
 
 @pytest.mark.parametrize("name", sorted(methods()))
 def test_every_method_that_is_not_refused_sends_sums_only(name: str) -> None:
-    """A method whose declaration is wrong is refused in its first round all the same, with an error here."""
-    method = methods()[name](**({"strength": 1.0} if name == "pfedme" else {}))  # its own diverges at this rate
+    """A method whose declaration is wrong is refused in its first round all the same, with an error
+    here."""
+    method = methods()[name](
+        **({"strength": 1.0} if name == "pfedme" else {})
+    )  # its own diverges at this rate
     if not refusal(method):
         run = simulate(method=method, rounds=2)
         assert run.summary()["privacy"]["rounds"]["released"] == 2
@@ -337,14 +406,22 @@ def test_noisy_scores_of_the_released_models_are_charged_and_released(tmp_path: 
     said = run.summary()["privacy"]
     exact = da.get_epsilon_gaussian((4 / 1.0**2 + 1 / 4.0**2) ** -0.5, 1e-3)
     assert said["epsilon"] == pytest.approx(exact, rel=1e-3)
-    assert said["scores"]["clients"] == N and said["scores"]["standard_deviation_of_noise"] == pytest.approx(4 / N)
+    assert said["scores"]["clients"] == N and said["scores"][
+        "standard_deviation_of_noise"
+    ] == pytest.approx(4 / N)
     assert said["charged"]["scores (evaluate)"] == "noisy sums of all clients' accuracies: 1"
-    assert json.loads((tmp_path / "run" / "release" / "privacy.json").read_text())["scores"] == said["scores"]
+    assert (
+        json.loads((tmp_path / "run" / "release" / "privacy.json").read_text())["scores"]
+        == said["scores"]
+    )
     assert "released mean accuracy of clients" in privacy_in_words(said)
     quiet = simulate(replace(SCORED, scores=0.3), **everybody)
     noise = 0.3 * Stream(0, 4, "privacy/scores").rng().standard_normal(1)[0]
     expected = (quiet.clients["accuracy"].sum() + noise) / N
-    assert quiet.summary()["privacy"]["scores"]["mean_accuracy"] == pytest.approx(expected) and 0 < expected < 1
+    assert (
+        quiet.summary()["privacy"]["scores"]["mean_accuracy"] == pytest.approx(expected)
+        and 0 < expected < 1
+    )
     assert "scores" not in simulate(**everybody).summary()["privacy"]
 
 
@@ -353,7 +430,9 @@ def test_scores_are_released_once_for_a_round_and_again_where_a_run_goes_on(tmp_
     again = simulate(SCORED, rounds=2, out=tmp_path / "run", resume=True).summary()["privacy"]
     assert again == first
     longer = simulate(SCORED, rounds=4, out=tmp_path / "run", resume=True).summary()["privacy"]
-    assert longer["epsilon"] == pytest.approx(SCORED.mechanism(N, 4, 4, "poisson").epsilon(4, score_sums=2))
+    assert longer["epsilon"] == pytest.approx(
+        SCORED.mechanism(N, 4, 4, "poisson").epsilon(4, score_sums=2)
+    )
     assert longer["epsilon"] > simulate(SCORED).summary()["privacy"]["epsilon"]
     assert longer["charged"]["scores (evaluate)"].endswith("accuracies: 2")
 
@@ -364,14 +443,18 @@ def test_a_budget_covers_scores_and_none_are_released_beyond_it(
     asked = replace(SCORED, noise_multiplier=None, epsilon=3.0)
     said = simulate(asked, rounds=2).summary()["privacy"]
     assert 2.9 < said["epsilon"] <= 3.0 and "scores" in said
-    with pytest.raises(ConfigError, match=r"sum of scores alone costs .* of noise 0\.5: raise privacy\.scores"):
+    with pytest.raises(
+        ConfigError, match=r"sum of scores alone costs .* of noise 0\.5: raise privacy\.scores"
+    ):
         simulate(replace(asked, scores=0.5), rounds=2)
     budget = replace(SCORED, epsilon=SCORED.mechanism(N, 4, 2, "poisson").epsilon(2) * 1.001)
     run = simulate(budget, rounds=2, out=tmp_path / "run")
     assert run.summary()["rounds"] == 2 and "scores" in run.summary()["privacy"]
     further = simulate(budget, rounds=4, out=tmp_path / "run", resume=True).summary()
     assert further["rounds"] == 2 and further["privacy"]["epsilon"] <= (budget.epsilon or 0)
-    with (tmp_path / "run" / "privacy.jsonl").open("a") as file:  # of a process that was killed in round 3
+    with (tmp_path / "run" / "privacy.jsonl").open(
+        "a"
+    ) as file:  # of a process that was killed in round 3
         file.write('{"round": 3, "clip": 1.0, "next_clip": 1.0, "noise_multiplier": 1.0}\n')
     journal = Journal(tmp_path / "run" / "privacy.jsonl")
     active(budget, rounds=4, journal=journal).release_scores(3, np.ones(N))
@@ -389,7 +472,8 @@ def test_a_budget_covers_scores_and_none_are_released_beyond_it(
     ],
 )
 def test_what_is_not_charged_is_refused_or_infinite(kind: str, task: Any) -> None:
-    """By its task, whatever a method says that it needs; what is charged, and the best round, have tests above."""
+    """By its task, whatever a method says that it needs; what is charged, and the best round, have
+    tests above."""
     world = private_world()
     with pytest.raises(TaskError, match=f"the task {task.name} sends what no noise covers"):
         world.run(task, EVERYONE, Stream(0))
@@ -397,20 +481,32 @@ def test_what_is_not_charged_is_refused_or_infinite(kind: str, task: Any) -> Non
     insists = private_world(replace(TESTING, uncharged="infinite"))
     insists.run(task, EVERYONE, Stream(0))
     mechanism, journal = insists._mechanism, insists._journal
-    assert journal.uncharged == [task.name] and mechanism.epsilon(1, bool(journal.uncharged)) == np.inf
+    assert (
+        journal.uncharged == [task.name] and mechanism.epsilon(1, bool(journal.uncharged)) == np.inf
+    )
 
 
 def test_the_ledger_has_a_line_for_each_kind_of_release(tmp_path: Path) -> None:
-    """Models and scores at a price, choices and what stays in the folder at none; tuning is said to be open."""
+    """Models and scores at a price, choices and what stays in the folder at none; tuning is said to
+    be open."""
     said = simulate(SCORED, method=IFCA, out=tmp_path / "run").summary()["privacy"]
-    charged, open_ones, kept = said["charged"], " ".join(said["not_charged"]), " ".join(said["must_not_be_released"])
-    assert charged["models (train)"].startswith("4 noisy sums") and charged["scores (evaluate)"].endswith(": 1")
+    charged, open_ones, kept = (
+        said["charged"],
+        " ".join(said["not_charged"]),
+        " ".join(said["must_not_be_released"]),
+    )
+    assert charged["models (train)"].startswith("4 noisy sums") and charged[
+        "scores (evaluate)"
+    ].endswith(": 1")
     assert charged["choices of clusters"].startswith("nothing: each client's own")
     assert charged["counts, losses, scores of single clients, the best round"].startswith(
         "nothing: they are not released"
     )
     assert "which settings were tried" in open_ones and "other runs" in open_ones
-    assert all(word in kept for word in ("scores, losses and counts", "assignment", "best round", "checkpoints"))
+    assert all(
+        word in kept
+        for word in ("scores, losses and counts", "assignment", "best round", "checkpoints")
+    )
     assert sorted(file.name for file in (tmp_path / "run" / "release").iterdir()) == [
         "models.safetensors",
         "privacy.json",
@@ -418,7 +514,9 @@ def test_the_ledger_has_a_line_for_each_kind_of_release(tmp_path: Path) -> None:
 
 
 def test_who_insists_gets_an_infinite_epsilon() -> None:
-    run = simulate(replace(TESTING, uncharged="infinite"), method=fk.FlexCFL(clusters=2, alpha=3, steps=2))
+    run = simulate(
+        replace(TESTING, uncharged="infinite"), method=fk.FlexCFL(clusters=2, alpha=3, steps=2)
+    )
     said = run.summary()["privacy"]
     assert said["epsilon"] == "infinite"
     assert said["charged"]["other client work (train)"].startswith("infinite")
@@ -428,8 +526,14 @@ def test_who_insists_gets_an_infinite_epsilon() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"selection": "uniform"}, r'the best that is known is epsilon .*run.selection="poisson", or run.cohort='),
-        ({"privacy": SCORED, "sample_at_end": True, "evaluate_clients": 2}, "privacy.scores is of all clients"),
+        (
+            {"selection": "uniform"},
+            r'the best that is known is epsilon .*run.selection="poisson", or run.cohort=',
+        ),
+        (
+            {"privacy": SCORED, "sample_at_end": True, "evaluate_clients": 2},
+            "privacy.scores is of all clients",
+        ),
         ({"until": 0.9}, "run.until stops by scores of clients"),
         ({"personal": fk.PersonalHead()}, "personal heads send sums of bodies"),
         ({"track": [Elsewhere()]}, "the tracker Elsewhere would send scores of clients elsewhere"),
@@ -467,14 +571,18 @@ def test_several_seeds_say_what_they_cost_together_and_that_seeded_noise_is_none
 
     epsilon = run(0).summary()["privacy"]["epsilon"]
     shown = str(seeds_table(fk.repeat(run, 2).summary()).caption)
-    assert f"all 2 finished private runs, on the same clients, cost up to epsilon {2 * epsilon:.3g}" in shown
+    assert (
+        f"all 2 finished private runs, on the same clients, cost up to epsilon {2 * epsilon:.3g}"
+        in shown
+    )
     assert NOT_PRIVATE in shown
     plain = fk.repeat(lambda seed: run(seed, None), 2).summary()
     assert "privacy_notes" not in plain and "Privacy" not in str(seeds_table(plain).caption)
 
 
 def test_a_private_run_does_not_stop_by_what_clients_reply(tmp_path: Path) -> None:
-    """Neither by what ``on_round`` makes of their scores, nor where no reply is usable: the last round is planned."""
+    """Neither by what ``on_round`` makes of their scores, nor where no reply is usable: the last
+    round is planned."""
     with pytest.raises(ConfigError, match=r"on_round returned STOP.*set run.rounds"):
         simulate(out=tmp_path / "run", callbacks=lambda record: fk.STOP)
     assert not (tmp_path / "run" / "release").exists()
@@ -504,7 +612,13 @@ def test_a_delta_of_a_client_is_warned_of(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_a_configuration_has_it(tmp_path: Path) -> None:
-    asked = ["data.name=digits", "method.name=fedavg", "run.against=[]", "run.rounds=1", "run.selection=poisson"]
+    asked = [
+        "data.name=digits",
+        "method.name=fedavg",
+        "run.against=[]",
+        "run.rounds=1",
+        "run.selection=poisson",
+    ]
     asked += ["privacy.name=client_dp", "privacy.noise_multiplier=1.0", "privacy.delta=0.001"]
     config = load(None, asked)
     assert config.description().section("privacy")["noise_multiplier"] == 1.0
@@ -513,7 +627,10 @@ def test_a_configuration_has_it(tmp_path: Path) -> None:
 
 def test_poisson_cohorts_have_sizes_of_their_own() -> None:
     plan = Plan(1, 50, selection="poisson")
-    sizes = [len(select_cohort(np.arange(1000), 1000, plan, Stream(0, r, "cohort"))) for r in range(1, 200)]
+    sizes = [
+        len(select_cohort(np.arange(1000), 1000, plan, Stream(0, r, "cohort")))
+        for r in range(1, 200)
+    ]
     assert np.mean(sizes) == pytest.approx(50, abs=2)
     assert 40 < np.var(sizes) < 56  # N q (1 - q) = 47.5
 
@@ -532,16 +649,24 @@ def test_the_audit_of_a_configuration() -> None:
     said = json.loads(result.stdout)
     assert result.exit_code == 0 and said["claim"] == pytest.approx(2.59, abs=0.01)
     assert 0 <= said["lower_bound"] <= said["claim"] and said["rounds"] == 10
-    masked = json.loads(CliRunner().invoke(app, ["audit", *whole, "secret.name=sums", "--json"]).stdout)
+    masked = json.loads(
+        CliRunner().invoke(app, ["audit", *whole, "secret.name=sums", "--json"]).stdout
+    )
     assert masked["claim"] == said["claim"] and 0 <= masked["lower_bound"] <= masked["claim"]
     shown = CliRunner().invoke(app, ["audit", *whole])
-    assert "claimed: epsilon 2.59 after 10 rounds" in shown.stdout and "is not contradicted" in shown.stdout
+    assert (
+        "claimed: epsilon 2.59 after 10 rounds" in shown.stdout
+        and "is not contradicted" in shown.stdout
+    )
     for more, why in (
         (
             ["method.name=flexcfl", "method.clusters=2", "privacy.uncharged=infinite"],
             "there is no claim to audit: FlexCFL",
         ),
-        (["method.name=private_clusters", "method.clusters=2", "secret.name=sums"], "begins with sums of sketches"),
+        (
+            ["method.name=private_clusters", "method.clusters=2", "secret.name=sums"],
+            "begins with sums of sketches",
+        ),
         (["secret.name=sums", "secret.least=60"], "are too small for such a sum"),
     ):
         other = CliRunner().invoke(app, ["audit", *whole, *more])

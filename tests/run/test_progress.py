@@ -1,4 +1,5 @@
-"""Who sees the progress of a run: on a terminal, in a notebook, or when asked for; and the user's own listener."""
+"""Who sees the progress of a run: on a terminal, in a notebook, or when asked for; and the user's
+own listener."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def simulate(**options: Any) -> fk.Run:
-    return fk.simulate(fk.FedAvg(), DATA, mclr(DATA), rounds=2, cohort=3, **simulate_arguments(options))
+    return fk.simulate(
+        fk.FedAvg(), DATA, mclr(DATA), rounds=2, cohort=3, **simulate_arguments(options)
+    )
 
 
 def test_nobody_is_told_who_does_not_look(seen: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,8 +53,14 @@ def test_nobody_is_told_who_does_not_look(seen: list[Any], monkeypatch: pytest.M
 
 
 def test_a_notebook_is_watched(seen: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    for shell, watched in ((None, False), (SimpleNamespace(), False), (SimpleNamespace(kernel=1), True)):
-        monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda shell=shell: shell))
+    for shell, watched in (
+        (None, False),
+        (SimpleNamespace(), False),
+        (SimpleNamespace(kernel=1), True),
+    ):
+        monkeypatch.setitem(
+            sys.modules, "IPython", SimpleNamespace(get_ipython=lambda shell=shell: shell)
+        )
         assert progress.is_watched() is watched
 
 
@@ -100,7 +109,9 @@ def test_in_a_notebook_one_output_is_drawn_anew(monkeypatch: pytest.MonkeyPatch)
         drawn.append(bars.row_count)
         return handle
 
-    python = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1), display=SimpleNamespace(display=show))
+    python = SimpleNamespace(
+        get_ipython=lambda: SimpleNamespace(kernel=1), display=SimpleNamespace(display=show)
+    )
     monkeypatch.setitem(sys.modules, "IPython", python)
     monkeypatch.setitem(sys.modules, "IPython.display", python.display)
     monkeypatch.setattr(progress, "_provided", [Display])

@@ -18,8 +18,12 @@ CONFIG = '[method]\nname = "fedavg"\n[run]\nrounds = 3\n'
 def test_each_kind_of_run_has_its_own_way() -> None:
     folder = Path("my runs/one")
     assert "fedkin run --resume 'my runs/one'" in how_to_resume(folder, Description({}))
-    assert "simulate(..., out='my runs/one', resume=True)" in how_to_resume(folder, Description({"python": {}}))
-    assert "fedkin deploy up the folder of its server.toml" in how_to_resume(folder, Description({"federation": {}}))
+    assert "simulate(..., out='my runs/one', resume=True)" in how_to_resume(
+        folder, Description({"python": {}})
+    )
+    assert "fedkin deploy up the folder of its server.toml" in how_to_resume(
+        folder, Description({"federation": {}})
+    )
 
 
 @pytest.fixture

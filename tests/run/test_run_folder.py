@@ -35,7 +35,9 @@ def test_it_says_what_was_run_and_where(tmp_path: Path) -> None:
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     Folder.create(tmp_path, DESCRIPTION)
     assert holds_run(tmp_path)
-    with pytest.raises(StorageError, match=r"already holds a run; resume it \(--resume, resume=True"):
+    with pytest.raises(
+        StorageError, match=r"already holds a run; resume it \(--resume, resume=True"
+    ):
         Folder.create(tmp_path, DESCRIPTION)
 
 
@@ -80,7 +82,11 @@ def test_a_fingerprint_covers_what_decides_the_numbers() -> None:
     with_run = DESCRIPTION.with_run
     base = fingerprint(DESCRIPTION, "data")
     assert (
-        fingerprint(with_run(rounds=9, against=["fedavg"], checkpoint_every=3, target=0.5, devices=2), "data") == base
+        fingerprint(
+            with_run(rounds=9, against=["fedavg"], checkpoint_every=3, target=0.5, devices=2),
+            "data",
+        )
+        == base
     )
     for other in (
         with_run(seed=1),
@@ -100,8 +106,16 @@ def test_a_data_digest_sees_labels_features_and_owners(tiny: FederatedData) -> N
     x[0, 0] += 1
     moved = Ragged(tiny.train.rows[::-1].copy(), tiny.train.offsets)
     assert tiny.true_clusters is not None
-    truths = (replace(tiny, true_clusters=1 - tiny.true_clusters), replace(tiny, true_clusters=None))
-    for other in (replace(tiny, x=x), replace(tiny, y=1 - tiny.y), replace(tiny, train=moved), *truths):
+    truths = (
+        replace(tiny, true_clusters=1 - tiny.true_clusters),
+        replace(tiny, true_clusters=None),
+    )
+    for other in (
+        replace(tiny, x=x),
+        replace(tiny, y=1 - tiny.y),
+        replace(tiny, train=moved),
+        *truths,
+    ):
         assert data_digest(other) != base
 
 
@@ -128,7 +142,9 @@ def test_another_environment_is_one_warning_and_is_written_down(
 ) -> None:
     now = environment(DESCRIPTION)
     other = now["versions"] | {"jax": "0.0.1"}
-    for i, changes in enumerate(({"versions": other}, {"machine": "abacus"}, {"versions": other, "platform": "Loom"})):
+    for i, changes in enumerate(
+        ({"versions": other}, {"machine": "abacus"}, {"versions": other, "platform": "Loom"})
+    ):
         assert json.loads(resumed_after(tmp_path / str(i), **changes)) == now
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 3 and all("results may differ in their last bits" in line for line in told)
@@ -137,10 +153,14 @@ def test_another_environment_is_one_warning_and_is_written_down(
     assert f"platform Loom -> {now['platform']}" in told[2]
 
 
-def test_the_same_environment_is_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_same_environment_is_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     now = environment(DESCRIPTION)
     assert json.loads(resumed_after(tmp_path / "same")) == now
-    assert json.loads(resumed_after(tmp_path / "cores", cores=999)) == now  # bits do not depend on them
+    assert (
+        json.loads(resumed_after(tmp_path / "cores", cores=999)) == now
+    )  # bits do not depend on them
     assert not caplog.records
 
 

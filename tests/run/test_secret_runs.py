@@ -1,4 +1,5 @@
-"""Whole runs with secret sums: the numbers of a plain run, what is lost, what is refused, and what is written down."""
+"""Whole runs with secret sums: the numbers of a plain run, what is lost, what is refused, and what
+is written down."""
 
 from __future__ import annotations
 
@@ -90,7 +91,14 @@ def test_means_are_those_of_the_plain_world(secret: fk.SecretSums, compiled: boo
     world, stream = simulated(compiled), Stream(0, 1, "train")
     models = models_of(world)
     expected = train(world, models, EVERYONE, PAIR, reduce=True, stream=stream)
-    got = train(SecretWorld(world, secret, Journal(), ROUND), models, EVERYONE, PAIR, reduce=True, stream=stream)
+    got = train(
+        SecretWorld(world, secret, Journal(), ROUND),
+        models,
+        EVERYONE,
+        PAIR,
+        reduce=True,
+        stream=stream,
+    )
     np.testing.assert_allclose(got.update, expected.update, atol=1e-6)
     assert np.abs(expected.update).max() > 0.01 and got.arrived.all()
     np.testing.assert_array_equal(got.weight, expected.weight)
@@ -118,10 +126,14 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("lost", [*({name: who} for name, who in LOSSES.items()), LOSSES])
-def test_clients_that_are_lost_between_exchanges_are_left_out_and_no_more(lost: dict[str, tuple[int, ...]]) -> None:
+def test_clients_that_are_lost_between_exchanges_are_left_out_and_no_more(
+    lost: dict[str, tuple[int, ...]],
+) -> None:
     world, stream = simulated(), Stream(0, 1, "train")
     models, index = models_of(world, 1), np.zeros(N, np.int64)
-    answered = np.setdiff1d(EVERYONE, [c for name, who in lost.items() if name != "secret_reveal" for c in who])
+    answered = np.setdiff1d(
+        EVERYONE, [c for name, who in lost.items() if name != "secret_reveal" for c in who]
+    )
     expected = train(world, models, answered, index[answered], reduce=True, stream=stream)
     journal = Journal()
     own = SecretWorld(Losing(lost).of(world), PLAIN, journal, ROUND)
@@ -137,28 +149,55 @@ def test_no_secret_outlives_its_sum(exchange: str, least: int) -> None:
     """Whoever drops out, and whether the sum is made or lost."""
     world, settings = simulated(), fk.SecretSums(least=least)
     own = SecretWorld(Losing({exchange: (2, 5)}).of(world), settings, Journal(), ROUND)
-    train(own, models_of(world, 1), EVERYONE, np.zeros(N, np.int64), reduce=True, stream=Stream(0, 1, "train"))
+    train(
+        own,
+        models_of(world, 1),
+        EVERYONE,
+        np.zeros(N, np.int64),
+        reduce=True,
+        stream=Stream(0, 1, "train"),
+    )
     begun = np.flatnonzero(world._memory.has("secret_session", EVERYONE))
     assert len(begun) == N - 2 * (exchange == "secret_keys")
-    sessions = [Session.of(world._memory.kept("secret_session", client)) for client in begun.tolist()]
-    assert all(one.seed == one.mask_seed == bytes(16) and one.private == bytes(32) for one in sessions)
+    sessions = [
+        Session.of(world._memory.kept("secret_session", client)) for client in begun.tolist()
+    ]
+    assert all(
+        one.seed == one.mask_seed == bytes(16) and one.private == bytes(32) for one in sessions
+    )
 
 
 def test_a_cluster_with_too_few_answers_keeps_its_model_and_the_round_goes_on() -> None:
     world, stream = simulated(), Stream(0, 1, "train")
     models, index = models_of(world), (EVERYONE < 2).astype(np.int64)
     journal = Journal()
-    got = train(SecretWorld(world, PLAIN, journal, ROUND), models, EVERYONE, index, reduce=True, stream=stream)
-    assert got.update[0].any() and not got.update[1].any() and got.weight is not None and not got.weight[1]
+    got = train(
+        SecretWorld(world, PLAIN, journal, ROUND),
+        models,
+        EVERYONE,
+        index,
+        reduce=True,
+        stream=stream,
+    )
+    assert (
+        got.update[0].any()
+        and not got.update[1].any()
+        and got.weight is not None
+        and not got.weight[1]
+    )
     assert got.arrived.tolist() == [False, False] + [True] * (N - 2)
     assert "2 clients have announced keys" in journal.entries[-1]["lost"]["1"]
     strict = SecretWorld(world, fk.SecretSums(least=N), journal, ROUND)
     got = train(strict, models, EVERYONE, 0 * index, reduce=True, stream=stream)
     assert got.arrived.all()
-    lossy = SecretWorld(Losing({"secret_train": (0,)}).of(world), fk.SecretSums(least=N), journal, ROUND)
+    lossy = SecretWorld(
+        Losing({"secret_train": (0,)}).of(world), fk.SecretSums(least=N), journal, ROUND
+    )
     got = train(lossy, models, EVERYONE, 0 * index, reduce=True, stream=stream)
     assert not got.arrived.any() and not got.update.any()
-    assert journal.entries[-1]["lost"] == {"0": f"{N - 1} clients have answered, and {N} are needed"}
+    assert journal.entries[-1]["lost"] == {
+        "0": f"{N - 1} clients have answered, and {N} are needed"
+    }
 
 
 def test_portions_of_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +212,9 @@ def test_portions_of_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(*updates)
 
 
-@pytest.mark.parametrize("method", [fk.FedAvg(), fk.FedProx(mu=0.1), fk.Ditto(), fk.APFL(), fk.PFedMe(strength=5.0)])
+@pytest.mark.parametrize(
+    "method", [fk.FedAvg(), fk.FedProx(mu=0.1), fk.Ditto(), fk.APFL(), fk.PFedMe(strength=5.0)]
+)
 def test_runs_have_the_numbers_of_plain_runs_and_repeat(method: Any) -> None:
     plain, secret, again = simulate(method, None), simulate(method), simulate(method)
     np.testing.assert_allclose(secret.models, plain.models, atol=1e-5)
@@ -186,31 +227,44 @@ def test_clients_that_a_simulation_loses(tmp_path: Path) -> None:
     run = simulate(secret=fk.SecretSums(dropout=0.05), rounds=6, out=tmp_path / "run")
     said = run.summary()["secret"]
     assert said["answered"] < 6 * 8 and said["sums"] + said["lost"] == 6
-    lines = [json.loads(line) for line in (tmp_path / "run" / "secret.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "run" / "secret.jsonl").read_text().splitlines()
+    ]
     assert [line["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize(("clients", "cohort", "neighbours", "dropout"), [(60, 40, 10, 0.2), (100, 100, 20, 0.3)])
+@pytest.mark.parametrize(
+    ("clients", "cohort", "neighbours", "dropout"), [(60, 40, 10, 0.2), (100, 100, 20, 0.3)]
+)
 def test_drop_outs_that_few_neighbours_cannot_bear_lose_sums_and_not_the_run(
     clients: int, cohort: int, neighbours: int, dropout: float
 ) -> None:
     data = fk.data.digits(clients=clients)
     settings = fk.SecretSums(neighbours=neighbours, dropout=dropout)
     options: dict[str, Any] = {"rounds": 2, "cohort": cohort, "evaluate_every": 0}
-    said = fk.simulate(fk.FedAvg(), data, mclr(data), options=[settings], **simulate_arguments(options)).summary()[
-        "secret"
-    ]
+    said = fk.simulate(
+        fk.FedAvg(), data, mclr(data), options=[settings], **simulate_arguments(options)
+    ).summary()["secret"]
     assert said["sums"] + said["lost"] == 2 and said["lost"]
 
 
 def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> None:
-    config = load(None, "run.rounds=2 run.cohort=8 data.clients=10 method.name=fedavg secret.name=sums".split())
+    config = load(
+        None,
+        "run.rounds=2 run.cohort=8 data.clients=10 method.name=fedavg secret.name=sums".split(),
+    )
     assert execute(config, out=None).summary()["secret"]["answered"] == 16
     journal = Journal()
-    for round, answered in ((1, 8), (2, 7), (2, 6)):  # of a process that was killed before its checkpoint
+    for round, answered in (
+        (1, 8),
+        (2, 7),
+        (2, 6),
+    ):  # of a process that was killed before its checkpoint
         counts = {"sums": 1, "asked": 8, "answered": answered, "clipped": 0, "unusable": 1}
         journal.add(round=round, call=1, lost={}, **counts)
-    end = RunEnd(2, State(np.zeros((1, 1), np.float32), np.zeros(1, np.int64)), np.zeros(0), pd.DataFrame())
+    end = RunEnd(
+        2, State(np.zeros((1, 1), np.float32), np.zeros(1, np.int64)), np.zeros(0), pd.DataFrame()
+    )
     said = ActiveSecretSums(PLAIN, journal).closing(end)["secret"]
     assert (said["sums"], said["answered"], said["unusable"]) == (2, 14, 2)
 
@@ -219,21 +273,34 @@ def test_a_round_without_clients_has_no_sum() -> None:
     world, nobody = simulated(), np.zeros(0, np.int64)
     for secret in (PLAIN, replace(PLAIN, hide_choice=True)):
         own = SecretWorld(world, secret, Journal(), ROUND)
-        assert not train(own, models_of(world), nobody, nobody, reduce=True, stream=Stream(0)).update.any()
+        assert not train(
+            own, models_of(world), nobody, nobody, reduce=True, stream=Stream(0)
+        ).update.any()
 
 
 def test_numbers_above_the_limit_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     run = simulate(secret=fk.SecretSums(limit=1e-3))
     said = run.summary()["secret"]
     assert said["clipped"] > 0
-    assert secret_in_words(said) == f"secret: 3 sums of 24 updates, {said['clipped']} with clipped numbers"
+    assert (
+        secret_in_words(said)
+        == f"secret: 3 sums of 24 updates, {said['clipped']} with clipped numbers"
+    )
     assert "of 8 clients have clipped numbers above secret.limit = 0.001: raise it" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("limit", "parts"),
     [
-        (1e30, ["secret.limit = 1e+30", "with 8 clients", "multiples of 3.7e+21 (limit / (2^28 - 1))", "limit=8"]),
+        (
+            1e30,
+            [
+                "secret.limit = 1e+30",
+                "with 8 clients",
+                "multiples of 3.7e+21 (limit / (2^28 - 1))",
+                "limit=8",
+            ],
+        ),
         (1e-6, ["secret.limit = 1e-06", "cut to at most 1e-06", "secret.limit=8"]),
         (8.0, []),
     ],
@@ -278,8 +345,20 @@ def test_what_has_no_masked_form_or_too_many_rows_is_refused() -> None:
 
 def _fields() -> dict[str, Any]:
     none = np.zeros((N, 0), np.int64)
-    about = {"sum_id": "x", "group": PAIR, "holders": none, "announced": np.zeros((N, 0, 96), np.int64)}
-    return {**about, "partners": none.astype(bool), "members": 1, "limit": 1.0, "cap": 1, "hide_choice": False}
+    about = {
+        "sum_id": "x",
+        "group": PAIR,
+        "holders": none,
+        "announced": np.zeros((N, 0, 96), np.int64),
+    }
+    return {
+        **about,
+        "partners": none.astype(bool),
+        "members": 1,
+        "limit": 1.0,
+        "cap": 1,
+        "hide_choice": False,
+    }
 
 
 @pytest.mark.parametrize(
@@ -329,18 +408,31 @@ def test_settings_that_are_none(settings: dict[str, Any], words: str) -> None:
 
 
 def test_private_and_secret(tmp_path: Path) -> None:
-    """With everybody in each round it costs what it does where the server adds the noise; it says who is trusted."""
+    """With everybody in each round it costs what it does where the server adds the noise; it says
+    who is trusted."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3)
     options: dict[str, Any] = {"privacy": privacy, "cohort": N, "rounds": 2}
     said = simulate(**options, out=tmp_path / "run").summary()["privacy"]
     plain = simulate(secret=None, **options).summary()["privacy"]
     assert said["epsilon"] == plain["epsilon"] and said["rounds"] == {"released": 2, "planned": 2}
     assert said["secret_sums"]["least"] == 3 and said["secret_sums"]["lost"] == 0
-    assert "to follow the protocol" in said["trusted"] and "whoever reads its run folder" in plain["trusted"]
+    assert (
+        "to follow the protocol" in said["trusted"]
+        and "whoever reads its run folder" in plain["trusted"]
+    )
     summary = simulate(**options).summary()["secret"]
-    assert summary == {"sums": 2, "answered": 2 * N, "clipped": 0, "unusable": 0, "lost": 0, "clear": []}
+    assert summary == {
+        "sums": 2,
+        "answered": 2 * N,
+        "clipped": 0,
+        "unusable": 0,
+        "lost": 0,
+        "clear": [],
+    }
     assert "each client's test scores where the run is scored" in said["trusted"]
-    with pytest.raises(ConfigError, match=r"scores that it sees one by one; leave out privacy\.scores"):
+    with pytest.raises(
+        ConfigError, match=r"scores that it sees one by one; leave out privacy\.scores"
+    ):
         simulate(**{**options, "privacy": replace(privacy, scores=10.0)})
     with pytest.raises(ConfigError, match=r"leave out privacy\.adaptive"):
         simulate(**{**options, "privacy": replace(privacy, adaptive=True)})
@@ -350,11 +442,17 @@ def test_private_and_secret(tmp_path: Path) -> None:
     ("secret", "cohort", "words"),
     [
         (fk.SecretSums(least=5), 4, r"secret\.least = 5: cohorts of run\.cohort = 4 are too small"),
-        (fk.SecretSums(limit=2.0), N, r"secret\.limit is of sums without privacy: set privacy\.clip"),
+        (
+            fk.SecretSums(limit=2.0),
+            N,
+            r"secret\.limit is of sums without privacy: set privacy\.clip",
+        ),
         (fk.SecretSums(examples_cap=7), N, r"set privacy\.examples_cap, and leave it out"),
     ],
 )
-def test_settings_that_would_do_nothing_are_refused(secret: fk.SecretSums, cohort: int, words: str) -> None:
+def test_settings_that_would_do_nothing_are_refused(
+    secret: fk.SecretSums, cohort: int, words: str
+) -> None:
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3)
     with pytest.raises(ConfigError, match=words):
         simulate(secret=secret, privacy=privacy, cohort=cohort)
@@ -366,11 +464,15 @@ def test_settings_that_would_do_nothing_are_refused(secret: fk.SecretSums, cohor
 def test_a_choice_that_a_client_sends_is_not_hidden_from_a_server_of_secret_sums() -> None:
     """A trusted server keeps it to itself; here epsilon is infinite, or it is refused."""
     settings = fk.ClientDP(noise_multiplier=1.0, delta=1e-3)
-    task = NearestSketch(models_of(simulated())[0], fk.SGD(lr=0.1), directions=np.eye(2, 64, dtype=np.float32))
+    task = NearestSketch(
+        models_of(simulated())[0], fk.SGD(lr=0.1), directions=np.eye(2, 64, dtype=np.float32)
+    )
 
     def world(settings: fk.ClientDP, secret: fk.SecretSums | None) -> PrivateWorld:
         mechanism = settings.mechanism(N, N, 1, "uniform")
-        return PrivateWorld(simulated(), mechanism, Journal(), SystemRandomness(), 1, EVERYONE, secret)
+        return PrivateWorld(
+            simulated(), mechanism, Journal(), SystemRandomness(), 1, EVERYONE, secret
+        )
 
     assert world(settings, None).run(task, EVERYONE, Stream(0)).arrived.all()
     with pytest.raises(TaskError, match="sends what no noise covers"):
@@ -381,7 +483,9 @@ def test_a_choice_that_a_client_sends_is_not_hidden_from_a_server_of_secret_sums
 
 
 def test_simulated_clients_do_not_sign() -> None:
-    with pytest.raises(ConfigError, match=r"secret\.signed: simulated clients have no certificates"):
+    with pytest.raises(
+        ConfigError, match=r"secret\.signed: simulated clients have no certificates"
+    ):
         simulate(secret=fk.SecretSums(signed=True))
 
 
@@ -390,11 +494,15 @@ def test_privacy_needs_neighbours_enough_to_see_n_min() -> None:
     with pytest.raises(ConfigError, match=r"set secret\.neighbours=10 or more"):
         simulate(secret=fk.SecretSums(least=10, neighbours=8), privacy=privacy, cohort=N)
     own = fk.SecretSums(least=10, neighbours=10)
-    assert simulate(secret=own, privacy=privacy, cohort=N, rounds=1).summary()["secret"]["answered"] == N
+    assert (
+        simulate(secret=own, privacy=privacy, cohort=N, rounds=1).summary()["secret"]["answered"]
+        == N
+    )
 
 
 def test_who_sees_the_cohorts_gets_no_amplification() -> None:
-    """Poisson cohorts of 4 of 12 in two rounds cost what two rounds of everybody do: a Gaussian of z / sqrt(2)."""
+    """Poisson cohorts of 4 of 12 in two rounds cost what two rounds of everybody do: a Gaussian of
+    z / sqrt(2)."""
     options: dict[str, Any] = {
         "privacy": fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3),
         "cohort": 4,
@@ -410,20 +518,30 @@ def test_who_sees_the_cohorts_gets_no_amplification() -> None:
 
 
 @pytest.mark.parametrize("cap", [None, 3])
-def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(cap: int | None, tmp_path: Path) -> None:
-    """Where who takes part is seen nothing is amplified, and a fixed size spoils nothing: q = 1, by dp-accounting."""
+def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(
+    cap: int | None, tmp_path: Path
+) -> None:
+    """Where who takes part is seen nothing is amplified, and a fixed size spoils nothing: q = 1, by
+    dp-accounting."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3, cap=cap)
     options: dict[str, Any] = {"privacy": privacy, "cohort": 4, "rounds": 3}
     run = simulate(**options, selection="uniform", out=tmp_path / "run")
     said = run.summary()["privacy"]
     assert ("at most 3 clients" in said["sampling"]) is (cap is not None)
-    loose = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, cap=9).mechanism(N, 4, 3, "uniform", seen_cohorts=True)
+    loose = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, cap=9).mechanism(
+        N, 4, 3, "uniform", seen_cohorts=True
+    )
     assert "at most" not in loose.facts()["sampling"]
     event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(1.0), 3)
     exact = dp_accounting.pld.PLDAccountant().compose(event).get_epsilon(1e-3)
     assert said["epsilon"] == pytest.approx(exact, rel=1e-3)
-    assert said["sampling"].startswith("exactly 4 of 12 clients") and "no amplification" in said["sampling"]
-    lines = [json.loads(line) for line in (tmp_path / "run" / "privacy.jsonl").read_text().splitlines()]
+    assert (
+        said["sampling"].startswith("exactly 4 of 12 clients")
+        and "no amplification" in said["sampling"]
+    )
+    lines = [
+        json.loads(line) for line in (tmp_path / "run" / "privacy.jsonl").read_text().splitlines()
+    ]
     assert [line["asked"] for line in lines if "asked" in line] == [cap or 4] * 3
     with pytest.raises(ConfigError, match="have no amplification by sampling"):
         simulate(secret=None, **options, selection="uniform")
@@ -437,7 +555,9 @@ def test_a_budget_is_that_of_rounds_without_amplification() -> None:
         "rounds": 20,
     }
     run = simulate(cohort=fk.Cohort(4, selection="poisson"), **options)
-    affordable = [t for t in range(1, 21) if dp_accounting.get_epsilon_gaussian(2 / np.sqrt(t), 1e-3) <= 4]
+    affordable = [
+        t for t in range(1, 21) if dp_accounting.get_epsilon_gaussian(2 / np.sqrt(t), 1e-3) <= 4
+    ]
     assert run.summary()["privacy"]["rounds"]["released"] == affordable[-1] < 20
 
 
@@ -450,13 +570,21 @@ def test_client_work_in_the_clear_is_named_among_what_is_trusted() -> None:
     assert said["privacy"]["epsilon"] == "infinite" and said["secret"]["clear"][0] == "train"
     assert said["privacy"]["trusted"].endswith(f"replies to {', '.join(said['secret']['clear'])}")
     own = PrivateWorld(
-        simulated(), privacy.mechanism(N, N, 1, "uniform"), Journal(), SystemRandomness(), 1, EVERYONE, PLAIN
+        simulated(),
+        privacy.mechanism(N, N, 1, "uniform"),
+        Journal(),
+        SystemRandomness(),
+        1,
+        EVERYONE,
+        PLAIN,
     )
     with pytest.raises(TaskError, match="secret: the task losses sends what is no sum"):
         own.run(Losses(models_of(simulated())), EVERYONE, Stream(0))
 
 
-def test_a_private_sum_is_written_down_before_the_server_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_private_sum_is_written_down_before_the_server_sees_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     journal = Journal()
     counted = []
 

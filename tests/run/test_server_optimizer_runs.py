@@ -1,4 +1,5 @@
-"""Whole runs with a server optimiser: described, resumed, read again, named in tables, refused with the place."""
+"""Whole runs with a server optimiser: described, resumed, read again, named in tables, refused with
+the place."""
 
 from __future__ import annotations
 
@@ -24,7 +25,14 @@ GROUPS = fk.FlexCFL(clusters=2, alpha=3, steps=4)
 
 def simulate(*optimizers: Any, rounds: int = 5, method: Any = GROUPS, **settings: Any) -> fk.Run:
     asked: dict[str, Any] = {"rounds": rounds, "cohort": 5, "checkpoint_every": 2, **settings}
-    return fk.simulate(method, DATA, mclr(DATA), local=fk.SGD(lr=0.1), options=optimizers, **simulate_arguments(asked))
+    return fk.simulate(
+        method,
+        DATA,
+        mclr(DATA),
+        local=fk.SGD(lr=0.1),
+        options=optimizers,
+        **simulate_arguments(asked),
+    )
 
 
 def test_a_resumed_run_is_the_same_and_can_be_read(tmp_path: Path) -> None:
@@ -61,7 +69,10 @@ def test_tables_name_it() -> None:
     run = simulate(fk.FedYogi(), rounds=1, against=[fk.FedAvg()])
     assert run.summary()["method"] == "flexcfl+fedyogi" == run.records[0]["method"]
     assert run.against["fedavg"].summary()["method"] == "fedavg+fedyogi"
-    assert method_title("flexcfl+fedyogi") == "FlexCFL + FedYogi" and method_title("flexcfl") == "FlexCFL"
+    assert (
+        method_title("flexcfl+fedyogi") == "FlexCFL + FedYogi"
+        and method_title("flexcfl") == "FlexCFL"
+    )
     assert method_title("mine+other") == "mine+other"
 
 
@@ -69,10 +80,16 @@ def test_tables_name_it() -> None:
     ("method", "options", "words"),
     [
         (fk.PANM(), {}, "server_optimizer: method: PANM has no server"),
-        (fk.FedAvg(), {"against": [fk.Local()]}, "server_optimizer: run.against: local: Local has no server"),
+        (
+            fk.FedAvg(),
+            {"against": [fk.Local()]},
+            "server_optimizer: run.against: local: Local has no server",
+        ),
     ],
 )
-def test_what_it_does_not_apply_to_is_refused(method: Any, options: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_what_it_does_not_apply_to_is_refused(
+    method: Any, options: dict[str, Any], words: str, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError) as error:
         simulate(fk.FedAdam(), rounds=1, method=method, out=tmp_path / "run", **options)
     assert words in str(error.value) and not (tmp_path / "run").exists()
@@ -81,27 +98,46 @@ def test_what_it_does_not_apply_to_is_refused(method: Any, options: dict[str, An
 @pytest.mark.parametrize("wrong", ["fedadam", fk.FedAdam, fk.SGD(), None])
 def test_what_is_no_optimizer_is_refused(wrong: Any) -> None:
     unchecked = inspect.unwrap(fk.simulate)  # as users have it: types are checked in tests only
-    with pytest.raises(ConfigError, match=r"options: expected options such as fk\.FedAdam\(\), got"):
+    with pytest.raises(
+        ConfigError, match=r"options: expected options such as fk\.FedAdam\(\), got"
+    ):
         unchecked(fk.FedAvg(), DATA, mclr(DATA), rounds=1, cohort=3, options=[wrong])
 
 
 def test_two_options_of_one_section_are_refused() -> None:
-    with pytest.raises(ConfigError, match="options: server_optimizer is given twice; a run has one at most"):
+    with pytest.raises(
+        ConfigError, match="options: server_optimizer is given twice; a run has one at most"
+    ):
         simulate(fk.FedAdam(), fk.FedYogi())
 
 
 def test_a_configuration() -> None:
     config = load(
-        None, ["server_optimizer.name=fedadagrad", "server_optimizer.lr=0.02", "run.rounds=1", "run.against=[]"]
+        None,
+        [
+            "server_optimizer.name=fedadagrad",
+            "server_optimizer.lr=0.02",
+            "run.rounds=1",
+            "run.against=[]",
+        ],
     )
     assert from_dict(config.description().sections) == config
     run = execute(config, out=None)
-    assert run.config.section("server_optimizer") == {"name": "fedadagrad", "lr": 0.02, "beta1": 0.0, "tau": 0.001}
+    assert run.config.section("server_optimizer") == {
+        "name": "fedadagrad",
+        "lr": 0.02,
+        "beta1": 0.0,
+        "tau": 0.001,
+    }
     assert run.summary()["method"] == "fedgroup+fedadagrad"
-    assert "server_optimizer" not in load(None, ["server_optimizer.name=none"]).description().sections
+    assert (
+        "server_optimizer" not in load(None, ["server_optimizer.name=none"]).description().sections
+    )
     assert (
         "server_optimizer"
-        not in load(None, ["server_optimizer.name=none", "server_optimizer.lr=0.1"]).description().sections
+        not in load(None, ["server_optimizer.name=none", "server_optimizer.lr=0.1"])
+        .description()
+        .sections
     )
     assert "server_optimizer" not in load().description().sections
 
@@ -109,10 +145,20 @@ def test_a_configuration() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["name=fedadan"], r"^server_optimizer\.name: unknown server optimizer 'fedadan'; did you mean 'fedadam'"),
-        (["lr=0.1"], r"^server_optimizer\.name: is required; known: fedavgm, fedadam, fedyogi, fedadagrad, none"),
+        (
+            ["name=fedadan"],
+            r"^server_optimizer\.name: unknown server optimizer 'fedadan'; did you mean 'fedadam'",
+        ),
+        (
+            ["lr=0.1"],
+            r"^server_optimizer\.name: is required; known: fedavgm, fedadam, fedyogi, fedadagrad, "
+            r"none",
+        ),
         (["name=fedavgm", "tau=0.1"], r"^server_optimizer\.tau: unknown key 'tau'"),
-        (["name=fedadam", "beta1=1.0"], r"^server_optimizer: beta1 must be a number in \[0, 1\), got 1.0"),
+        (
+            ["name=fedadam", "beta1=1.0"],
+            r"^server_optimizer: beta1 must be a number in \[0, 1\), got 1.0",
+        ),
     ],
 )
 def test_settings_that_cannot_be(settings: list[str], message: str) -> None:

@@ -1,4 +1,5 @@
-"""Runs whose data move: described, scored on the data of the round, and resumed as if they had never stopped."""
+"""Runs whose data move: described, scored on the data of the round, and resumed as if they had
+never stopped."""
 
 from __future__ import annotations
 
@@ -33,17 +34,33 @@ class Killed(Exception):
     """Stands for a process that is gone."""
 
 
-def go(data: FederatedData, out: Path | None = None, die_at: int | None = None, **options: Any) -> Run:
+def go(
+    data: FederatedData, out: Path | None = None, die_at: int | None = None, **options: Any
+) -> Run:
     """Seven rounds of FlexCFL, FedAvg beside it, while pairs swap; a checkpoint every other round."""
 
     def stop(record: dict[str, Any]) -> None:
         if (record["method"], record["round"]) == ("flexcfl", die_at):
             raise Killed
 
-    settings: dict[str, Any] = {"rounds": 7, "cohort": 4, "seed": 2, "checkpoint_every": 2, "against": [fk.FedAvg()]}
-    settings |= {"shift": SwapAll(probability=0.3), "selection": "round_robin", "local": fk.SGD(batch_size=5, lr=0.5)}
+    settings: dict[str, Any] = {
+        "rounds": 7,
+        "cohort": 4,
+        "seed": 2,
+        "checkpoint_every": 2,
+        "against": [fk.FedAvg()],
+    }
+    settings |= {
+        "shift": SwapAll(probability=0.3),
+        "selection": "round_robin",
+        "local": fk.SGD(batch_size=5, lr=0.5),
+    }
     return fk.simulate(
-        METHOD, data, mclr(data), out=out, **simulate_arguments({"callbacks": stop} | settings | options)
+        METHOD,
+        data,
+        mclr(data),
+        out=out,
+        **simulate_arguments({"callbacks": stop} | settings | options),
     )
 
 
@@ -72,16 +89,18 @@ def test_methods_beside_each_other_see_the_same_moves(whole: tuple[Run, Path]) -
     assert column(run, "data_shifts") == column(run.against["fedavg"], "data_shifts")
 
 
-def test_the_last_round_is_scored_on_what_clients_have_by_then(tiny: FederatedData, whole: tuple[Run, Path]) -> None:
+def test_the_last_round_is_scored_on_what_clients_have_by_then(
+    tiny: FederatedData, whole: tuple[Run, Path]
+) -> None:
     """The client without test samples has swapped, and the true clusters went with the data."""
     run, _ = whole
     table = run.clients
     assert table["test_samples"].tolist() != tiny.test.sizes.tolist()
     assert sorted(table["test_samples"]) == sorted(tiny.test.sizes)
     assert tiny.true_clusters is not None
-    assert table["true_cluster"].tolist() != tiny.true_clusters.tolist() and sorted(table["true_cluster"]) == sorted(
-        tiny.true_clusters
-    )
+    assert table["true_cluster"].tolist() != tiny.true_clusters.tolist() and sorted(
+        table["true_cluster"]
+    ) == sorted(tiny.true_clusters)
     assert table["correct"].sum() / table["test_samples"].sum() == run.records[-1]["accuracy"]
 
 
@@ -95,9 +114,16 @@ def test_a_run_that_goes_on_ends_with_the_same_bytes(
     again = go(tiny, tmp_path / "run", resume=True)
     for part in (".", "against/fedavg"):
         for name in ("config.toml", "metrics.jsonl", "clients.parquet"):
-            assert (tmp_path / "run" / part / name).read_bytes() == (there / part / name).read_bytes(), name
-        ours, theirs = (load_file(p / part / "checkpoints/round-000007.safetensors") for p in (tmp_path / "run", there))
-        assert {n: a.tobytes() for n, a in ours.items()} == {n: a.tobytes() for n, a in theirs.items()}
+            assert (tmp_path / "run" / part / name).read_bytes() == (
+                there / part / name
+            ).read_bytes(), name
+        ours, theirs = (
+            load_file(p / part / "checkpoints/round-000007.safetensors")
+            for p in (tmp_path / "run", there)
+        )
+        assert {n: a.tobytes() for n, a in ours.items()} == {
+            n: a.tobytes() for n, a in theirs.items()
+        }
     assert again.records == run.records
     figures = [{k: v for k, v in r.summary().items() if "second" not in k} for r in (again, run)]
     assert json.dumps(figures[0]) == json.dumps(figures[1])
@@ -111,7 +137,9 @@ def test_data_moved_in_the_rounds_after_which_it_was_stopped(whole: tuple[Run, P
     assert any(record["migrations"] for record in run.records[2:])
 
 
-def test_what_clients_noted_is_in_the_checkpoint(tiny: FederatedData, whole: tuple[Run, Path]) -> None:
+def test_what_clients_noted_is_in_the_checkpoint(
+    tiny: FederatedData, whole: tuple[Run, Path]
+) -> None:
     _, there = whole
     kept = load_file(there / "checkpoints/round-000007.safetensors")
     noted = kept["memory/clients/noted_labels"]
@@ -119,7 +147,9 @@ def test_what_clients_noted_is_in_the_checkpoint(tiny: FederatedData, whole: tup
     assert noted.tolist() != tiny.label_counts().tolist(), "some have noted what came to them"
 
 
-def test_a_run_that_was_kept_in_memory_may_go_on(tiny: FederatedData, whole: tuple[Run, Path], tmp_path: Path) -> None:
+def test_a_run_that_was_kept_in_memory_may_go_on(
+    tiny: FederatedData, whole: tuple[Run, Path], tmp_path: Path
+) -> None:
     run, _ = whole
     go(tiny, rounds=4, evaluate_every=1).save(tmp_path / "run")
     again = go(tiny, tmp_path / "run", resume=True)
@@ -127,7 +157,9 @@ def test_a_run_that_was_kept_in_memory_may_go_on(tiny: FederatedData, whole: tup
     assert again.models.tobytes() == run.models.tobytes()
 
 
-def test_a_shift_is_described_and_another_is_another_run(tiny: FederatedData, tmp_path: Path) -> None:
+def test_a_shift_is_described_and_another_is_another_run(
+    tiny: FederatedData, tmp_path: Path
+) -> None:
     short: dict[str, Any] = {"rounds": 1, "against": []}
     run = go(tiny, tmp_path / "run", shift=SwapPart(probability=0.2), **short)
     assert run.config.shift == {"name": "swap_part", "probability": 0.2, "as_coded": False}
@@ -139,7 +171,10 @@ def test_a_shift_is_described_and_another_is_another_run(tiny: FederatedData, tm
 
 def test_without_a_shift_nothing_is_said_of_one(tiny: FederatedData, tmp_path: Path) -> None:
     run = go(tiny, tmp_path / "run", shift=None, rounds=2, against=[])
-    assert "shift" not in run.config.sections and "shift" not in (tmp_path / "run/config.toml").read_text()
+    assert (
+        "shift" not in run.config.sections
+        and "shift" not in (tmp_path / "run/config.toml").read_text()
+    )
     assert column(run, "data_shifts") == column(run, "data_shifts_assigned") == [None] * 3
     assert column(run, "shifts_detected") == [None, 0, 0]
 
@@ -147,7 +182,9 @@ def test_without_a_shift_nothing_is_said_of_one(tiny: FederatedData, tmp_path: P
 def test_ones_own_shift_is_called_by_its_class(tiny: FederatedData) -> None:
     @dataclass(frozen=True)
     class Never:
-        def step(self, original: Any, current: FederatedData, round: int, reachable: Any, stream: Any) -> ShiftedRound:
+        def step(
+            self, original: Any, current: FederatedData, round: int, reachable: Any, stream: Any
+        ) -> ShiftedRound:
             return current, np.zeros(current.clients, bool)
 
     run = go(tiny, shift=Never(), rounds=1, against=[])
@@ -158,7 +195,9 @@ def test_ones_own_shift_need_not_be_a_dataclass(tiny: FederatedData, tmp_path: P
     class Once:
         """The first two clients exchange all they have, in round 2."""
 
-        def step(self, original: Any, current: FederatedData, round: int, reachable: Any, stream: Any) -> ShiftedRound:
+        def step(
+            self, original: Any, current: FederatedData, round: int, reachable: Any, stream: Any
+        ) -> ShiftedRound:
             order = np.r_[1, 0, 2 : current.clients] if round == 2 else np.arange(current.clients)
             taken = current.train.select(order), current.test.select(order)
             return current.with_rows(*taken), order != np.arange(current.clients)
@@ -171,10 +210,13 @@ def test_ones_own_shift_need_not_be_a_dataclass(tiny: FederatedData, tmp_path: P
 
 
 def test_a_renaming_of_classes_in_the_middle_of_a_run(tiny: FederatedData) -> None:
-    """Everybody's two labels change names in round 3, after all were placed: the aware notice it, the blind cannot."""
+    """Everybody's two labels change names in round 3, after all were placed: the aware notice it,
+    the blind cannot."""
     shift = Relabel(kinds=2, fraction=1.0, at=3)
     run = go(tiny, shift=shift, rounds=3, against=[])
-    blind = fk.simulate(FlexCFL(clusters=2, alpha=3), tiny, mclr(tiny), rounds=3, cohort=4, shift=shift)
+    blind = fk.simulate(
+        FlexCFL(clusters=2, alpha=3), tiny, mclr(tiny), rounds=3, cohort=4, shift=shift
+    )
     assert column(run, "data_shifts") == column(blind, "data_shifts") == [0, 0, 0, 12]
     assert run.records[3]["shifts_detected"] > 0 == sum(column(blind, "shifts_detected")[1:])
 
@@ -189,15 +231,26 @@ def test_a_configuration_and_python_come_to_the_same() -> None:
     }
     configured = execute(from_dict(raw), out=None)
     data = fk.data.digits(clients=8)
-    settings: dict[str, Any] = {"rounds": 2, "cohort": 3, "selection": "round_robin", "shift": SwapAll(0.5)}
+    settings: dict[str, Any] = {
+        "rounds": 2,
+        "cohort": 3,
+        "selection": "round_robin",
+        "shift": SwapAll(0.5),
+    }
     called = fk.simulate(
-        FlexCFL(2, 2), data, mclr(data), local=fk.SGD(epochs=1, lr=0.1), **simulate_arguments(settings)
+        FlexCFL(2, 2),
+        data,
+        mclr(data),
+        local=fk.SGD(epochs=1, lr=0.1),
+        **simulate_arguments(settings),
     )
     assert configured.records == called.records
     assert sum(column(configured, "data_shifts")) > 0
 
 
 def test_departed_clients_neither_move_nor_notice(tiny: FederatedData) -> None:
-    run = go(tiny, scenario=Population(departures={3: 8}), shift=SwapAll(probability=1.0), against=[])
+    run = go(
+        tiny, scenario=Population(departures={3: 8}), shift=SwapAll(probability=1.0), against=[]
+    )
     assert column(run, "data_shifts") == [0, 12, 12, 4, 4, 4, 4, 4]
     assert all(count <= 4 for count in column(run, "shifts_detected")[3:])

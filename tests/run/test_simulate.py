@@ -27,20 +27,31 @@ from tests.run.toy_method import Toy
 
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 FILES = {
-    *("config.toml", "environment.json", "metrics.jsonl", "migrations.jsonl", "timings.jsonl", "clients.parquet"),
+    *(
+        "config.toml",
+        "environment.json",
+        "metrics.jsonl",
+        "migrations.jsonl",
+        "timings.jsonl",
+        "clients.parquet",
+    ),
     *("checkpoints", "summary.json", "SHA256SUMS"),
 }
 
 
 def go(data: FederatedData, against: Sequence[Any] = (), **options: Any) -> Run:
     settings: dict[str, Any] = {"rounds": 5, "cohort": 4, "local": LOCAL, "seed": 1} | options
-    return fk.simulate(fk.FedGroup(clusters=2), data, mclr(data), against=against, **simulate_arguments(settings))
+    return fk.simulate(
+        fk.FedGroup(clusters=2), data, mclr(data), against=against, **simulate_arguments(settings)
+    )
 
 
 def test_clusters_win_where_labels_contradict(tiny: FederatedData) -> None:
     run = go(tiny, [fk.FedAvg()], rounds=10)
     ours, theirs = run.summary(), run.against["fedavg"].summary()
-    assert ours["best_accuracy"] > 0.8 > theirs["best_accuracy"]  # one model cannot serve both halves
+    assert (
+        ours["best_accuracy"] > 0.8 > theirs["best_accuracy"]
+    )  # one model cannot serve both halves
     assert (ours["ari"], ours["nmi"]) == (1.0, 1.0)
     assert theirs["ari"] == 0.0
 
@@ -49,14 +60,20 @@ def test_the_summary_agrees_with_the_history(tiny: FederatedData) -> None:
     run = go(tiny, target=0.6)
     summary, history = run.summary(), run.history
     assert list(history.index) == list(range(6))
-    assert summary["best_accuracy"] == history["accuracy"].max() == history["accuracy"][summary["best_round"]]
+    assert (
+        summary["best_accuracy"]
+        == history["accuracy"].max()
+        == history["accuracy"][summary["best_round"]]
+    )
     assert summary["final_accuracy"] == history["accuracy"].iloc[-1]
     reached = [record["round"] for record in run.records if record["accuracy"] >= 0.6]
     assert summary["rounds_to_target"] == reached[0]
     sums = history["discrepancy_sum"].dropna()
     assert summary["discrepancy_sum_mean"] == pytest.approx(sums.mean())
     assert summary["discrepancy_sum_variance"] == pytest.approx(sums.var(ddof=0))
-    assert not set(summary) & set(history) & {"discrepancy_mean", "discrepancy_variance"}  # there, they are of clients
+    assert (
+        not set(summary) & set(history) & {"discrepancy_mean", "discrepancy_variance"}
+    )  # there, they are of clients
     assert summary["clusters"] == len(run.models) == 2
     assert (summary["bytes_down"], summary["bytes_up"]) == (
         history["bytes_down"].iloc[-1],
@@ -89,7 +106,11 @@ def test_clients_are_listed_one_by_one(tiny: FederatedData) -> None:
 def test_bytes_are_models_sent(tiny: FederatedData) -> None:
     run = go(tiny, [fk.FedAvg()])
     model = 4 * (2 * 2 + 2)
-    assert run.against["fedavg"].summary()["bytes_down"] == 5 * 4 * model == run.against["fedavg"].summary()["bytes_up"]
+    assert (
+        run.against["fedavg"].summary()["bytes_down"]
+        == 5 * 4 * model
+        == run.against["fedavg"].summary()["bytes_up"]
+    )
     assert run.summary()["bytes_down"] == (12 + 5 * 4) * model  # all clients are pre-trained once
     assert run.history["bytes_by_operation"].iloc[-1]["scoring.evaluate"] == [6 * 12 * model, 0]
 
@@ -109,7 +130,9 @@ def test_a_run_folder_can_be_read_again(tiny: FederatedData, tmp_path: Path) -> 
     again = Run.load(tmp_path / "run")
     same(run, again)
     same(run.against["fedavg"], again.against["fedavg"])
-    assert json.loads((tmp_path / "run/summary.json").read_text()) == again.summary() == run.summary()
+    assert (
+        json.loads((tmp_path / "run/summary.json").read_text()) == again.summary() == run.summary()
+    )
 
 
 def same(one: Run, other: Run) -> None:
@@ -163,7 +186,9 @@ def test_saving_on_a_disk_that_fills_up_leaves_nothing(
     same(run, Run.load(tmp_path / "run"))
 
 
-def test_a_failure_before_the_first_checkpoint_leaves_nothing(tiny: FederatedData, tmp_path: Path) -> None:
+def test_a_failure_before_the_first_checkpoint_leaves_nothing(
+    tiny: FederatedData, tmp_path: Path
+) -> None:
     class Huge(Toy):
         def init(self, world: Any, stream: Any) -> Any:
             raise MemoryError
@@ -203,11 +228,13 @@ def test_wrong_types_are_told_without_a_type_checker(tmp_path: Path) -> None:
         "run.rounds: expected a valid integer, got 2.5",
         "cohort.size: expected a valid integer, got True",
         "run.seed: expected a valid integer, got 'x'",
-        "shift must be a way in which data shift, such as SwapAll(), got <class 'fedkin.scenarios.swaps.SwapAll'>",
+        "shift must be a way in which data shift, such as SwapAll(), got <class "
+        "'fedkin.scenarios.swaps.SwapAll'>",
         "shift must be a way in which data shift, such as SwapAll(), got 'swap_all'",
         "scoring must be made, fk.Scoring(...), got {'target': 1}",
         "compute must be made, fk.Compute(...), got 2",
-        "callbacks are functions of a round's record, trackers, or names of trackers (tensorboard, mlflow, wandb); "
+        "callbacks are functions of a round's record, trackers, or names of trackers "
+        "(tensorboard, mlflow, wandb); "
         "got 3",
         "scoring.target: expected a valid number, got 'all'",
         "scoring.evaluate_every: expected a valid integer, got None",
@@ -233,7 +260,9 @@ def test_resuming_from_python(tiny: FederatedData, tmp_path: Path) -> None:
     again = go(tiny, [fk.FedAvg()], out=tmp_path / "cut", resume=True)
     for name in (".", "against/fedavg"):
         for file in ("metrics.jsonl", "clients.parquet"):
-            assert (tmp_path / "cut" / name / file).read_bytes() == (tmp_path / "whole" / name / file).read_bytes()
+            assert (tmp_path / "cut" / name / file).read_bytes() == (
+                tmp_path / "whole" / name / file
+            ).read_bytes()
     assert again.models.tobytes() == whole.models.tobytes()
 
 
@@ -253,23 +282,42 @@ def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"rounds": 1, "cohort": 4, "local": LOCAL, "out": tmp_path / "run"}
     fk.simulate(fk.FedAvg(), tiny, mclr(tiny), **simulate_arguments(settings))
     with pytest.raises(CheckpointError, match="belongs to another run"):
-        fk.simulate(fk.FedAvg(), tiny, mclr(tiny, l2=5.0), resume=True, **simulate_arguments(settings))
+        fk.simulate(
+            fk.FedAvg(), tiny, mclr(tiny, l2=5.0), resume=True, **simulate_arguments(settings)
+        )
     fk.simulate(fk.FedAvg(), tiny, mclr(tiny), resume=True, **simulate_arguments(settings))
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"cohort": 13}, ConfigError, r"run\.cohort must be at most the number of clients \(12\), got 13"),
+        (
+            {"cohort": 13},
+            ConfigError,
+            r"run\.cohort must be at most the number of clients \(12\), got 13",
+        ),
         (
             {"against": [fk.FedGrouProx(clusters=13)]},
             ConfigError,
-            r"^run\.against: fedgrouprox: FedGrouProx needs at least 13 clients \(clusters = 13\), .* set clusters=12$",
+            r"^run\.against: fedgrouprox: FedGrouProx needs at least 13 clients \(clusters = "
+            r"13\), .* set clusters=12$",
         ),
         ({"against": [fk.FedGroup(clusters=3)]}, ConfigError, "'fedgroup' is named twice"),
-        ({"local": fk.LocalTraining(mu=0.1)}, ConfigError, r"local: mu and partial belong to the method"),
-        ({"local": fk.LocalTraining(partial=True)}, ConfigError, r"local: mu and partial belong to the method"),
-        ({"target": 7.0}, ConfigError, r"scoring\.target: expected a value less than or equal to 1, got 7"),
+        (
+            {"local": fk.LocalTraining(mu=0.1)},
+            ConfigError,
+            r"local: mu and partial belong to the method",
+        ),
+        (
+            {"local": fk.LocalTraining(partial=True)},
+            ConfigError,
+            r"local: mu and partial belong to the method",
+        ),
+        (
+            {"target": 7.0},
+            ConfigError,
+            r"scoring\.target: expected a value less than or equal to 1, got 7",
+        ),
         (
             {"clients_per_batch": -3},
             ConfigError,
@@ -280,17 +328,29 @@ def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
         ({"rounds": 0}, ConfigError, r"run\.rounds"),
         ({"devices": 10_000}, ConfigError, "devices must be between"),
         ({"scenario": fk.Population(dropout=1.0)}, MethodError, "cold start of 2 clusters: 0 of"),
-        ({"scenario": fk.Population(departures={3: 12})}, ConfigError, "^scenario: departures .* at round 3: 12 have"),
+        (
+            {"scenario": fk.Population(departures={3: 12})},
+            ConfigError,
+            "^scenario: departures .* at round 3: 12 have",
+        ),
         (
             {"scenario": fk.Population(arrivals={4: 6}, departures={2: 6})},
             ConfigError,
             "^scenario: departures .* at round 2: 6 h",
         ),
-        ({"scenario": fk.Population(arrivals={1: 12})}, ConfigError, "^scenario: arrivals .* at round 0: 12 of 12"),
+        (
+            {"scenario": fk.Population(arrivals={1: 12})},
+            ConfigError,
+            "^scenario: arrivals .* at round 0: 12 of 12",
+        ),
     ],
 )
 def test_what_cannot_be_leaves_nothing_behind(
-    tiny: FederatedData, tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
+    tiny: FederatedData,
+    tmp_path: Path,
+    options: dict[str, Any],
+    error: type[Exception],
+    message: str,
 ) -> None:
     with pytest.raises(error, match=message):
         go(tiny, **{"out": tmp_path / "new" / "run", **options})
@@ -302,7 +362,9 @@ def test_who_leaves_after_the_last_round_does_not_matter(tiny: FederatedData) ->
 
 
 def test_ones_own_method_is_called_by_its_class(tiny: FederatedData, tmp_path: Path) -> None:
-    run = fk.simulate(Toy(clusters=3), tiny, mclr(tiny), rounds=2, cohort=4, local=LOCAL, out=tmp_path / "run")
+    run = fk.simulate(
+        Toy(clusters=3), tiny, mclr(tiny), rounds=2, cohort=4, local=LOCAL, out=tmp_path / "run"
+    )
     assert run.summary()["method"] == "toy"
     assert run.config.method == {"name": "toy", "clusters": 3, "warm": 100}
     same(run, Run.load(tmp_path / "run"))

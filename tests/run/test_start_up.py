@@ -1,4 +1,5 @@
-"""What a run imports before its first round: nothing that only tables, figures or a clustering need."""
+"""What a run imports before its first round: nothing that only tables, figures or a clustering
+need."""
 
 from __future__ import annotations
 
@@ -26,9 +27,12 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("method", "name"), [("FedAvg", "fedavg"), ("FedGroup", "fedgroup"), ("Hierarchical", "hierarchical")]
+    ("method", "name"),
+    [("FedAvg", "fedavg"), ("FedGroup", "fedgroup"), ("Hierarchical", "hierarchical")],
 )
-def test_nothing_heavy_is_imported_before_a_method_begins(method: str, name: str, tmp_path: Path) -> None:
+def test_nothing_heavy_is_imported_before_a_method_begins(
+    method: str, name: str, tmp_path: Path
+) -> None:
     code = CODE.format(method=method, name=name, heavy=HEAVY, out=str(tmp_path / "run"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 130, done.stderr

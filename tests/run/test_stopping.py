@@ -19,18 +19,28 @@ from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.records import Record
 from fedkin.measures.table import compared_by
 from fedkin.run.folder.fingerprint import fingerprint
-from fedkin.run.stopping import failure, stop_by_reply, stop_by_score, stop_of_resumed, stop_without_replies
+from fedkin.run.stopping import (
+    failure,
+    stop_by_reply,
+    stop_by_score,
+    stop_of_resumed,
+    stop_without_replies,
+)
 from tests.run.validated_world import Saying, constant_data, said
 
 
 def records(*scores: float | None, partial: tuple[int, ...] = ()) -> list[Record]:
     """Rounds with these scores."""
-    return [{"round": r, "accuracy": score, "partial": r in partial} for r, score in enumerate(scores)]
+    return [
+        {"round": r, "accuracy": score, "partial": r in partial} for r, score in enumerate(scores)
+    ]
 
 
 def stops(plan: Plan, rounds: list[Record]) -> int | None:
     """The first round after which a run would stop."""
-    return next((r["round"] for n, r in enumerate(rounds) if stop_by_score(plan, rounds[: n + 1])), None)
+    return next(
+        (r["round"] for n, r in enumerate(rounds) if stop_by_score(plan, rounds[: n + 1])), None
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +63,9 @@ def test_patience_counts_rounds_since_the_best(
 def test_until_is_reached_by_complete_rounds_only() -> None:
     plan = Plan(rounds=100, cohort=1, until=0.5)
     assert stops(plan, records(0.1, 0.49, 0.5, 0.6)) == 2
-    assert stops(plan, records(0.9, 0.9, 0.4, 0.9, partial=(1,))) == 3  # round 0 is none, round 1 is partial
+    assert (
+        stops(plan, records(0.9, 0.9, 0.4, 0.9, partial=(1,))) == 3
+    )  # round 0 is none, round 1 is partial
     assert stops(Plan(rounds=100, cohort=1), records(1.0, 1.0, 0.0, 0.0)) is None
 
 
@@ -82,19 +94,27 @@ def test_a_resumed_run_decides_by_what_is_asked_now() -> None:
     rounds = records(0.1, 0.3, 0.2, 0.2)
     stopped = stop_by_score(Plan(rounds=9, cohort=1, patience=2), rounds)
     assert stopped is not None
-    assert stop_of_resumed(Plan(rounds=20, cohort=1, patience=2), rounds, stopped) is not None  # as from the start
+    assert (
+        stop_of_resumed(Plan(rounds=20, cohort=1, patience=2), rounds, stopped) is not None
+    )  # as from the start
     assert stop_of_resumed(Plan(rounds=9, cohort=1, patience=3), rounds, stopped) is None
     assert stop_of_resumed(Plan(rounds=9, cohort=1), rounds, stopped) is None
     replied = stop_by_reply(Plan(rounds=9, cohort=1), 3, fk.STOP)
     assert stop_of_resumed(Plan(rounds=9, cohort=1), rounds, replied) == replied
-    assert stop_of_resumed(Plan(rounds=10, cohort=1), rounds, replied) is None  # more rounds are asked for
+    assert (
+        stop_of_resumed(Plan(rounds=10, cohort=1), rounds, replied) is None
+    )  # more rounds are asked for
 
 
 def replies(*rounds: tuple[float | None, int]) -> list[Record]:
-    """Rounds from 1 on with this training loss and so many replies that were not finite; round 0 trained nobody."""
+    """Rounds from 1 on with this training loss and so many replies that were not finite; round 0
+    trained nobody."""
     both = [(None, 0), *rounds]
     score = {"accuracy": None, "partial": None}
-    return [{"round": r, "train_loss": loss, "nonfinite": count, **score} for r, (loss, count) in enumerate(both)]
+    return [
+        {"round": r, "train_loss": loss, "nonfinite": count, **score}
+        for r, (loss, count) in enumerate(both)
+    ]
 
 
 BAD, GOOD, NOBODY = (None, 4), (0.5, 1), (None, 0)
@@ -111,7 +131,9 @@ BAD, GOOD, NOBODY = (None, 4), (0.5, 1), (None, 0)
         ((GOOD, GOOD, GOOD), False),
     ],
 )
-def test_three_rounds_without_a_usable_reply_end_a_run(rounds: tuple[Any, ...], stops: bool) -> None:
+def test_three_rounds_without_a_usable_reply_end_a_run(
+    rounds: tuple[Any, ...], stops: bool
+) -> None:
     records, plan = replies(*rounds), Plan(rounds=50, cohort=1)
     stopped = stop_without_replies(plan, records)
     assert (stopped is not None) == stops == bool(failure(records))
@@ -119,12 +141,16 @@ def test_three_rounds_without_a_usable_reply_end_a_run(rounds: tuple[Any, ...], 
         reason = "no client's reply was usable in the last 3 rounds"
         assert stopped == {"round": len(rounds), "of": 50, "reason": reason}
         assert stop_of_resumed(plan, records, stopped) == stopped
-        assert stop_of_resumed(replace(plan, rounds=60), records, stopped) is None  # more rounds are asked for
+        assert (
+            stop_of_resumed(replace(plan, rounds=60), records, stopped) is None
+        )  # more rounds are asked for
 
 
 def test_a_run_of_one_round_can_fail_too() -> None:
     assert failure(replies(BAD)) and not failure(replies(GOOD)) and not failure(replies())
-    assert stop_without_replies(Plan(rounds=3, cohort=1), replies(BAD, BAD, BAD)) is None  # it was the last one
+    assert (
+        stop_without_replies(Plan(rounds=3, cohort=1), replies(BAD, BAD, BAD)) is None
+    )  # it was the last one
 
 
 # --- whole runs: validation scores are 0, 0.3, 0.4, 0.3, 0.3, ...
@@ -133,9 +159,20 @@ def test_a_run_of_one_round_can_fail_too() -> None:
 def test_patience_ends_a_run() -> None:
     run = said(rounds=50, patience=3)
     summary = run.summary()
-    assert summary["rounds"] == 5 and summary["stopped"]["round"] == 5 and summary["stopped"]["of"] == 50
-    assert "run.patience = 3" in summary["stopped"]["reason"] and "round 2" in summary["stopped"]["reason"]
-    assert (summary["best_round"], summary["best_accuracy"], summary["final_accuracy"]) == (2, 0.1, 0.3)
+    assert (
+        summary["rounds"] == 5
+        and summary["stopped"]["round"] == 5
+        and summary["stopped"]["of"] == 50
+    )
+    assert (
+        "run.patience = 3" in summary["stopped"]["reason"]
+        and "round 2" in summary["stopped"]["reason"]
+    )
+    assert (summary["best_round"], summary["best_accuracy"], summary["final_accuracy"]) == (
+        2,
+        0.1,
+        0.3,
+    )
     assert "stopped" not in said().summary()
 
 
@@ -158,27 +195,44 @@ def test_a_callback_may_end_a_run() -> None:
 
 
 def test_a_run_that_ends_between_scores_is_scored_all_the_same() -> None:
-    """On test samples round 3 says class 2, a share of 0.3; it is the last round, and its record has no score."""
+    """On test samples round 3 says class 2, a share of 0.3; it is the last round, and its record
+    has no score."""
     data = constant_data(validation=False)
-    run = said(data=data, evaluate_every=2, rounds=50, on_round=lambda r: fk.STOP if r["round"] == 3 else None)
+    run = said(
+        data=data,
+        evaluate_every=2,
+        rounds=50,
+        on_round=lambda r: fk.STOP if r["round"] == 3 else None,
+    )
     assert run.records[-1]["accuracy"] is None
     summary = run.summary()
-    assert (summary["final_accuracy"], summary["bottom_decile"], summary["cluster_sizes"]) == (0.3, 0.3, [4])
+    assert (summary["final_accuracy"], summary["bottom_decile"], summary["cluster_sizes"]) == (
+        0.3,
+        0.3,
+        [4],
+    )
     assert summary["accuracy_all_clients"] == 0.3
 
 
 def test_a_final_score_over_some_of_the_clients_is_known_as_such() -> None:
-    """The record of round 1 has no score; without client 3, only the accuracy of all clients is fair to compare."""
+    """The record of round 1 has no score; without client 3, only the accuracy of all clients is
+    fair to compare."""
     data = constant_data(validation=False)
     run = said(
-        Saying(known=0), data, evaluate_every=3, cohort=1, on_round=lambda r: fk.STOP if r["round"] == 1 else None
+        Saying(known=0),
+        data,
+        evaluate_every=3,
+        cohort=1,
+        on_round=lambda r: fk.STOP if r["round"] == 1 else None,
     )
     assert run.records[-1]["partial"] is None and is_partial(run)
     assert (
         np.isnan(score(run, compared_by("bottom")).value)
         and score(run, compared_by("final")).value == run.summary()["accuracy_all_clients"]
     )
-    whole = said(data=data, evaluate_every=3, on_round=lambda r: fk.STOP if r["round"] == 1 else None)
+    whole = said(
+        data=data, evaluate_every=3, on_round=lambda r: fk.STOP if r["round"] == 1 else None
+    )
     assert not is_partial(whole) and score(whole, compared_by("bottom")).value == 0.6
 
 
@@ -198,31 +252,40 @@ STOPS: list[dict[str, Any]] = [
 def test_a_stopped_run_is_a_finished_run(how: dict[str, Any], tmp_path: Path) -> None:
     run = said(out=tmp_path / "run", rounds=50, **how)
     loaded = fk.Run.load(tmp_path / "run")
-    assert loaded.summary() == run.summary() == json.loads((tmp_path / "run/summary.json").read_text())
+    assert (
+        loaded.summary() == run.summary() == json.loads((tmp_path / "run/summary.json").read_text())
+    )
     fk.report(tmp_path / "run", tmp_path / "report.html")
     assert fk.draw(run, tmp_path / "drawn")
-    before = {name: (tmp_path / "run" / name).read_bytes() for name in ("metrics.jsonl", "clients.parquet")}
+    before = {
+        name: (tmp_path / "run" / name).read_bytes()
+        for name in ("metrics.jsonl", "clients.parquet")
+    }
     seen: list[Record] = []
     again = said(out=tmp_path / "run", resume=True, rounds=50, **{**how, "on_round": seen.append})
     assert not seen and again.summary()["stopped"] == run.summary()["stopped"]
     assert before == {name: (tmp_path / "run" / name).read_bytes() for name in before}
     run.save(tmp_path / "copy")
     assert (
-        said(out=tmp_path / "copy", resume=True, rounds=50, **{**how, "on_round": seen.append}).summary()["rounds"]
+        said(
+            out=tmp_path / "copy", resume=True, rounds=50, **{**how, "on_round": seen.append}
+        ).summary()["rounds"]
         == run.summary()["rounds"]
     )
     assert not seen
 
 
 def test_more_rounds_are_consistent(tmp_path: Path) -> None:
-    """Its scores end the run after the same round, whatever comes later; with more patience it goes on, and ends as
-    from the start."""
+    """Its scores end the run after the same round, whatever comes later; with more patience it goes
+    on, and ends as from the start."""
     said(out=tmp_path / "run", rounds=50, patience=3)
     assert said(out=tmp_path / "run", resume=True, rounds=60, patience=3).summary()["rounds"] == 5
     patient = said(out=tmp_path / "run", resume=True, rounds=60, patience=5)
     whole = said(out=tmp_path / "whole", rounds=60, patience=5)
     assert patient.summary()["rounds"] == whole.summary()["rounds"] == 7
-    assert (tmp_path / "run/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+    assert (tmp_path / "run/metrics.jsonl").read_bytes() == (
+        tmp_path / "whole/metrics.jsonl"
+    ).read_bytes()
     said(out=tmp_path / "told", on_round=lambda r: fk.STOP if r["round"] == 3 else None)
     assert said(out=tmp_path / "told", resume=True, rounds=6).summary()["rounds"] == 6
 
@@ -241,7 +304,9 @@ def test_an_error_in_a_callback_leaves_a_run_that_goes_on(tmp_path: Path, die_at
     with pytest.raises(OwnError):
         said(out=tmp_path / "cut", on_round=on_round, **settings)
     resumed = said(out=tmp_path / "cut", resume=True, **settings)
-    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (
+        tmp_path / "whole/metrics.jsonl"
+    ).read_bytes()
     assert {**resumed.summary(), "seconds": 0} == {**whole.summary(), "seconds": 0}
     assert resumed.models.tobytes() == whole.models.tobytes()
 
@@ -276,7 +341,9 @@ def test_configurations_have_it_and_old_ones_stay_as_they_are() -> None:
     assert (config.run.patience, config.run.until) == (7, 0.9)
     bare = from_dict({})
     assert not {"patience", "until"} & set(bare.description().run)
-    assert fingerprint(config.description()) == fingerprint(bare.description())  # no number of any round depends on it
+    assert fingerprint(config.description()) == fingerprint(
+        bare.description()
+    )  # no number of any round depends on it
 
 
 @pytest.mark.parametrize(
@@ -295,14 +362,20 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> Non
 
 @pytest.mark.parametrize("options", [{"until": 0.5}, {"patience": 2}])
 def test_rounds_must_be_scored(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"run\.(until|patience) needs rounds that are scored.*evaluate_every"):
+    with pytest.raises(
+        ConfigError, match=r"run\.(until|patience) needs rounds that are scored.*evaluate_every"
+    ):
         said(**options, evaluate_every=0)
-    with pytest.raises(ConfigError, match=r"scoring\.until: expected a value less than or equal to 1, got 1\.1"):
+    with pytest.raises(
+        ConfigError, match=r"scoring\.until: expected a value less than or equal to 1, got 1\.1"
+    ):
         said(until=1.1)
 
 
 def test_patience_without_validation_names_the_cure() -> None:
-    with pytest.raises(ConfigError, match=r"run\.patience needs a validation split.*data\.validation=0\.1"):
+    with pytest.raises(
+        ConfigError, match=r"run\.patience needs a validation split.*data\.validation=0\.1"
+    ):
         said(data=constant_data(validation=False), patience=3)
 
 
@@ -311,7 +384,9 @@ def test_real_sites_have_no_validation(tmp_path: Path) -> None:
     from fedkin.config.server import load_client
 
     samples = '[samples]\nshape = [64]\nclasses = 10\n[model]\nname = "mclr"\n'
-    (tmp_path / "server.toml").write_text(f'{samples}[federation]\nname = "it"\ncapacity = 3\n[run]\npatience = 3\n')
+    (tmp_path / "server.toml").write_text(
+        f'{samples}[federation]\nname = "it"\ncapacity = 3\n[run]\npatience = 3\n'
+    )
     with pytest.raises(ConfigError, match=r"run\.patience: does not apply to a real federation"):
         load_server(tmp_path / "server.toml")
     (tmp_path / "client.toml").write_text(
@@ -320,7 +395,12 @@ def test_real_sites_have_no_validation(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.validation: does not apply to a real site"):
         load_client(tmp_path / "client.toml")
     with pytest.raises(ConfigError, match=r"data\.validation: does not apply to a real site"):
-        peer.from_dict({"peer": {"name": "ada", "folder": "state"}, "data": {"name": "digits", "validation": 0.1}})
+        peer.from_dict(
+            {
+                "peer": {"name": "ada", "folder": "state"},
+                "data": {"name": "digits", "validation": 0.1},
+            }
+        )
 
 
 # --- several seeds, and comparisons
@@ -332,7 +412,9 @@ def seeds_of_unequal_length() -> fk.RepeatedRuns:
     def one(seed: int) -> fk.Run:
         says = {0: (3, 1, 0, 2), 1: (3, 0, 2), 2: (3, 3, 2, 2, 0)}[seed]
         against = said(Saying((2,) * 4), seed=seed, rounds=6)
-        return replace(said(Saying(says), seed=seed, rounds=6, patience=3), against={"other": against})
+        return replace(
+            said(Saying(says), seed=seed, rounds=6, patience=3), against={"other": against}
+        )
 
     return fk.repeat(one, 3)
 
@@ -358,14 +440,23 @@ def test_runs_with_other_budgets_are_no_repetition() -> None:
 
 
 def test_a_comparison_takes_stopped_runs_for_finished(tmp_path: Path) -> None:
-    settings = ["data.name=digits", "data.clients=6", "data.validation=0.3", "local.epochs=1", "local.lr=1e-9"]
+    settings = [
+        "data.name=digits",
+        "data.clients=6",
+        "data.validation=0.3",
+        "local.epochs=1",
+        "local.lr=1e-9",
+    ]
     settings += ["run.rounds=8", "run.cohort=6", "run.patience=1", "run.checkpoint_every=4"]
     options: dict[str, Any] = {"methods": ["fedavg", "ifca"], "seeds": 2, "out": tmp_path / "study"}
     first = fk.compare(None, *settings, **options, by="best")
     assert all(run.summary()["stopped"]["of"] == 8 for run in first.finished.values())
     table = first.table()
     assert np.isfinite(table["best_accuracy"].to_numpy(float)).all()
-    validated = [np.mean([run.summary()["validation_accuracy"] for run in first.runs("", m)]) for m in first.methods]
+    validated = [
+        np.mean([run.summary()["validation_accuracy"] for run in first.runs("", m)])
+        for m in first.methods
+    ]
     assert table["validation_accuracy"].tolist() == pytest.approx(validated)
     assert first.curves("") and len(first.differences()) == 1
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "study").rglob("metrics.jsonl")}

@@ -29,9 +29,13 @@ RECIPE = fk.AdamW(
 )
 
 
-def simulate(data: FederatedData, rounds: int = 5, local: Any = RECIPE, method: Any = None, **options: Any) -> fk.Run:
+def simulate(
+    data: FederatedData, rounds: int = 5, local: Any = RECIPE, method: Any = None, **options: Any
+) -> fk.Run:
     asked: dict[str, Any] = {"rounds": rounds, "cohort": 4, "checkpoint_every": 2, **options}
-    return fk.simulate(method or fk.FedProx(mu=0.5), data, mclr(data), local=local, **simulate_arguments(asked))
+    return fk.simulate(
+        method or fk.FedProx(mu=0.5), data, mclr(data), local=local, **simulate_arguments(asked)
+    )
 
 
 def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:

@@ -13,7 +13,13 @@ from hypothesis.extra.numpy import arrays
 import fedkin as fk
 from fedkin.core.method import State
 from fedkin.methods.decentralized import PeerState
-from fedkin.run.metrics.trust_graph import neighbour_agreement, pack_trust, peers_record, trust_over_time, unpack_trust
+from fedkin.run.metrics.trust_graph import (
+    neighbour_agreement,
+    pack_trust,
+    peers_record,
+    trust_over_time,
+    unpack_trust,
+)
 
 TRUST = np.array(
     [
@@ -31,7 +37,10 @@ DATA = fk.planted("digits", "rotation", clusters=2, clients=8, samples=20, test_
 def state(trust: np.ndarray = TRUST) -> PeerState:
     n = len(trust)
     counts = np.arange(2 * n).reshape(n, 2)
-    models, ties = np.zeros((n, 3), np.float32), (trust, trust.astype(np.int32), np.ones(n, np.int64))
+    models, ties = (
+        np.zeros((n, 3), np.float32),
+        (trust, trust.astype(np.int32), np.ones(n, np.int64)),
+    )
     return PeerState(models, np.zeros(n, np.int64), models[0], *ties, counts, 2 * counts)
 
 
@@ -44,24 +53,45 @@ def test_precision_and_recall_by_hand() -> None:
 def test_a_record_counts_who_is_there() -> None:
     whole = peers_record(state(), np.arange(4), KINDS, keeping=False)
     assert whole == pytest.approx(
-        {"neighbours": 6 / 4, "neighbour_precision": (1 / 2 + 1 / 3 + 1) / 3, "neighbour_recall": 3 / 4, "messages": 12}
+        {
+            "neighbours": 6 / 4,
+            "neighbour_precision": (1 / 2 + 1 / 3 + 1) / 3,
+            "neighbour_recall": 3 / 4,
+            "messages": 12,
+        }
     )
-    few = peers_record(state(), np.array([0, 2]), KINDS, keeping=False)  # each trusts the other, of another kind
-    assert few["neighbours"] == 1 and few["neighbour_precision"] == 0 and few["neighbour_recall"] is None
+    few = peers_record(
+        state(), np.array([0, 2]), KINDS, keeping=False
+    )  # each trusts the other, of another kind
+    assert (
+        few["neighbours"] == 1
+        and few["neighbour_precision"] == 0
+        and few["neighbour_recall"] is None
+    )
 
 
 def test_without_a_truth_nothing_is_right_or_wrong() -> None:
     record = peers_record(state(), np.arange(4), None, keeping=False)
-    assert record["neighbour_precision"] is None and record["neighbour_recall"] is None and record["neighbours"] == 1.5
+    assert (
+        record["neighbour_precision"] is None
+        and record["neighbour_recall"] is None
+        and record["neighbours"] == 1.5
+    )
 
 
 @pytest.mark.parametrize("reachable", [[0, 1, 2, 3], [1, 3]])
-def test_where_nobody_trusts_anybody_nothing_is_found_and_nothing_missed(reachable: list[int]) -> None:
+def test_where_nobody_trusts_anybody_nothing_is_found_and_nothing_missed(
+    reachable: list[int],
+) -> None:
     """Nor where those who are trusted are not there: 3 trusts 2 only, 1 nobody."""
     trust = TRUST if len(reachable) == 2 else np.zeros_like(TRUST)
     kinds = np.zeros(4, np.int64)  # all are kin: there is somebody to find
     record = peers_record(state(trust), np.array(reachable), kinds, keeping=False)
-    assert record["neighbours"] == 0 and record["neighbour_precision"] is None and record["neighbour_recall"] is None
+    assert (
+        record["neighbours"] == 0
+        and record["neighbour_precision"] is None
+        and record["neighbour_recall"] is None
+    )
 
 
 def test_one_that_trusts_is_enough_for_a_recall() -> None:
@@ -69,11 +99,18 @@ def test_one_that_trusts_is_enough_for_a_recall() -> None:
     trust = np.zeros((4, 4), bool)
     trust[1, 0] = True
     record = peers_record(state(trust), np.arange(4), np.zeros(4, np.int64), keeping=False)
-    assert record["neighbour_precision"] == 1 and record["neighbour_recall"] == pytest.approx(1 / 3 / 4)
+    assert record["neighbour_precision"] == 1 and record["neighbour_recall"] == pytest.approx(
+        1 / 3 / 4
+    )
 
 
 def test_other_methods_have_no_neighbours() -> None:
-    assert peers_record(State(np.zeros((1, 2), np.float32), np.zeros(3, np.int64)), np.arange(3), None, True) == {}
+    assert (
+        peers_record(
+            State(np.zeros((1, 2), np.float32), np.zeros(3, np.int64)), np.arange(3), None, True
+        )
+        == {}
+    )
 
 
 @given(trust=st.integers(1, 12).flatmap(lambda n: arrays(bool, (n, n))))
@@ -110,7 +147,11 @@ def test_trust_is_kept_in_some_rounds(run: fk.Run, tmp_path: Path) -> None:
 def test_gossip_has_nobody_to_be_right_about() -> None:
     run = fk.simulate(fk.Gossip(neighbours=2), DATA, fk.models.mclr(DATA), rounds=2, cohort=8)
     for record in run.records:
-        assert (record["neighbours"], record["neighbour_precision"], record["neighbour_recall"]) == (0, None, None)
+        assert (
+            record["neighbours"],
+            record["neighbour_precision"],
+            record["neighbour_recall"],
+        ) == (0, None, None)
     assert run.summary()["messages"] == 2 * 8 * 2 and run.summary()["neighbour_recall"] is None
 
 

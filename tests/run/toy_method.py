@@ -26,7 +26,8 @@ class ToyState(State):
 
 @dataclass(frozen=True)
 class Toy:
-    """Clients whose id is below ``warm`` start in cluster id % K, the rest is cold until it is selected."""
+    """Clients whose id is below ``warm`` start in cluster id % K, the rest is cold until it is
+    selected."""
 
     clusters: int = 2
     warm: int = 100
@@ -40,14 +41,22 @@ class Toy:
         assignment = np.where(ids < self.warm, ids % self.clusters, UNASSIGNED)
         return ToyState(models, assignment, np.zeros(len(ids), np.int64), np.array(0))
 
-    def round(self, world: World, state: ToyState, cohort: Int[np.ndarray, "n"], stream: Stream) -> ToyState:
-        trained = train(world, state.models, cohort, state.assignment[cohort], reduce=True, stream=stream)
+    def round(
+        self, world: World, state: ToyState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> ToyState:
+        trained = train(
+            world, state.models, cohort, state.assignment[cohort], reduce=True, stream=stream
+        )
         trained_so_far = state.rounds_trained.copy()
         trained_so_far[cohort] += 1
         noise = np.array(stream.rng().integers(2**40))
-        return replace(state, models=state.models + trained.update, rounds_trained=trained_so_far, noise=noise)
+        return replace(
+            state, models=state.models + trained.update, rounds_trained=trained_so_far, noise=noise
+        )
 
-    def place(self, world: World, state: ToyState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> ToyState:
+    def place(
+        self, world: World, state: ToyState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> ToyState:
         assignment = state.assignment.copy()
         assignment[newcomers] = np.argmin(world.run(Losses(state.models), newcomers).losses, axis=1)
         return replace(state, assignment=assignment)

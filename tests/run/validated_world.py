@@ -20,22 +20,36 @@ CLASSES = 4
 
 
 def constant_data(clients: int = 4, validation: bool = True) -> FederatedData:
-    """Every client has four training samples, one of each class, ten for validation and ten test samples: of class 0
-    there are four for validation and one for testing, of class 1 three and six, of class 2 three and three."""
-    own = np.concatenate([np.arange(4), np.repeat([0, 1, 2], [4, 3, 3]), np.repeat([0, 1, 2], [1, 6, 3])])
-    parts = [Ragged.of([np.arange(a, b) + 24 * u for u in range(clients)]) for a, b in ((0, 4), (4, 14), (14, 24))]
+    """Every client has four training samples, one of each class, ten for validation and ten test
+    samples: of class 0 there are four for validation and one for testing, of class 1 three and six,
+    of class 2 three and three."""
+    own = np.concatenate(
+        [np.arange(4), np.repeat([0, 1, 2], [4, 3, 3]), np.repeat([0, 1, 2], [1, 6, 3])]
+    )
+    parts = [
+        Ragged.of([np.arange(a, b) + 24 * u for u in range(clients)])
+        for a, b in ((0, 4), (4, 14), (14, 24))
+    ]
     x = np.zeros((24 * clients, 2), np.float32)
     y = np.tile(own, clients)
     train, held_out, test = parts
-    return FederatedData("constant", x, y, CLASSES, train, test, validation=held_out if validation else None)
+    return FederatedData(
+        "constant", x, y, CLASSES, train, test, validation=held_out if validation else None
+    )
 
 
-VALIDATION_SCORES = {0: 0.4, 1: 0.3, 2: 0.3, 3: 0.0}  # of a model that says a class for every sample
+VALIDATION_SCORES = {
+    0: 0.4,
+    1: 0.3,
+    2: 0.3,
+    3: 0.0,
+}  # of a model that says a class for every sample
 TEST_SCORES = {0: 0.1, 1: 0.6, 2: 0.3, 3: 0.0}
 
 
 def constant_model(parameters: int, said: int) -> np.ndarray:
-    """A linear model that says one class for every sample: only its bias counts, and that comes last."""
+    """A linear model that says one class for every sample: only its bias counts, and that comes
+    last."""
     model = np.zeros(parameters, np.float32)
     model[parameters - CLASSES + said] = 1
     return model
@@ -43,8 +57,8 @@ def constant_model(parameters: int, said: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Saying:
-    """A method that learns nothing: after round r its one model says class ``says[r]``, the last of them from there on.
-    Clients from ``known`` on get their cluster when they are in a cohort."""
+    """A method that learns nothing: after round r its one model says class ``says[r]``, the last of
+    them from there on. Clients from ``known`` on get their cluster when they are in a cohort."""
 
     says: tuple[int, ...] = (3, 1, 0, 2)
     known: int = 100

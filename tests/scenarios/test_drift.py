@@ -21,7 +21,8 @@ N = 40
 
 
 def federation(shape: tuple[int, ...] = (9,), classes: int = 5, clients: int = N) -> FederatedData:
-    """Six training and two test samples per client, in their order in x; pixels from -1 to 1, no two images alike."""
+    """Six training and two test samples per client, in their order in x; pixels from -1 to 1, no
+    two images alike."""
     M = 8 * clients
     x = np.random.default_rng(0).uniform(-1, 1, (M, *shape)).astype(np.float32)
     train = Ragged(np.arange(6 * clients), 6 * np.arange(clients + 1))
@@ -58,7 +59,9 @@ def test_targets_are_any_other_variant() -> None:
 
 def test_sudden() -> None:
     when = variants(Relabel(fraction=1.0, at=4), 9)
-    assert (when[:4] == when[0]).all() and (when[4:] == when[4]).all() and (when[4] != when[0]).all()
+    assert (
+        (when[:4] == when[0]).all() and (when[4:] == when[4]).all() and (when[4] != when[0]).all()
+    )
 
 
 def test_gradual() -> None:
@@ -86,8 +89,12 @@ def test_moved_and_truth_follow_the_variants(pattern: Pattern) -> None:
     for round in range(12):
         data, moved = moving.at(STREAM.at(round))
         assert moved.tolist() == (when[round] != when[max(round - 1, 0)]).tolist()
-        assert data.true_clusters is not None and data.true_clusters.tolist() == when[round].tolist()
-        assert moved.any() or before is None or data is before  # nothing is copied where nobody moves
+        assert (
+            data.true_clusters is not None and data.true_clusters.tolist() == when[round].tolist()
+        )
+        assert (
+            moved.any() or before is None or data is before
+        )  # nothing is copied where nobody moves
         before = data
 
 
@@ -108,7 +115,9 @@ def test_relabel_gives_every_variant_names_of_its_own() -> None:
         assert np.array_equal(now.x, data.x)
         for split in ("train", "test"):
             for client in range(N):
-                pairs = zip(data.y[data.part(split)[client]], now.y[now.part(split)[client]], strict=True)
+                pairs = zip(
+                    data.y[data.part(split)[client]], now.y[now.part(split)[client]], strict=True
+                )
                 for true, name in pairs:
                     assert names.setdefault((variant[client], true), name) == name
         permutation = [tuple(int(names[kind, label]) for label in range(5)) for kind in range(4)]
@@ -125,7 +134,11 @@ def test_rotate_by_quarters(shape: tuple[int, ...], kinds: int, quarters: int) -
     for round in (0, 1):
         now, _ = ShiftedData(data, drift, everybody).at(STREAM.at(round))
         variant = drift.variants(N, round, STREAM)
-        assert np.array_equal(now.y, data.y) and now.x.shape == data.x.shape and now.x.dtype == np.float32
+        assert (
+            np.array_equal(now.y, data.y)
+            and now.x.shape == data.x.shape
+            and now.x.dtype == np.float32
+        )
         for split in ("train", "test"):
             for client in range(N):
                 upright = data.x[data.part(split)[client]].reshape(-1, 3, 3, *shape[2:])
@@ -136,14 +149,18 @@ def test_rotate_by_quarters(shape: tuple[int, ...], kinds: int, quarters: int) -
 
 
 def test_recurring_rotation_comes_back_exactly() -> None:
-    """Turned from the original, not on from what is there: five kinds interpolate, and that would add up."""
-    moving = ShiftedData(federation(), Rotate(kinds=5, pattern="recurring", at=1, length=1, fraction=1.0), everybody)
+    """Turned from the original, not on from what is there: five kinds interpolate, and that would
+    add up."""
+    moving = ShiftedData(
+        federation(), Rotate(kinds=5, pattern="recurring", at=1, length=1, fraction=1.0), everybody
+    )
     start, away, back = (moving.at(STREAM.at(round))[0] for round in range(3))
     assert np.array_equal(start.x, back.x) and not np.array_equal(start.x, away.x)
 
 
 def test_odd_angles_stay_within_the_pixels_range() -> None:
-    """Corners that open are as dark as the darkest pixel, which is not 0 here: of images of one grey they all are."""
+    """Corners that open are as dark as the darkest pixel, which is not 0 here: of images of one
+    grey they all are."""
     data = federation((64,), clients=N)
     data = data.with_rows(data.train, data.test, x=np.full_like(data.x, 3.0))
     now, _ = ShiftedData(data, Rotate(kinds=5), everybody).at(STREAM)
@@ -159,7 +176,9 @@ def test_two_owners_of_a_sample_may_see_two_variants() -> None:
     variant = drift.variants(2, 0, STREAM)
     assert sorted(variant) == [0, 1]
     for client in range(2):
-        want = data.x[:3, ::-1] if variant[client] else data.x[:3]  # flat and rotated by 180 degrees: reversed
+        want = (
+            data.x[:3, ::-1] if variant[client] else data.x[:3]
+        )  # flat and rotated by 180 degrees: reversed
         np.testing.assert_array_equal(now.x[now.train[client]], want)
 
 

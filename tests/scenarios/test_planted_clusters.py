@@ -14,7 +14,10 @@ from fedkin.data.federated import FederatedData
 from fedkin.scenarios.planted_clusters import CLUSTER_DIFFERENCES, planted
 
 PIXELS, LABELS = load_digits(return_X_y=True)
-ORIGINAL = {image.tobytes(): label for image, label in zip((PIXELS / 16).astype(np.float32), LABELS, strict=True)}
+ORIGINAL = {
+    image.tobytes(): label
+    for image, label in zip((PIXELS / 16).astype(np.float32), LABELS, strict=True)
+}
 
 
 def little(kind: str, clusters: int, **options: Any) -> FederatedData:
@@ -53,7 +56,9 @@ def test_rotation_turned_back_is_the_original(clusters: int) -> None:
     assert len(seen) == len(data.y)  # no image twice
 
 
-@pytest.mark.parametrize(("clusters", "pairs"), [(2, [(0, 1), (6, 7)]), (4, [(0, 1), (2, 3), (4, 5), (6, 7)])], ids=str)
+@pytest.mark.parametrize(
+    ("clusters", "pairs"), [(2, [(0, 1), (6, 7)]), (4, [(0, 1), (2, 3), (4, 5), (6, 7)])], ids=str
+)
 def test_two_classes_have_each_others_names(clusters: int, pairs: list[tuple[int, int]]) -> None:
     data = little("label_swap", clusters)
     assert data.true_clusters is not None
@@ -85,7 +90,10 @@ def test_label_permutation_renames_by_cluster() -> None:
     for client, cluster in enumerate(data.true_clusters):
         for row in rows_of(data, client):
             label = ORIGINAL[data.x[row].tobytes()]
-            assert label_permutations[cluster, label] in (-1, data.y[row])  # the same name throughout the cluster
+            assert label_permutations[cluster, label] in (
+                -1,
+                data.y[row],
+            )  # the same name throughout the cluster
             label_permutations[cluster, label] = data.y[row]
     assert label_permutations[0].tolist() == list(range(10))
     assert all(sorted(permutation) == list(range(10)) for permutation in label_permutations)
@@ -126,10 +134,22 @@ def test_no_test_data_is_ordinary() -> None:
         ({"samples": 0}, ConfigError, "samples must be at least 1"),
         ({"test_samples": -1}, ConfigError, "test_samples"),
         ({"clients": 10**10}, ConfigError, "clients must be at most 10,000,000"),
-        ({"samples": 10**7, "clients": 10**7}, DataError, "lower clients, samples"),  # before memory is asked for
+        (
+            {"samples": 10**7, "clients": 10**7},
+            DataError,
+            "lower clients, samples",
+        ),  # before memory is asked for
         ({"test_samples": 10**10}, DataError, "lower clients, samples or test_samples"),
-        ({"clusters": 5, "clients": 4}, ConfigError, "5 clusters need at least as many clients, got 4"),
-        ({"kind": "disjoint_labels", "clusters": 11}, ConfigError, "11 clusters cannot have disjoint labels"),
+        (
+            {"clusters": 5, "clients": 4},
+            ConfigError,
+            "5 clusters need at least as many clients, got 4",
+        ),
+        (
+            {"kind": "disjoint_labels", "clusters": 11},
+            ConfigError,
+            "11 clusters cannot have disjoint labels",
+        ),
         ({"clients": 100}, DataError, r"digits has \d+ images for cluster 0.*lower clients"),
     ],
 )
@@ -142,4 +162,9 @@ def test_impossible_options(options: dict[str, Any], error: type[Exception], mes
 def test_real_mnist(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDKIN_DATA", str(shared_data))
     data = planted()
-    assert data.clients == 100 and data.x.shape == (8000, 784) and data.x.max() == 1 and data.name == "mnist rotation"
+    assert (
+        data.clients == 100
+        and data.x.shape == (8000, 784)
+        and data.x.max() == 1
+        and data.name == "mnist rotation"
+    )

@@ -14,7 +14,12 @@ from fedkin.scenarios.poisoning import LaterPoisoning, add_backdoor, flip_labels
 def data(train: list[list[int]], test: list[list[int]]) -> FederatedData:
     x, y = np.zeros((6, 2), np.float32), np.array([0, 1, 2, 3, 3, 0])
     return FederatedData(
-        "six", x, y, 4, Ragged.of([np.array(r) for r in train]), Ragged.of([np.array(r) for r in test])
+        "six",
+        x,
+        y,
+        4,
+        Ragged.of([np.array(r) for r in train]),
+        Ragged.of([np.array(r) for r in test]),
     )
 
 
@@ -23,7 +28,9 @@ def test_training_labels_of_attackers_only() -> None:
     assert flipped.y.tolist() == [0, 1, 1, 0, 3, 0]
 
 
-@pytest.mark.parametrize(("train", "test"), [([[0, 1], [1, 2]], [[4], [5]]), ([[0, 1], [2]], [[2], [5]])])
+@pytest.mark.parametrize(
+    ("train", "test"), [([[0, 1], [1, 2]], [[4], [5]]), ([[0, 1], [2]], [[2], [5]])]
+)
 def test_samples_of_others_are_not_touched(train: list[list[int]], test: list[list[int]]) -> None:
     with pytest.raises(DataError, match="samples that others train on or are tested on"):
         flip_labels(data(train, test), np.array([False, True]))
@@ -53,7 +60,9 @@ def test_a_backdoor_is_measured_on_samples_of_other_classes() -> None:
     plain = images()
     test = triggered_test(plain)
     assert plain.y[8:].tolist() == [2, 0, 1, 2]
-    assert [test.test[c].tolist() for c in (0, 1)] == [[8], [10, 11]] and not test.y[[8, 10, 11]].any()
+    assert [test.test[c].tolist() for c in (0, 1)] == [[8], [10, 11]] and not test.y[
+        [8, 10, 11]
+    ].any()
     assert (test.x[[8, 10, 11]].reshape(3, 4, 4)[:, -1, -1] > 0).all() and not test.x[9].any()
     with pytest.raises(DataError, match="a trigger needs images"):
         add_backdoor(data([[0, 1], [2, 3]], [[4], [5]]), np.array([False, True]))

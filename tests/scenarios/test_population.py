@@ -85,7 +85,9 @@ def test_some_arrive_while_others_leave() -> None:
 
 def test_somebody_must_stay() -> None:
     population = Population(arrivals={9: 2}, departures={1: 3})
-    with pytest.raises(ConfigError, match="departures leave no client at round 1: 3 have left, 2 of 5 come later"):
+    with pytest.raises(
+        ConfigError, match="departures leave no client at round 1: 3 have left, 2 of 5 come later"
+    ):
         population.reachable(5, 1)
     assert population.reachable(6, 1).tolist() == [3]
 
@@ -93,7 +95,10 @@ def test_somebody_must_stay() -> None:
 def test_everybody_is_there_by_default() -> None:
     population = Population()
     np.testing.assert_array_equal(population.reachable(4, 0), np.arange(4))
-    assert not population.dropped_out(EVERYONE, STREAM).any() and not population.straggling(EVERYONE, STREAM).any()
+    assert (
+        not population.dropped_out(EVERYONE, STREAM).any()
+        and not population.straggling(EVERYONE, STREAM).any()
+    )
 
 
 def test_somebody_must_be_there() -> None:
@@ -103,14 +108,18 @@ def test_somebody_must_be_there() -> None:
     np.testing.assert_array_equal(population.reachable(4, 1), np.arange(4))
 
 
-@pytest.mark.parametrize("entry", [(2, 2.5), (2, True), (2, "3"), (2.5, 3), (True, 3), ("2", 3)], ids=str)
+@pytest.mark.parametrize(
+    "entry", [(2, 2.5), (2, True), (2, "3"), (2.5, 3), (True, 3), ("2", 3)], ids=str
+)
 @pytest.mark.parametrize("name", ["arrivals", "departures"])
 def test_rounds_and_counts_are_whole_numbers(name: str, entry: tuple[Any, Any]) -> None:
-    """The tests' own type checks would refuse most of them first, so they are put in behind their back."""
+    """The tests' own type checks would refuse most of them first, so they are put in behind their
+    back."""
     population = Population()
     getattr(population, name)[entry[0]] = entry[1]
     with pytest.raises(
-        ConfigError, match=f"^{name} must name rounds and counts from 1 up, got {entry[0]!r}: {entry[1]!r}$"
+        ConfigError,
+        match=f"^{name} must name rounds and counts from 1 up, got {entry[0]!r}: {entry[1]!r}$",
     ):
         population.__post_init__()
 

@@ -34,7 +34,8 @@ def everybody(_: int) -> np.ndarray:
 
 
 def federation(*sizes: int) -> FederatedData:
-    """Clients with so many training samples and two test samples each, labels 0, 1, 2, ... in turn, images 2 x 2."""
+    """Clients with so many training samples and two test samples each, labels 0, 1, 2, ... in turn,
+    images 2 x 2."""
     sizes = sizes or (10,) * 6
     train = Ragged(np.arange(sum(sizes)), np.concatenate([[0], np.cumsum(sizes)]))
     test = Ragged(sum(sizes) + np.arange(2 * len(sizes)), 2 * np.arange(len(sizes) + 1))
@@ -44,7 +45,12 @@ def federation(*sizes: int) -> FederatedData:
 
 
 def same(a: FederatedData, b: FederatedData) -> bool:
-    pairs = [(a.train.rows, b.train.rows), (a.train.offsets, b.train.offsets), (a.x, b.x), (a.y, b.y)]
+    pairs = [
+        (a.train.rows, b.train.rows),
+        (a.train.offsets, b.train.offsets),
+        (a.x, b.x),
+        (a.y, b.y),
+    ]
     pairs += [(a.test.rows, b.test.rows), (a.test.offsets, b.test.offsets)]
     return all(np.array_equal(one, other) for one, other in pairs)
 
@@ -56,7 +62,12 @@ class Steps:
         self.calls: list[tuple[int, list[int], Stream]] = []
 
     def step(
-        self, original: FederatedData, current: FederatedData, round: int, reachable: np.ndarray, stream: Stream
+        self,
+        original: FederatedData,
+        current: FederatedData,
+        round: int,
+        reachable: np.ndarray,
+        stream: Stream,
     ) -> tuple[FederatedData, np.ndarray]:
         self.calls.append((round, reachable.tolist(), stream))
         shifted = current.with_rows(current.train, current.test, y=current.y + 1)
@@ -86,7 +97,9 @@ def test_an_earlier_round_or_another_seed_starts_over() -> None:
     for stream in (STREAM.at(2), Stream(6, 2, "run/shift"), Stream(6, 2, "another")):
         steps.calls.clear()
         now, moved = moving.at(stream)
-        assert (now.y - data.y).tolist() == [3] * len(data.y) and np.flatnonzero(moved).tolist() == [2]
+        assert (now.y - data.y).tolist() == [3] * len(data.y) and np.flatnonzero(
+            moved
+        ).tolist() == [2]
         assert [call[2] for call in steps.calls] == [stream.at(r) for r in range(3)]
 
 
@@ -129,18 +142,31 @@ def test_incremental_sizes(oracle: Oracle, as_coded: bool) -> None:
 
 
 def test_incremental_as_coded_cuts_after_the_cold_start() -> None:
-    """All data in round 0, a quarter of 100 in round 1, half of that in round 4; each cut is a shift."""
-    moving = ShiftedData(federation(100, 1), Incremental(every=3, as_coded=True), lambda _: np.arange(2))
+    """All data in round 0, a quarter of 100 in round 1, half of that in round 4; each cut is a
+    shift."""
+    moving = ShiftedData(
+        federation(100, 1), Incremental(every=3, as_coded=True), lambda _: np.arange(2)
+    )
     rounds = [moving.at(STREAM.at(round)) for round in range(5)]
-    assert [now.train.sizes.tolist() for now, _ in rounds] == [[100, 1], [25, 1], [25, 1], [25, 1], [13, 1]]
+    assert [now.train.sizes.tolist() for now, _ in rounds] == [
+        [100, 1],
+        [25, 1],
+        [25, 1],
+        [25, 1],
+        [13, 1],
+    ]
     assert [shifted.tolist() for _, shifted in rounds] == [[r in (1, 4), False] for r in range(5)]
 
 
-def detected(shift: Shift, rounds: int = 6, **options: Any) -> tuple[list[int], list[set[int]], list[set[int]]]:
-    """Who has a cluster from round 0 on; in each round from 1 on, who is placed and who detects a shift. The cohorts
-    are clients 0 and 1, 2 and 3, 4 and 5, 0 and 1, ..."""
+def detected(
+    shift: Shift, rounds: int = 6, **options: Any
+) -> tuple[list[int], list[set[int]], list[set[int]]]:
+    """Who has a cluster from round 0 on; in each round from 1 on, who is placed and who detects a
+    shift. The cohorts are clients 0 and 1, 2 and 3, 4 and 5, 0 and 1, ..."""
     data, method = federation(*(40,) * 6), FlexCFL(clusters=2, alpha=1)
-    world = InstrumentedWorld(SimulatedWorld(data, mclr(data), SGD(epochs=1, lr=0.01), shift=shift, **options))
+    world = InstrumentedWorld(
+        SimulatedWorld(data, mclr(data), SGD(epochs=1, lr=0.01), shift=shift, **options)
+    )
     world.begin(STREAM)
     state = method.init(world, STREAM)
     first, placed, found = np.flatnonzero(state.assignment != UNASSIGNED).tolist(), [], []
@@ -164,7 +190,8 @@ def test_as_coded_clients_detect_the_cut_once(compiled: bool) -> None:
 
 
 def test_in_the_sound_form_clients_compare_with_what_they_had_when_placed() -> None:
-    """Release 1 is in round 5, and a quarter of the data more is a shift to all who were placed with less."""
+    """Release 1 is in round 5, and a quarter of the data more is a shift to all who were placed
+    with less."""
     _, placed, found = detected(Incremental(every=4))
     assert any(placed) and found == [set(), set(), set(), set(), set(range(6)), set()]
 
@@ -177,7 +204,11 @@ def test_incremental_round_by_round() -> None:
     for round in range(14):
         now, moved = moving.at(STREAM.at(round))
         sizes.append(int(now.train.sizes[0]))
-        assert moved.tolist() == [round in (4, 7, 10), round in (4, 7, 10), False]  # those who are away too
+        assert moved.tolist() == [
+            round in (4, 7, 10),
+            round in (4, 7, 10),
+            False,
+        ]  # those who are away too
         assert now.train.sizes[2] == 1 and now.test is data.test and now.x is data.x
         for client in range(3):
             assert had[client] <= set(now.train[client]) <= set(released[client])
@@ -187,19 +218,26 @@ def test_incremental_round_by_round() -> None:
 
 
 def test_incremental_takes_a_random_order() -> None:
-    """A quarter of 400: as many from each quarter of the client's list, within five standard deviations."""
+    """A quarter of 400: as many from each quarter of the client's list, within five standard
+    deviations."""
     data = federation(400, 400)
     first, _ = ShiftedData(data, Incremental(), lambda _: np.arange(2)).at(STREAM)
-    other, _ = ShiftedData(data, Incremental(), lambda _: np.arange(2)).at(Stream(6, 0, "run/shift"))
+    other, _ = ShiftedData(data, Incremental(), lambda _: np.arange(2)).at(
+        Stream(6, 0, "run/shift")
+    )
     for client in range(2):
         quarters = np.bincount((first.train[client] - 400 * client) // 100, minlength=4)
         assert quarters.sum() == 100 and np.abs(quarters - 25).max() < 5 * np.sqrt(100 * 3 / 16)
-    assert set(first.train[0]) != set(first.train[1] - 400) and set(first.train[0]) != set(other.train[0])
+    assert set(first.train[0]) != set(first.train[1] - 400) and set(first.train[0]) != set(
+        other.train[0]
+    )
 
 
 def test_a_portion_is_not_one_too_large_by_rounding() -> None:
     """0.07 x 100 is 7.000000000000001 in floating point."""
-    now, _ = ShiftedData(federation(100), Incremental(releases=(0.07, 1.0)), lambda _: np.arange(1)).at(STREAM)
+    now, _ = ShiftedData(
+        federation(100), Incremental(releases=(0.07, 1.0)), lambda _: np.arange(1)
+    ).at(STREAM)
     assert now.train.sizes.tolist() == [7]
 
 

@@ -32,8 +32,12 @@ def test_a_step_is_tested_before_it_is_trained_on() -> None:
         step = [0, 0, 0, 1, 1, 2, 2][round]
         trained |= set(now.train.rows)
         assert np.array_equal(now.train.rows, data.steps[step].rows)
-        assert np.array_equal(now.test.rows, data.steps[step + 1].rows) and not trained & set(now.test.rows)
-        assert now.true_clusters is not None and now.true_clusters.tolist() == [int(c) for c in CHANGES[step]]
+        assert np.array_equal(now.test.rows, data.steps[step + 1].rows) and not trained & set(
+            now.test.rows
+        )
+        assert now.true_clusters is not None and now.true_clusters.tolist() == [
+            int(c) for c in CHANGES[step]
+        ]
         drifts = {3: [False, True, False], 5: [False, False, True]}
         assert shifted.tolist() == drifts.get(round, [False] * 3)
     assert np.array_equal(every.at(Stream(0, 99, "scenario"))[0].test.rows, data.steps[3].rows)
@@ -43,13 +47,16 @@ def test_history_is_kept_in_its_order() -> None:
     data = stream()
     now, _ = at(Steps(2, history=True), data, 5)
     for client in range(3):
-        assert np.array_equal(now.train[client], np.concatenate([data.steps[step][client] for step in range(3)]))
+        assert np.array_equal(
+            now.train[client], np.concatenate([data.steps[step][client] for step in range(3)])
+        )
     assert np.array_equal(now.test.rows, at(Steps(2), data, 5)[0].test.rows)
 
 
 def test_data_without_steps() -> None:
     with pytest.raises(
-        DataError, match=r"digits.*do not come in steps: take sine, circle, sea .*or leave out the shift"
+        DataError,
+        match=r"digits.*do not come in steps: take sine, circle, sea .*or leave out the shift",
     ):
         Steps().step(digits(), digits(), 0, np.arange(3), Stream(0))
 
@@ -62,7 +69,9 @@ def test_what_cannot_be(options: dict[str, Any]) -> None:
 
 def test_prequential_accuracy_is_of_the_last_rounds_of_steps() -> None:
     records: Any = [{"round": r, "accuracy": a} for r, a in enumerate([0.9, 0.1, 0.5, 0.2, 0.7])]
-    assert prequential_accuracy(records, 2) == pytest.approx(0.6)  # not round 0, which nobody trained for
+    assert prequential_accuracy(records, 2) == pytest.approx(
+        0.6
+    )  # not round 0, which nobody trained for
     with pytest.raises(ConfigError, match=r"run\.evaluate_every = 5"):
         prequential_accuracy(records, 5)
     with pytest.raises(ConfigError, match="was scored"):

@@ -1,4 +1,5 @@
-"""Clients that swap data: against the authors' result for the same pairs, by hand, and what must never change."""
+"""Clients that swap data: against the authors' result for the same pairs, by hand, and what must
+never change."""
 
 from __future__ import annotations
 
@@ -27,14 +28,18 @@ def federation(
     y = np.array([label for part in (labels, tests) for own in part for label in own], np.int64)
     rows = iter(range(len(y)))
     train, test = (
-        Ragged.of([np.array([next(rows) for _ in own], np.int64) for own in part]) for part in (labels, tests)
+        Ragged.of([np.array([next(rows) for _ in own], np.int64) for own in part])
+        for part in (labels, tests)
     )
     x = np.arange(len(y), dtype=np.float32)[:, None]
-    return FederatedData("toy", x, y, 10, train, test, np.arange(len(labels)) if true_clusters else None)
+    return FederatedData(
+        "toy", x, y, 10, train, test, np.arange(len(labels)) if true_clusters else None
+    )
 
 
 def published() -> FederatedData:
-    """The oracle's clients: client i has labels i % 5 and the next two, 4, 3 and 2 times, and one test sample each."""
+    """The oracle's clients: client i has labels i % 5 and the next two, 4, 3 and 2 times, and one
+    test sample each."""
     own = [[(i + k) % 5 for k in range(3)] for i in range(8)]
     data = federation([list(np.repeat(labels, [4, 3, 2])) for labels in own], own)
     x = np.zeros((len(data.y), 1), np.float32)
@@ -54,7 +59,8 @@ def rows_of(part: Ragged) -> list[list[int]]:
 
 @pytest.mark.parametrize("kind", ["all", "part"])
 def test_the_authors_result_for_the_authors_pairs(oracle: Oracle, kind: str) -> None:
-    """In their run 0 and 6 exchanged labels 0 and 3, 3 and 2 labels 0 and 2, 7 and 4 labels 2 and 0."""
+    """In their run 0 and 6 exchanged labels 0 and 3, 3 and 2 labels 0 and 2, 7 and 4 labels 2 and
+    0."""
     swap = oracle("flexcfl")["swap"]
     pairs, before = np.array(swap["rng_trace_p0.5"]["pairs"]), published()
     if kind == "all":
@@ -76,14 +82,21 @@ def test_only_labels_that_the_other_has_not_are_drawn() -> None:
         labels, possible = draw_labels(published(), pairs, STREAM.at(round))
         assert possible.all()
         seen.append(labels.tolist())
-    assert {str(draw[0]) for draw in seen} == {"[0, 3]"} and {str(draw[1]) for draw in seen} == {"[0, 2]"}
+    assert {str(draw[0]) for draw in seen} == {"[0, 3]"} and {str(draw[1]) for draw in seen} == {
+        "[0, 2]"
+    }
     counts = [[draw[2] for draw in seen].count([a, b]) for a in (2, 3) for b in (0, 1)]
-    assert sum(counts) == 100 and max(abs(count - 25) for count in counts) < 5 * np.sqrt(100 * 3 / 16)
+    assert sum(counts) == 100 and max(abs(count - 25) for count in counts) < 5 * np.sqrt(
+        100 * 3 / 16
+    )
 
 
 def test_a_label_qualifies_only_where_training_and_test_data_have_it() -> None:
     data = federation([[0, 1, 2], [3, 4]], [[1, 2], [3]])
-    drawn = [draw_labels(data, np.array([[0, 1]]), STREAM.at(round))[0][0].tolist() for round in range(30)]
+    drawn = [
+        draw_labels(data, np.array([[0, 1]]), STREAM.at(round))[0][0].tolist()
+        for round in range(30)
+    ]
     assert {tuple(labels) for labels in drawn} == {(1, 3), (2, 3)}
     untested = federation([[0, 1], [2, 3]], [[0], []])
     assert not draw_labels(untested, np.array([[0, 1]]), STREAM)[1].any()
@@ -99,7 +112,10 @@ def test_the_true_cluster_goes_with_the_data() -> None:
 @pytest.mark.parametrize(
     ("labels", "true_clusters"),
     [
-        ([[0, 0, 0, 1], [2, 2, 3]], [1, 0]),  # client 0 now has one sample of its own and two of the other's
+        (
+            [[0, 0, 0, 1], [2, 2, 3]],
+            [1, 0],
+        ),  # client 0 now has one sample of its own and two of the other's
         ([[0, 1], [2, 3]], [0, 1]),  # as many of either: what it was
         ([[0, 1, 1], [2, 3, 3]], [0, 1]),
         ([[0, 1], [2, 2, 3, 3]], [1, 1]),  # 1 and 2, 2; the other 0 and 3, 3
@@ -123,8 +139,8 @@ def test_part_swapped_back_is_what_it_was() -> None:
 
 
 def test_as_coded_the_rest_of_a_round_is_dropped() -> None:
-    """Client 3 can swap with anybody, the other three have nothing to give each other. So one of the two pairs is
-    possible, and as coded only where it comes first: every other time."""
+    """Client 3 can swap with anybody, the other three have nothing to give each other. So one of
+    the two pairs is possible, and as coded only where it comes first: every other time."""
     data, everybody, swaps = federation([[0, 1], [0, 1], [0, 1], [2, 3]]), np.arange(4), 0
     for round in range(1, 201):
         _, moved = SwapPart(1.0).step(data, data, round, everybody, STREAM.at(round))
@@ -136,8 +152,12 @@ def test_as_coded_the_rest_of_a_round_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("shift", [SwapAll(1.0), SwapPart(1.0)])
-@pytest.mark.parametrize(("there", "count"), [(range(8), 8), (range(2, 7), 4), (range(3, 4), 0), (range(0), 0)])
-def test_with_probability_one_everybody_there_has_a_partner(shift: SwapAll, there: range, count: int) -> None:
+@pytest.mark.parametrize(
+    ("there", "count"), [(range(8), 8), (range(2, 7), 4), (range(3, 4), 0), (range(0), 0)]
+)
+def test_with_probability_one_everybody_there_has_a_partner(
+    shift: SwapAll, there: range, count: int
+) -> None:
     data = federation([[i, i] for i in range(8)])
     after, moved = shift.step(data, data, 1, np.array(there, np.int64), STREAM)
     assert moved.sum() == count and set(np.flatnonzero(moved)) <= set(there)
@@ -164,7 +184,10 @@ def test_nobody_swaps_before_the_first_communication_round(shift: SwapAll) -> No
 @pytest.mark.parametrize("probability", [0.05, 0.5])
 def test_pairs_swap_as_often_as_said(probability: float) -> None:
     data = federation([[0]] * 1000)
-    moved = [SwapAll(probability).step(data, data, r, np.arange(1000), STREAM.at(r))[1].sum() for r in range(1, 21)]
+    moved = [
+        SwapAll(probability).step(data, data, r, np.arange(1000), STREAM.at(r))[1].sum()
+        for r in range(1, 21)
+    ]
     expected = 20 * 500 * probability
     assert abs(sum(moved) / 2 - expected) < 5 * np.sqrt(expected * (1 - probability))
 
@@ -186,16 +209,24 @@ def test_what_swaps_never_change(
         before = current
         current, moved = kind(probability).step(original, before, round, everybody, stream)
         again, _ = kind(probability).step(original, before, round, everybody, stream)
-        assert rows_of(again.train) == rows_of(current.train) and rows_of(again.test) == rows_of(current.test)
+        assert rows_of(again.train) == rows_of(current.train) and rows_of(again.test) == rows_of(
+            current.test
+        )
         assert sorted(current.train.rows) == sorted(original.train.rows)  # the union is what it was
         assert sorted(current.test.rows) == sorted(original.test.rows)
         assert current.x is original.x and current.y is original.y
         assert (current.label_counts().sum(0) == original.label_counts().sum(0)).all()
         assert current.train.sizes.min() >= 1
-        changed = [a != b for a, b in zip(rows_of(current.train), rows_of(before.train), strict=True)]
+        changed = [
+            a != b for a, b in zip(rows_of(current.train), rows_of(before.train), strict=True)
+        ]
         assert changed == moved.tolist()
     assert original.true_clusters is not None
-    assert (rows_of(original.train), rows_of(original.test), original.true_clusters.tolist()) == rows
+    assert (
+        rows_of(original.train),
+        rows_of(original.test),
+        original.true_clusters.tolist(),
+    ) == rows
 
 
 @pytest.mark.parametrize("probability", [-0.1, 1.1, float("nan")])

@@ -23,13 +23,17 @@ class SmallSum:
         least: clients of the sum.
     """
 
-    def __init__(self, clients: int, numbers: int = 50, neighbours: int = 20, least: int = LEAST) -> None:
+    def __init__(
+        self, clients: int, numbers: int = 50, neighbours: int = 20, least: int = LEAST
+    ) -> None:
         begun = [client.begin(ABOUT) for _ in range(clients)]
         self.sessions: list[Session] = [session for session, _ in begun]
         announced = np.stack([one for _, one in begun])
         self.numbers = 3 * np.arange(clients) + 5
         self.exchange = Exchange.of(ABOUT, self.numbers, announced, neighbours, least)
-        self.vectors = np.random.default_rng(clients).integers(0, 2**32, (clients, numbers), dtype=np.uint32)
+        self.vectors = np.random.default_rng(clients).integers(
+            0, 2**32, (clients, numbers), dtype=np.uint32
+        )
         self.revealed = np.zeros((*self.exchange.places.shape, 16), np.uint8)
         self.replied = np.zeros(clients, bool)
 
@@ -47,14 +51,18 @@ class SmallSum:
     def share(self, lost: Collection[int] = ()) -> None:
         """The second exchange."""
         for i in set(range(len(self.sessions))) - set(lost):
-            self.sessions[i], self.exchange.sealed[i] = client.share(self.sessions[i], self.group(i))
+            self.sessions[i], self.exchange.sealed[i] = client.share(
+                self.sessions[i], self.group(i)
+            )
             self.exchange.shared[i] = True
 
     def mask(self, lost: Collection[int] = ()) -> None:
         """The third."""
         for i in set(np.flatnonzero(self.exchange.shared).tolist()) - set(lost):
             partners = self.exchange.partners[i]
-            self.sessions[i], masked = client.mask(self.sessions[i], self.group(i), partners, self.vectors[i])
+            self.sessions[i], masked = client.mask(
+                self.sessions[i], self.group(i), partners, self.vectors[i]
+            )
             self.exchange.add(i, masked)
 
     def reveal(self, lost: Collection[int] = ()) -> None:

@@ -1,4 +1,5 @@
-"""A server that lies is refused as far as clients can see it; docs/secret-sums.md says how far that is."""
+"""A server that lies is refused as far as clients can see it; docs/secret-sums.md says how far that
+is."""
 
 from __future__ import annotations
 
@@ -22,13 +23,16 @@ def before_reveal(clients: int = 6, least: int = 3) -> SmallSum:
 
 
 def test_holders_that_are_told_different_things_give_neither_secret() -> None:
-    """Three of six hear that the last client is there, two that it has gone: five shares of one kind are needed."""
+    """Three of six hear that the last client is there, two that it has gone: five shares of one
+    kind are needed."""
     one = before_reveal()
     shares: dict[int, dict[int, bytes]] = {OWN_SEED: {}, MASK_KEY: {}}
     for i in range(5):
         session, group, partners, inbox, wanted = one.asked(i)
         kind = OWN_SEED if i < 3 else MASK_KEY
-        _, revealed = client.reveal(session, group, partners, inbox, np.where(np.arange(6) == 5, kind, wanted))
+        _, revealed = client.reveal(
+            session, group, partners, inbox, np.where(np.arange(6) == 5, kind, wanted)
+        )
         shares[kind][i + 1] = revealed[5].tobytes()
     assert all(any(share) for kind in shares.values() for share in kind.values())
     for kind in (OWN_SEED, MASK_KEY):
@@ -37,7 +41,8 @@ def test_holders_that_are_told_different_things_give_neither_secret() -> None:
 
 
 def test_the_other_share_is_not_given_through_another_group() -> None:
-    """After one share of a client: neither again, nor as of a group of another number, nor with other holders."""
+    """After one share of a client: neither again, nor as of a group of another number, nor with
+    other holders."""
     one = before_reveal()
     session, group, partners, inbox, wanted = one.asked(0)
     after, _ = client.reveal(session, group, partners, inbox, wanted)
@@ -62,7 +67,9 @@ def test_partners_that_change_after_the_vector_are_refused() -> None:
     one = before_reveal()
     session, group, partners, inbox, wanted = one.asked(0)
     fewer = np.where(np.arange(6) == 5, False, partners)
-    with pytest.raises(RefusedError, match="other clients than those with whom this one has masked"):
+    with pytest.raises(
+        RefusedError, match="other clients than those with whom this one has masked"
+    ):
         client.reveal(session, group, fewer, inbox, np.where(fewer, wanted, 0))
 
 
@@ -102,5 +109,6 @@ def test_least_is_checked_by_each_client_and_does_not_change_within_a_sum() -> N
 
 
 def test_what_a_client_cannot_see_it_does_not_check() -> None:
-    """Of 21 holders it needs 15, or ``least`` of them; a ``least`` of more than 21 is the server's to keep."""
+    """Of 21 holders it needs 15, or ``least`` of them; a ``least`` of more than 21 is the server's
+    to keep."""
     assert [client.needed(21, least) for least in (3, 15, 18, 21, 22)] == [15, 15, 18, 21, 15]

@@ -29,7 +29,12 @@ def finished(clients: int, *lost: set[int], neighbours: int = 20) -> SmallSum:
 
 @pytest.mark.parametrize(
     "lost",
-    [(set(), set(), set()), ({4}, {0, 7}, {12, 19}), (set(), {1, 2, 3, 5, 8}, set()), ({0, 1, 2, 3, 4}, set(), set())],
+    [
+        (set(), set(), set()),
+        ({4}, {0, 7}, {12, 19}),
+        (set(), {1, 2, 3, 5, 8}, set()),
+        ({0, 1, 2, 3, 4}, set(), set()),
+    ],
 )
 def test_the_sum_of_twenty_is_exact_with_five_that_drop_out(lost: tuple[set[int], ...]) -> None:
     one = finished(20, *lost)
@@ -53,29 +58,34 @@ def ring(one: SmallSum) -> list[int]:
 
 
 def test_a_hundred_of_whom_thirty_are_lost() -> None:
-    """Seven before the keys, and 23 that are spread over the ring of the others: each fourth, so that of 21 holders no
-    client lacks more than the six that it can do without."""
+    """Seven before the keys, and 23 that are spread over the ring of the others: each fourth, so
+    that of 21 holders no client lacks more than the six that it can do without."""
     one = SmallSum(93, numbers=3)
     gone = ring(one)[::4][:23]
-    for step, lost in zip((one.share, one.mask, one.reveal), (gone[:7], gone[7:15], gone[15:]), strict=True):
+    for step, lost in zip(
+        (one.share, one.mask, one.reveal), (gone[:7], gone[7:15], gone[15:]), strict=True
+    ):
         step(lost)
     np.testing.assert_array_equal(one.unmasked(), one.plain())
     assert one.exchange.answered.sum() == 93 - 15 and one.replied.sum() == 70
 
 
 def test_three_in_ten_are_lost_by_chance() -> None:
-    """With all others as neighbours: two thirds of a client's holders are needed, and on a ring some lack more
-    (``benchmarks.trust.secret_sums`` does the same with a hundred)."""
+    """With all others as neighbours: two thirds of a client's holders are needed, and on a ring
+    some lack more (``benchmarks.trust.secret_sums`` does the same with a hundred)."""
     lost = np.random.default_rng(0).choice(40, 12, replace=False).tolist()
     one = SmallSum(40, numbers=3, neighbours=39)
-    for step, gone in zip((one.share, one.mask, one.reveal), (lost[:4], lost[4:8], lost[8:]), strict=True):
+    for step, gone in zip(
+        (one.share, one.mask, one.reveal), (lost[:4], lost[4:8], lost[8:]), strict=True
+    ):
         step(set(gone))
     np.testing.assert_array_equal(one.unmasked(), one.plain())
     assert one.exchange.answered.sum() == 32 and one.replied.sum() == 28
 
 
 def test_clients_too_few_of_whose_holders_are_left_are_left_out_in_turns() -> None:
-    """On a ring of 40 with 7 holders, of whom 5 are needed: three next to each other go, then those that lack three."""
+    """On a ring of 40 with 7 holders, of whom 5 are needed: three next to each other go, then those
+    that lack three."""
     one = SmallSum(40, numbers=3, neighbours=6)
     order = ring(one)
     one.exchange.shared[:] = True
@@ -115,7 +125,9 @@ def test_masks_of_the_whole_are_needed() -> None:
     """The server's sum of masked vectors is noise still, until shares are revealed."""
     one = finished(4, set(), set(), {0, 1, 2, 3})
     assert (one.exchange.total != one.plain()).mean() > 0.99
-    with pytest.raises(LostSumError, match="client 5: 0 shares of a secret are there, and 3 are needed"):
+    with pytest.raises(
+        LostSumError, match="client 5: 0 shares of a secret are there, and 3 are needed"
+    ):
         one.unmasked()
 
 
@@ -144,7 +156,9 @@ def test_each_request_is_answered_once_and_in_order() -> None:
         lambda: client.reveal(after, group, *others),
         lambda: client.mask(session, one.group(0), one.exchange.partners[0], one.vectors[0]),
         lambda: client.share(session, one.group(0)),
-        lambda: client.mask(client.begin(b"another")[0], one.group(0), one.exchange.partners[0], one.vectors[0]),
+        lambda: client.mask(
+            client.begin(b"another")[0], one.group(0), one.exchange.partners[0], one.vectors[0]
+        ),
     ):
         with pytest.raises(RefusedError, match="each is answered once"):
             repeated()
@@ -159,7 +173,9 @@ def test_never_both_shares_of_one_client() -> None:
         client.reveal(session, group, partners, inbox, both)
     with pytest.raises(RefusedError, match="or its own key"):
         client.reveal(session, group, partners, inbox, np.array([MASK_KEY, 1, 1, 1]))
-    twice = replace(group, holders=group.holders[[0, 1, 1, 3]], announced=group.announced[[0, 1, 1, 3]])
+    twice = replace(
+        group, holders=group.holders[[0, 1, 1, 3]], announced=group.announced[[0, 1, 1, 3]]
+    )
     with pytest.raises(RefusedError, match="other clients than those"):
         client.reveal(session, twice, partners, inbox, wanted)
     with pytest.raises(RefusedError, match="there twice"):
@@ -186,7 +202,8 @@ def test_keys_that_a_client_has_not_announced_are_refused() -> None:
 
 
 def test_a_wrong_share_is_noticed() -> None:
-    """A hostile client's share gives another secret than was announced: the sum is lost, and not silently wrong."""
+    """A hostile client's share gives another secret than was announced: the sum is lost, and not
+    silently wrong."""
     for gone in (set(), {3}):
         one = finished(4, set(), gone, set())
         one.revealed[0, 3, 0] ^= 1
@@ -199,11 +216,14 @@ def test_neighbours_are_mutual_and_as_many_for_all(clients: int, neighbours: int
     places = holders(clients, neighbours)
     pairs = {(i, int(j)) for i, row in enumerate(places) for j in row}
     assert all((j, i) in pairs for i, j in pairs)
-    assert all(len(set(row.tolist())) == places.shape[1] and i in row for i, row in enumerate(places))
+    assert all(
+        len(set(row.tolist())) == places.shape[1] and i in row for i, row in enumerate(places)
+    )
 
 
 def test_two_thirds_are_not_enough() -> None:
-    """A server that tells half of the holders one thing, and the others another, never has enough of both."""
+    """A server that tells half of the holders one thing, and the others another, never has enough
+    of both."""
     assert [threshold(count) for count in (3, 4, 20, 21, 100)] == [3, 3, 14, 15, 67]
     assert all(2 * threshold(g) - g > g / 3 for g in range(3, 200))
 
@@ -216,7 +236,8 @@ def test_a_session_outlives_its_process() -> None:
 
 
 def test_published_vectors() -> None:
-    """X25519 of RFC 7748 (6.1), and AES in counter mode, of zeros under a key of zeros (NIST's AESAVS)."""
+    """X25519 of RFC 7748 (6.1), and AES in counter mode, of zeros under a key of zeros (NIST's
+    AESAVS)."""
     bob = bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
     alice = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a")
     shared = "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"
@@ -230,14 +251,21 @@ def test_published_vectors() -> None:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("cryptography.hazmat.primitives.ciphers", "cryptography"), ("Crypto.Protocol.SecretSharing", "PyCryptodome")],
+    [
+        ("cryptography.hazmat.primitives.ciphers", "cryptography"),
+        ("Crypto.Protocol.SecretSharing", "PyCryptodome"),
+    ],
 )
-def test_a_library_that_is_missing_is_named(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_is_missing_is_named(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     caches = (secret_keys._cryptography, secret_keys._shamir)
     for one in caches:
         one.cache_clear()
-    with pytest.raises(fk.MissingExtra, match=rf"{name}, which is not installed: pip install 'fedkin\[secret\]'"):
+    with pytest.raises(
+        fk.MissingExtra, match=rf"{name}, which is not installed: pip install 'fedkin\[secret\]'"
+    ):
         fk.SecretSums()
     for one in caches:
         one.cache_clear()

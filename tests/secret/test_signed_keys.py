@@ -1,4 +1,5 @@
-"""Keys that sites have signed: a server that puts its own in their place is refused by every client."""
+"""Keys that sites have signed: a server that puts its own in their place is refused by every
+client."""
 
 from __future__ import annotations
 
@@ -23,14 +24,20 @@ class Signed:
     def __init__(self, folder: Path, names: tuple[str, ...] = NAMES) -> None:
         self.folder, self.authority = folder, Authority.new("trial")
         self.sum = SmallSum(3)
-        self.identities = [Identity(name, certified(folder, self.authority, name)) for name in names]
+        self.identities = [
+            Identity(name, certified(folder, self.authority, name)) for name in names
+        ]
         self.group = self.sum.group(0)
-        self.signatures = np.stack([sign(one, self.alone(i)) for i, one in enumerate(self.identities)])
+        self.signatures = np.stack(
+            [sign(one, self.alone(i)) for i, one in enumerate(self.identities)]
+        )
 
     def alone(self, i: int, group: Group | None = None) -> Group:
         """A client's announcement."""
         own = group or self.group
-        return Group(own.about, int(own.holders[i]), own.holders[i : i + 1], own.announced[i : i + 1])
+        return Group(
+            own.about, int(own.holders[i]), own.holders[i : i + 1], own.announced[i : i + 1]
+        )
 
 
 def test_what_the_holders_have_signed_is_accepted(tmp_path: Path) -> None:
@@ -45,19 +52,27 @@ def test_a_key_in_anothers_place_is_refused(tmp_path: Path) -> None:
     changed = signed.group.announced.copy()
     changed[1] = SmallSum(3).exchange.announced[1]
     other = replace(signed.group, announced=changed)
-    with pytest.raises(RefusedError, match="the key of client 8 does not verify: it is not of this content"):
+    with pytest.raises(
+        RefusedError, match="the key of client 8 does not verify: it is not of this content"
+    ):
         check_signed(signed.identities[0], other, signed.signatures)
-    stranger = certified(tmp_path / "elsewhere", Authority.new("trial"), "bob")  # the server's own authority
+    stranger = certified(
+        tmp_path / "elsewhere", Authority.new("trial"), "bob"
+    )  # the server's own authority
     forged = signed.signatures.copy()
     forged[1] = sign(Identity("bob", stranger), signed.alone(1, other))
-    with pytest.raises(RefusedError, match="client 8 does not verify: it is not of this federation's authority"):
+    with pytest.raises(
+        RefusedError, match="client 8 does not verify: it is not of this federation's authority"
+    ):
         check_signed(signed.identities[0], other, forged)
 
 
 def test_keys_of_another_round_or_client_are_refused(tmp_path: Path) -> None:
     signed = Signed(tmp_path)
     with pytest.raises(RefusedError, match="does not verify"):
-        check_signed(signed.identities[0], replace(signed.group, about=ABOUT + b" later"), signed.signatures)
+        check_signed(
+            signed.identities[0], replace(signed.group, about=ABOUT + b" later"), signed.signatures
+        )
     with pytest.raises(RefusedError, match="does not verify"):
         check_signed(signed.identities[0], signed.group, signed.signatures[[0, 2, 1]])
 
@@ -78,6 +93,9 @@ def test_what_is_no_signature_is_refused(text: bytes, tmp_path: Path) -> None:
 
 def test_who_has_no_certificate_neither_signs_nor_takes_part(tmp_path: Path) -> None:
     signed = Signed(tmp_path)
-    for step in (lambda: sign(None, signed.alone(0)), lambda: check_signed(None, signed.group, signed.signatures)):
+    for step in (
+        lambda: sign(None, signed.alone(0)),
+        lambda: check_signed(None, signed.group, signed.signatures),
+    ):
         with pytest.raises(RefusedError, match="sign_certificate"):
             step()

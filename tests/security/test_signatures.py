@@ -21,7 +21,9 @@ def authority() -> Authority:
     return Authority.new("trial")
 
 
-def refusal(signer: Signer, certificate: bytes, signature: bytes, content: bytes = b"content") -> str:
+def refusal(
+    signer: Signer, certificate: bytes, signature: bytes, content: bytes = b"content"
+) -> str:
     """The reason for which a message that names ada is refused."""
     with pytest.raises(SignatureError) as caught:
         signer.check("ada", certificate, signature, content)
@@ -38,7 +40,9 @@ def test_every_member_checks_what_ada_signed(tmp_path: Path, authority: Authorit
 def test_a_member_that_signs_for_ada_is_refused(tmp_path: Path, authority: Authority) -> None:
     ada, bob, eve = (certified(tmp_path, authority, name) for name in ("ada", "bob", "eve"))
     assert refusal(bob, eve.certificate, eve.sign(b"content")) == "certificate"
-    assert refusal(bob, ada.certificate, eve.sign(b"content")) == "signature"  # ada's certificate, eve's key
+    assert (
+        refusal(bob, ada.certificate, eve.sign(b"content")) == "signature"
+    )  # ada's certificate, eve's key
 
 
 def test_changed_content_and_no_signature_are_refused(tmp_path: Path, authority: Authority) -> None:
@@ -48,7 +52,9 @@ def test_changed_content_and_no_signature_are_refused(tmp_path: Path, authority:
     assert refusal(bob, b"", ada.sign(b"content")) == "certificate"
 
 
-def test_a_certificate_of_another_authority_is_refused(tmp_path: Path, authority: Authority) -> None:
+def test_a_certificate_of_another_authority_is_refused(
+    tmp_path: Path, authority: Authority
+) -> None:
     bob = certified(tmp_path / "ours", authority, "bob")
     stranger = certified(tmp_path / "theirs", Authority.new("trial"), "ada")
     assert refusal(bob, stranger.certificate, stranger.sign(b"content")) == "certificate"
@@ -72,10 +78,22 @@ def test_an_expired_certificate_is_refused(
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        (("ca.pem", "bob.pem", "bob-key.pem"), r"network\.tls\.certificate: .*bob\.pem is not that of 'ada': .* 'bob'"),
-        (("ca.pem", "ada.pem", "bob-key.pem"), r"network\.tls\.key: .*bob-key\.pem is not the key of .*ada\.pem"),
-        (("ca.pem", "none.pem", "ada-key.pem"), r"network\.tls\.certificate: .*none\.pem cannot be read: No such file"),
-        (("ca.pem", "ada-key.pem", "ada-key.pem"), r"network\.tls\.certificate: .* is not a certificate in PEM"),
+        (
+            ("ca.pem", "bob.pem", "bob-key.pem"),
+            r"network\.tls\.certificate: .*bob\.pem is not that of 'ada': .* 'bob'",
+        ),
+        (
+            ("ca.pem", "ada.pem", "bob-key.pem"),
+            r"network\.tls\.key: .*bob-key\.pem is not the key of .*ada\.pem",
+        ),
+        (
+            ("ca.pem", "none.pem", "ada-key.pem"),
+            r"network\.tls\.certificate: .*none\.pem cannot be read: No such file",
+        ),
+        (
+            ("ca.pem", "ada-key.pem", "ada-key.pem"),
+            r"network\.tls\.certificate: .* is not a certificate in PEM",
+        ),
         (("ca.pem", "ada.pem", "ada.pem"), r"network\.tls\.key: .* is not a key in PEM"),
         (("bob.pem", "ada.pem", "ada-key.pem"), r"network\.tls\.certificate: .*authority"),
     ],

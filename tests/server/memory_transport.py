@@ -1,8 +1,9 @@
-"""An engine in memory (``server.transport.Transport``) with its own clock: nodes that reply at once, late or never,
-crash, raise, send invalid replies, come, go and come back with another id.
+"""An engine in memory (``server.transport.Transport``) with its own clock: nodes that reply at
+once, late or never, crash, raise, send invalid replies, come, go and come back with another id.
 
-It behaves as Flower was found to: a node sends a heartbeat every 30 s and counts as online for 60 s after it; one that
-was killed stays in the list until then; replies stay with the engine until the server fetches them.
+It behaves as Flower was found to: a node sends a heartbeat every 30 s and counts as online for 60 s
+after it; one that was killed stays in the list until then; replies stay with the engine until the
+server fetches them.
 """
 
 from __future__ import annotations
@@ -53,12 +54,16 @@ class Station:
     name: str = ""  # that it is registered under
     key: str = ""
     delay: float = 0.0  # seconds until its reply is there
-    tamper: Callable[[RpcMessage, RpcMessage], RpcMessage] = lambda request, reply: reply  # changes its replies
+    tamper: Callable[[RpcMessage, RpcMessage], RpcMessage] = lambda request, reply: (
+        reply
+    )  # changes its replies
     loses: int = 0  # so many of its next requests are lost, and the engine reports it
     crashes: bool = False  # its process crashes at every request, and the engine reports it
     rejected: bool = False  # the engine takes no request for it
     since: float = 0.0
-    killed: float | None = None  # when it was killed, which the engine learns from missing heartbeats
+    killed: float | None = (
+        None  # when it was killed, which the engine learns from missing heartbeats
+    )
     requests: list[RpcMessage] = field(default_factory=list)  # all that it received
 
     def alive_until(self, now: float) -> float:
@@ -83,7 +88,9 @@ class MemoryTransport:
         self.stations: dict[int, Station] = {}
         self.pushed: list[tuple[int, int, str, int]] = []
         self.calls: list[tuple[int, str]] = []  # round and operation of every call of push
-        self.pulled: list[tuple[str, int]] = []  # operation and bytes of every reply that was fetched
+        self.pulled: list[
+            tuple[str, int]
+        ] = []  # operation and bytes of every reply that was fetched
         self._due: dict[str, _Due] = {}
         self._operations: dict[str, str] = {}
 
@@ -112,7 +119,11 @@ class MemoryTransport:
 
     def operations(self, round: int | None = None) -> list[str]:
         """The operations of a round, without handshakes."""
-        return [operation for when, operation in self.calls if operation != "hello" and round in (None, when)]
+        return [
+            operation
+            for when, operation in self.calls
+            if operation != "hello" and round in (None, when)
+        ]
 
     @property
     def unfetched(self) -> list[str]:
@@ -123,17 +134,23 @@ class MemoryTransport:
 
     def nodes(self) -> Sequence[OnlineNode]:
         now = self.clock.now
-        nodes = [OnlineNode(node, s.name, s.key, s.alive_until(now)) for node, s in self.stations.items()]
+        nodes = [
+            OnlineNode(node, s.name, s.key, s.alive_until(now)) for node, s in self.stations.items()
+        ]
         return [node for node in nodes if node.alive_until > now]
 
-    def push(self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[SentRequest]:
+    def push(
+        self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float
+    ) -> Sequence[SentRequest]:
         if requests:
             self.calls.append((round, str(requests[0][1].header["operation"])))
         return [self._push(node, request, round) for node, request in requests]
 
     def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
         wanted = set(request_ids)
-        arrived = sorted((d.when, n) for n, d in self._due.items() if n in wanted and d.when <= self.clock.now)
+        arrived = sorted(
+            (d.when, n) for n, d in self._due.items() if n in wanted and d.when <= self.clock.now
+        )
         replies = [self._due.pop(request_id).reply for _, request_id in arrived]
         self.pulled += [(self._operations[reply.request_id], reply.size) for reply in replies]
         return replies
@@ -180,4 +197,6 @@ def transmitted(message: RpcMessage) -> tuple[RpcMessage, int]:
 
 def request_round(transport: MemoryTransport, **settings: Any) -> RequestRound:
     """A RequestRound on the engine's own clock."""
-    return RequestRound(transport, ServerSettings(**settings), transport.clock.time, transport.clock.sleep)
+    return RequestRound(
+        transport, ServerSettings(**settings), transport.clock.time, transport.clock.sleep
+    )

@@ -1,4 +1,5 @@
-"""Small federations with a server, in memory: nodes of quadratic clients, and nodes of the simulator's."""
+"""Small federations with a server, in memory: nodes of quadratic clients, and nodes of the
+simulator's."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from tests.server.memory_transport import MemoryTransport, request_round
 P, C = 4, 3
 WORK = LocalTraining(epochs=2, batch_size=5, lr=0.1)
 ABOUT = replace(
-    make_handshake("trial", __version__, ModelSpec(P), (P,), C), start=model_digest(np.zeros(P, np.float32))
+    make_handshake("trial", __version__, ModelSpec(P), (P,), C),
+    start=model_digest(np.zeros(P, np.float32)),
 )
 
 
@@ -53,8 +55,11 @@ class ResponseCache:
 # --- quadratic clients
 
 
-def fake_node(name: str, clients: Sequence[int] = (0,), about: Handshake = ABOUT, **options: Any) -> Node:
-    """A node that plays these of some clients that want +3 (even numbers) or -3 (odd ones), each with a slant."""
+def fake_node(
+    name: str, clients: Sequence[int] = (0,), about: Handshake = ABOUT, **options: Any
+) -> Node:
+    """A node that plays these of some clients that want +3 (even numbers) or -3 (odd ones), each
+    with a slant."""
     ids = np.array(clients)
     slant = 0.2 * np.random.default_rng(0).normal(size=(1000, P))[ids % 1000]
     target = (np.where(ids % 2 == 0, 3.0, -3.0)[:, None] + slant).astype(np.float32)
@@ -77,7 +82,9 @@ def clustered_data(clients: int = 6, classes: int = 6, seed: int = 1) -> Federat
     y = 2 * (owner % 3) + rng.integers(0, 2, len(owner))
     x = (np.eye(classes)[y] + rng.normal(scale=0.3, size=(len(y), classes))).astype(np.float32)
     rows = Ragged.of([np.flatnonzero(owner == c) for c in range(clients)])
-    train, test = (Ragged.of([rows[c][part] for c in range(clients)]) for part in (slice(2, None), slice(0, 2)))
+    train, test = (
+        Ragged.of([rows[c][part] for c in range(clients)]) for part in (slice(2, None), slice(0, 2))
+    )
     return FederatedData("clustered", x, y, classes, train, test)
 
 
@@ -89,9 +96,11 @@ def model_of(clients: int = 6) -> Model:
 _made: dict[Any, tuple[SimulatedWorld, Any]] = {}
 
 
-def simulated(data: FederatedData, model: AnyModel, clients: Sequence[int], ids: np.ndarray | None = None) -> Any:
-    """A world of some clients as it is when it is made: it knows what its disk tells it, and nothing else. Made once,
-    because everything is compiled anew for each."""
+def simulated(
+    data: FederatedData, model: AnyModel, clients: Sequence[int], ids: np.ndarray | None = None
+) -> Any:
+    """A world of some clients as it is when it is made: it knows what its disk tells it, and
+    nothing else. Made once, because everything is compiled anew for each."""
     key = id(data), id(model), tuple(clients), None if ids is None else tuple(ids)
     if key not in _made:
         world = SimulatedWorld(data.select(np.array(clients)), model, WORK, ids=ids)
@@ -121,7 +130,11 @@ def node_of(name: str, clients: Sequence[int], data: FederatedData, model: AnyMo
 
 
 def membership_of(
-    transport: MemoryTransport, about: Handshake = ABOUT, classes: int = C, signed: bool = False, **settings: Any
+    transport: MemoryTransport,
+    about: Handshake = ABOUT,
+    classes: int = C,
+    signed: bool = False,
+    **settings: Any,
 ) -> Membership:
     rounds = request_round(transport, **{"capacity": 100, "deadline": 90.0, **settings})
     return Membership(rounds, about, classes, signed=signed)
@@ -137,7 +150,9 @@ def fake_remote(
     """The world of whoever is behind the engine, when they want quadratic things."""
     spec = fake_node("x", detects=detects).world(np.arange(1)).spec
     membership = membership or membership_of(transport, **settings)
-    return RemoteWorld(membership, spec, lambda words: np.zeros(P, np.float32), LocalTraining(lr=0.5), run)
+    return RemoteWorld(
+        membership, spec, lambda words: np.zeros(P, np.float32), LocalTraining(lr=0.5), run
+    )
 
 
 def remote(
@@ -151,14 +166,23 @@ def remote(
     about = make_handshake("trial", __version__, model.spec, data.x.shape[1:], data.classes)
     about = replace(about, start=model_digest(model.initial(HANDSHAKE_SEED)))
     membership = membership_of(
-        transport, about, data.classes, **{"capacity": data.clients, "wait_for": data.clients, **settings}
+        transport,
+        about,
+        data.classes,
+        **{"capacity": data.clients, "wait_for": data.clients, **settings},
     )
-    return RemoteWorld(membership, simulated(data, model, range(data.clients)).spec, model.initial, work, run)
+    return RemoteWorld(
+        membership, simulated(data, model, range(data.clients)).spec, model.initial, work, run
+    )
 
 
 def join_nodes(
-    transport: MemoryTransport, groups: Sequence[Sequence[int]], data: FederatedData, model: AnyModel
+    transport: MemoryTransport,
+    groups: Sequence[Sequence[int]],
+    data: FederatedData,
+    model: AnyModel,
 ) -> None:
-    """A node for each group of clients; ids are the clients' own numbers where groups go on from each other."""
+    """A node for each group of clients; ids are the clients' own numbers where groups go on from
+    each other."""
     for number, clients in enumerate(groups):
         transport.join(100 - number, node_of(f"site-{number}", clients, data, model))

@@ -13,7 +13,9 @@ from tests.server.small_federations import ABOUT, fake_node, membership_of
 from tests.server.test_invalid_replies import ODD, federation, train
 
 
-@pytest.mark.parametrize("changes", [{"layout": "another"}, {"version": "0.0.0"}, {"parameters": 5}, {"samples": "x"}])
+@pytest.mark.parametrize(
+    "changes", [{"layout": "another"}, {"version": "0.0.0"}, {"parameters": 5}, {"samples": "x"}]
+)
 def test_replies_of_a_site_with_another_handshake_are_excluded(
     changes: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -27,7 +29,9 @@ def test_replies_of_a_site_with_another_handshake_are_excluded(
     assert "at the site" in caplog.text and "at the server" in caplog.text
 
 
-def test_replies_of_a_site_with_another_number_of_clients_are_excluded(caplog: pytest.LogCaptureFixture) -> None:
+def test_replies_of_a_site_with_another_number_of_clients_are_excluded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     transport, world = federation()
     transport.stations[ODD].handle = fake_node(f"site-{ODD}", [ODD, ODD + 1]).handle
     with caplog.at_level(logging.WARNING, "fedkin"):

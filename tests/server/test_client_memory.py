@@ -1,4 +1,5 @@
-"""What clients keep on their nodes' own disks: for the run, or until their cluster changes; and arrays sent to keep."""
+"""What clients keep on their nodes' own disks: for the run, or until their cluster changes; and
+arrays sent to keep."""
 
 from __future__ import annotations
 
@@ -43,7 +44,10 @@ class CountCalls(Task):
     def compute(self, client: Client) -> dict[str, Any]:
         for name in self.memory:
             client.memory[name] = client.memory.get(name, np.int64(0)) + 1
-        return {"in_run": client.memory["calls_in_run"], "in_cluster": client.memory["calls_in_cluster"]}
+        return {
+            "in_run": client.memory["calls_in_run"],
+            "in_cluster": client.memory["calls_in_cluster"],
+        }
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,9 @@ class Federation:
         self.transport = MemoryTransport()
         for number, folder in enumerate(self.folders):
             self.transport.join(10 + number, self.process(number, folder))
-        self.world = fake_remote(self.transport, membership_of(self.transport, capacity=4, wait_for=4))
+        self.world = fake_remote(
+            self.transport, membership_of(self.transport, capacity=4, wait_for=4)
+        )
         if memory is not None:
             self.world.recall(dict(memory))
         self.world.begin(Stream(0, round))
@@ -80,9 +86,9 @@ class Federation:
     def process(self, number: int, folder: Path) -> Callable[[RpcMessage], RpcMessage]:
         def handle(request: RpcMessage) -> RpcMessage:
             made = fake_node(f"site-{number}", GROUPS[number])
-            return Node(made.name, made.handshake, made.start, made.samples, made.world, NodeDisk(folder)).handle(
-                request
-            )
+            return Node(
+                made.name, made.handshake, made.start, made.samples, made.world, NodeDisk(folder)
+            ).handle(request)
 
         return handle
 
@@ -119,7 +125,11 @@ def test_memory_for_a_cluster_is_gone_when_it_changes(federation: Federation) ->
     federation.world.reassigned(np.array([2, 3]))
     assert len(federation.transport.pushed) == pushed  # they learn of it in their next request
     assert federation.counts() == [[2] * 4, [2, 2, 1, 1]]
-    assert [request.arrays.get("moved", np.zeros(0)).tolist() for request in federation.last()] == [[], [1], [0]]
+    assert [request.arrays.get("moved", np.zeros(0)).tolist() for request in federation.last()] == [
+        [],
+        [1],
+        [0],
+    ]
     assert federation.counts() == [[3] * 4, [3, 3, 2, 2]]
     assert all("moved" not in request.arrays for request in federation.last())
 
@@ -134,18 +144,29 @@ def test_a_simulation_counts_the_same(federation: Federation) -> None:
     assert found[:5] == found[5:]
 
 
-def test_clients_that_keep_nothing_for_their_cluster_are_told_nothing(federation: Federation) -> None:
+def test_clients_that_keep_nothing_for_their_cluster_are_told_nothing(
+    federation: Federation,
+) -> None:
     federation.counts(np.array([0]))
     federation.world.reassigned(EVERYONE)
     federation.counts()
-    assert [request.arrays.get("moved", np.zeros(0)).tolist() for request in federation.last()] == [[0], [], []]
+    assert [request.arrays.get("moved", np.zeros(0)).tolist() for request in federation.last()] == [
+        [0],
+        [],
+        [],
+    ]
 
 
 def test_a_change_of_clusters_outlives_the_server_and_lost_replies(federation: Federation) -> None:
     federation.counts()
     federation.world.reassigned(np.array([0, 3]))
     federation.transport.stations[12].delay = 1000.0  # of site-2, client 3
-    assert federation.world.run(CountCalls(), EVERYONE).arrived.tolist() == [True, True, True, False]
+    assert federation.world.run(CountCalls(), EVERYONE).arrived.tolist() == [
+        True,
+        True,
+        True,
+        False,
+    ]
     federation.serve(federation.world.memory(), round=1)
     # client 3 did what it was asked, and its reply was late; it is told again
     assert federation.counts() == [[3, 3, 3, 3], [2, 3, 3, 1]]
@@ -178,7 +199,12 @@ def test_a_disk_that_cannot_be_written_costs_the_reply_and_nothing_is_counted_tw
 def test_a_file_in_place_of_the_folder_costs_the_reply(tmp_path: Path) -> None:
     (tmp_path / "site-0").write_text("in the way")
     federation = Federation(tmp_path)
-    assert federation.world.run(CountCalls(), EVERYONE).arrived.tolist() == [False, True, True, True]
+    assert federation.world.run(CountCalls(), EVERYONE).arrived.tolist() == [
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 # --- arrays that are sent to keep
@@ -199,7 +225,10 @@ def test_an_array_to_keep_is_sent_once(federation: Federation) -> None:
     federation.world.begin(Stream(0, 1))
     assert total(federation, TABLE) == [15.0] * 4 and sent(federation) == [False] * 3
     assert total(federation, TABLE + 1) == [21.0] * 4 and sent(federation) == [True] * 3
-    assert total(federation, (TABLE + 1).reshape(2, 3)[:1]) == [6.0] * 4 and sent(federation) == [True] * 3
+    assert (
+        total(federation, (TABLE + 1).reshape(2, 3)[:1]) == [6.0] * 4
+        and sent(federation) == [True] * 3
+    )
     assert federation.counts() == [[1] * 4, [1] * 4]  # what clients keep has a place of its own
     assert total(federation, TABLE[:1] + 1) == [6.0] * 4 and sent(federation) == [False] * 3
 
@@ -222,7 +251,9 @@ def test_it_is_sent_again_after_any_failure(failure: str, federation: Federation
     assert total(federation, TABLE) == [15.0] * 4 and sent(federation) == [False] * 3
 
 
-def test_a_node_whose_disk_was_wiped_is_sent_it_again(federation: Federation, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_whose_disk_was_wiped_is_sent_it_again(
+    federation: Federation, caplog: pytest.LogCaptureFixture
+) -> None:
     total(federation, TABLE)
     for path in federation.folders[1].iterdir():
         path.unlink()

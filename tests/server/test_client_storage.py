@@ -41,7 +41,13 @@ class Sites:
         self.counts[node][row] = np.roll([12 * C, *[0] * (C - 1)], C - 1)
 
     def train(self, clients: np.ndarray = EVERYONE) -> None:
-        train(self.world, MODELS, clients, np.zeros(len(clients), np.int64), stream=Stream(0, self.round, "m"))
+        train(
+            self.world,
+            MODELS,
+            clients,
+            np.zeros(len(clients), np.int64),
+            stream=Stream(0, self.round, "m"),
+        )
 
     def shifted(self, clients: np.ndarray = EVERYONE) -> list[int]:
         return clients[self.world.run(Shifted(), clients).shifted].tolist()
@@ -56,7 +62,9 @@ def test_a_placed_client_notes_its_data_at_its_next_request_and_only_once() -> N
     before = len(sites.transport.pushed)
     sites.train()
     np.testing.assert_array_equal(sites.last(0).arrays["note"], [0])
-    np.testing.assert_array_equal(sites.last(1).arrays["note"], [1])  # the second client of its node
+    np.testing.assert_array_equal(
+        sites.last(1).arrays["note"], [1]
+    )  # the second client of its node
     assert "note" not in sites.last(2).arrays
     sites.train()
     assert all("note" not in sites.last(node).arrays for node in range(3))
@@ -116,7 +124,10 @@ def test_a_client_without_a_report_for_two_rounds_is_sent_a_request() -> None:
     sites.move(2)
     before = len(sites.transport.stations[0].requests)
     assert sites.shifted() == [3]
-    assert sites.last(2).header["operation"] == "shifted" and len(sites.transport.stations[0].requests) == before
+    assert (
+        sites.last(2).header["operation"] == "shifted"
+        and len(sites.transport.stations[0].requests) == before
+    )
 
 
 def test_another_test_of_the_shift_needs_new_reports() -> None:
@@ -175,7 +186,14 @@ def test_a_single_client_stores_its_cluster_s_model_and_its_own() -> None:
     sites = Sites()
     held = np.stack([np.zeros(P), np.ones(P)]).astype(np.float32)
     for reduce in (False, True):
-        got = train(sites.world, held, EVERYONE, np.array([1, 0, 1, 0]), reduce=reduce, stream=Stream(0, 0, "m"))
+        got = train(
+            sites.world,
+            held,
+            EVERYONE,
+            np.array([1, 0, 1, 0]),
+            reduce=reduce,
+            stream=Stream(0, 0, "m"),
+        )
         mine = sites.nodes[0].disk.models["trial-run"]  # type: ignore[attr-defined]
         np.testing.assert_array_equal(mine["cluster"], held[1])
         assert not np.array_equal(mine["personal"], held[1])

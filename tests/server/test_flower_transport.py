@@ -11,7 +11,16 @@ from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Metadata, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    Metadata,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.serverapp import Grid
 
 from fedkin.core.errors import DataError
@@ -53,7 +62,9 @@ def test_a_large_float_array_is_an_object_of_its_own_that_flower_stores_once() -
 
 
 def test_every_array_of_a_message_that_is_sent_whole_comes_through() -> None:
-    large = RpcMessage({}, {"large": np.arange(20_000, dtype=np.float32), "small": np.ones(2, np.float32)})
+    large = RpcMessage(
+        {}, {"large": np.arange(20_000, dtype=np.float32), "small": np.ones(2, np.float32)}
+    )
     for whole in (0, 100, IN_REPLY):
         record, sent = to_record(large, whole)
         back, received = from_record(record)
@@ -112,9 +123,7 @@ def npy(array: np.ndarray) -> bytes:
 
 def huge() -> bytes:
     """The header of an array of four terabytes, and nothing after it."""
-    header = (
-        b'{"__metadata__":{"fedkin":"{}"},"a":{"dtype":"F32","shape":[1000000000000],"data_offsets":[0,4000000000000]}}'
-    )
+    header = b'{"__metadata__":{"fedkin":"{}"},"a":{"dtype":"F32","shape":[1000000000000],"data_offsets":[0,4000000000000]}}'
     return len(header).to_bytes(8, "little") + header
 
 
@@ -133,7 +142,9 @@ INVALID: dict[str, Any] = {
     "objects": record(rest=REST, arrays=raw(npy(np.array([{}])))),
     "an array of NumPy's": record(rest=REST, arrays=raw(npy(np.zeros(3)))),
     "more than any memory": record(rest=REST, arrays=raw(huge())),
-    "too many arrays": record(rest=REST, arrays=ArrayRecord({str(k): raw(VECTOR)["a"] for k in range(30)})),
+    "too many arrays": record(
+        rest=REST, arrays=ArrayRecord({str(k): raw(VECTOR)["a"] for k in range(30)})
+    ),
 }
 
 
@@ -148,14 +159,18 @@ def test_an_invalid_message_is_refused(what: str) -> None:
 
 def message(request: RpcMessage | RecordDict, kind: str = "query") -> Message:
     content = request if isinstance(request, RecordDict) else to_record(request)[0]
-    return Message(metadata=Metadata(1, "m1", 1, 7, "", "3", time.time(), 60.0, kind), content=content)  # type: ignore[call-overload]
+    return Message(
+        metadata=Metadata(1, "m1", 1, 7, "", "3", time.time(), 60.0, kind), content=content
+    )  # type: ignore[call-overload]
 
 
 def context(**node: Any) -> Context:
     return Context(run_id=1, node_id=7, node_config=node, state=RecordDict(), run_config={})
 
 
-def said(app: Any, request: RpcMessage | RecordDict, kind: str = "query", **node: Any) -> RpcMessage:
+def said(
+    app: Any, request: RpcMessage | RecordDict, kind: str = "query", **node: Any
+) -> RpcMessage:
     reply = app(message(request, kind), context(**node))
     assert reply.metadata.reply_to_message_id == "m1" and reply.has_content()
     return from_record(reply.content)[0]
@@ -169,7 +184,9 @@ def test_a_client_app_replies_to_every_type_of_message(kind: str) -> None:
     np.testing.assert_array_equal(reply.arrays["samples"], [10])
 
 
-def test_a_node_that_cannot_be_built_replies_with_the_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_that_cannot_be_built_replies_with_the_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def make(node: dict[str, Any], run: dict[str, Any]) -> Any:
         raise DataError("mine.npz\n is not there")
 
@@ -185,16 +202,28 @@ def test_an_invalid_message_gets_an_error_for_a_reply() -> None:
 
 def test_a_jax_client_replies_with_its_data(tmp_path: Path) -> None:
     app = jax_client(mclr, lambda node: clustered_data())
-    reply = said(app, RpcMessage({"operation": "hello", **ABOUT.header()}), name="berlin", folder=str(tmp_path))
+    reply = said(
+        app,
+        RpcMessage({"operation": "hello", **ABOUT.header()}),
+        name="berlin",
+        folder=str(tmp_path),
+    )
     assert "[6] -> 6" in reply.header["refused"] or "parameters" in reply.header["refused"]
 
 
 def test_a_client_without_a_name_names_the_option() -> None:
-    reply = said(jax_client(mclr, clustered_data()), RpcMessage({"operation": "hello", **ABOUT.header()}))
+    reply = said(
+        jax_client(mclr, clustered_data()), RpcMessage({"operation": "hello", **ABOUT.header()})
+    )
     assert "--node-config" in reply.header["failed"] and "name" in reply.header["failed"]
 
 
 def test_data_of_another_type_are_refused(tmp_path: Path) -> None:
     app = jax_client(mclr, lambda node: [1, 2, 3])
-    reply = said(app, RpcMessage({"operation": "hello", **ABOUT.header()}), name="berlin", folder=str(tmp_path))
+    reply = said(
+        app,
+        RpcMessage({"operation": "hello", **ABOUT.header()}),
+        name="berlin",
+        folder=str(tmp_path),
+    )
     assert "FederatedData" in reply.header["failed"] and "list" in reply.header["failed"]

@@ -27,7 +27,9 @@ FULL = replace(ABOUT, config="c0")
 
 
 @pytest.mark.parametrize(("changes", "words"), OTHERS)
-def test_a_difference_is_named_with_both_values(changes: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_a_difference_is_named_with_both_values(
+    changes: dict[str, Any], words: tuple[str, ...]
+) -> None:
     with pytest.raises(InvalidMessageError) as refused:
         check(FULL, replace(FULL, **changes), "at the site", "at the server")
     for word in words:
@@ -35,7 +37,11 @@ def test_a_difference_is_named_with_both_values(changes: dict[str, Any], words: 
 
 
 def test_a_difference_names_both_sides_and_its_cure() -> None:
-    cures = {"federation": "client.federation", "version": "same version", "config": "[samples] and [model]"}
+    cures = {
+        "federation": "client.federation",
+        "version": "same version",
+        "config": "[samples] and [model]",
+    }
     for name, cure in cures.items():
         with pytest.raises(InvalidMessageError) as refused:
             check(FULL, replace(FULL, **{name: "another"}), "at the site", "at the server")
@@ -71,13 +77,19 @@ def spec(**slices: slice) -> ModelSpec:
 
 def made(model: ModelSpec, shape: tuple[int, ...] = (2,), start: Any = 0.0) -> Handshake:
     return replace(
-        make_handshake("trial", __version__, model, shape, 2), start=model_digest(np.full(6, start, np.float32))
+        make_handshake("trial", __version__, model, shape, 2),
+        start=model_digest(np.full(6, start, np.float32)),
     )
 
 
 def test_layers_of_other_names_sizes_or_order_are_another_model() -> None:
     own = made(spec(a=slice(0, 4), b=slice(4, 6)))
-    others = (spec(a=slice(0, 2), b=slice(2, 6)), spec(b=slice(0, 4), a=slice(4, 6)), spec(a=slice(0, 6)), spec())
+    others = (
+        spec(a=slice(0, 2), b=slice(2, 6)),
+        spec(b=slice(0, 4), a=slice(4, 6)),
+        spec(a=slice(0, 6)),
+        spec(),
+    )
     for other in (*others, replace(spec(a=slice(0, 4), b=slice(4, 6)), detects=True)):
         with pytest.raises(InvalidMessageError, match="layers"):
             check(own, made(other), "at the site", "at the server")
@@ -121,4 +133,7 @@ def test_a_node_that_cannot_take_part_logs_the_difference(
 def test_an_empty_handshake_is_refused_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "fedkin"):
         reply = fake_node("berlin").handle(RpcMessage({"operation": "hello"}))
-    assert "expected federation" in reply.header["refused"] and "berlin cannot take part" in caplog.text
+    assert (
+        "expected federation" in reply.header["refused"]
+        and "berlin cannot take part" in caplog.text
+    )

@@ -1,5 +1,6 @@
-"""Every reply to every task, changed in every way that a hostile node could: it is left out as a whole, with one
-warning that says whose it was and what was wrong, and the other nodes' replies are used as if it had never come."""
+"""Every reply to every task, changed in every way that a hostile node could: it is left out as a
+whole, with one warning that says whose it was and what was wrong, and the other nodes' replies are
+used as if it had never come."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Change(NamedTuple):
 
 
 def example(name: str) -> tuple[Task, list[Task], np.ndarray]:
-    """A task, the tasks before it, and the clients of its rows: several of a client where models are detectors."""
+    """A task, the tasks before it, and the clients of its rows: several of a client where models
+    are detectors."""
     clients, index = np.array([2, 0, 3, 1, 4]), np.array([1, 0, 1, 2, 1])
     if EXAMPLES[name].detectors and name != "evaluate detectors":
         clients, index = np.array([3, 0, 3, 1, 2, 3]), np.array([2, 0, 1, 1, 0, 0])
@@ -54,7 +56,9 @@ def federation(layout: str, detects: bool) -> tuple[MemoryTransport, RemoteWorld
     transport, about = MemoryTransport(), replace(ABOUT, samples="[1] -> 3")
     for node, clients in enumerate(LAYOUTS[layout]):
         transport.join(node, fake_node(f"site-{clients[0]}", clients, about, detects=detects))
-    world = fake_remote(transport, membership_of(transport, about, wait_for=6, capacity=6), detects=detects)
+    world = fake_remote(
+        transport, membership_of(transport, about, wait_for=6, capacity=6), detects=detects
+    )
     world.begin(Stream(3, 1))
     return transport, world
 
@@ -85,9 +89,17 @@ class Federation:
         return self.world.run(self.task, self.clients, STREAM)
 
 
-ASKED = [n for n in EXAMPLES if example(n)[0].delivery == "asked" and not example(n)[0].between_peers]
+ASKED = [
+    n for n in EXAMPLES if example(n)[0].delivery == "asked" and not example(n)[0].between_peers
+]
 # The quadratic clients of these federations have no scores of samples, and no spans of them.
-UNDOABLE = {"evaluate mixture", "score moments", "score moments without labels", "span scores", "train spans"}
+UNDOABLE = {
+    "evaluate mixture",
+    "score moments",
+    "score moments without labels",
+    "span scores",
+    "train spans",
+}
 ASKED = [name for name in ASKED if not example(name)[0].local and name not in UNDOABLE]
 
 
@@ -100,7 +112,9 @@ def changes(task: Task, honest: dict[str, np.ndarray]) -> Iterator[Change]:
         others = {other: array for other, array in honest.items() if other != name}
         yield Change(f"no {name}", others, name)
         for what, changed in changed_arrays(task, name, values):
-            counts = name == "trained_models" and what.endswith("entries")  # it says how many means there must be
+            counts = name == "trained_models" and what.endswith(
+                "entries"
+            )  # it says how many means there must be
             field = next(iter(task.up.of("model"))) if counts else name
             yield Change(f"{name}: {what}", {**others, name: changed}, field)
     if "arrived" in honest:
@@ -108,7 +122,11 @@ def changes(task: Task, honest: dict[str, np.ndarray]) -> Iterator[Change]:
         yield Change("arrived and not finite", {**honest, **both}, "nonfinite")
     if "trained_models" in honest:
         per_model = [*task.up.of("model"), "weight", "trained_models"]
-        yield Change("no means", {n: a[:0] if n in per_model else a for n, a in honest.items()}, "trained_models")
+        yield Change(
+            "no means",
+            {n: a[:0] if n in per_model else a for n, a in honest.items()},
+            "trained_models",
+        )
         none = dict.fromkeys(FLAGS, np.zeros_like(honest["arrived"]))
         yield Change("means of no client", {**honest, **none}, "trained_models")
 
@@ -122,7 +140,9 @@ def changed_arrays(task: Task, name: str, values: np.ndarray) -> Iterator[tuple[
     yield "no entries", values[:0]
     yield (
         "another type",
-        np.nan_to_num(values).astype({"f": np.int64, "i": np.float64, "b": np.int64}[values.dtype.kind]),
+        np.nan_to_num(values).astype(
+            {"f": np.int64, "i": np.float64, "b": np.int64}[values.dtype.kind]
+        ),
     )
     if values.dtype.kind == "f":
         if schema.finite:
@@ -132,11 +152,19 @@ def changed_arrays(task: Task, name: str, values: np.ndarray) -> Iterator[tuple[
             if np.isfinite(bound):
                 yield f"beyond {bound:g}", poisoned(values, 2 * bound + np.sign(bound or -1))
     if values.dtype.kind == "i":
-        yield "below the lowest", poisoned(values, int(schema.low) - 1 if np.isfinite(schema.low) else -1)
+        yield (
+            "below the lowest",
+            poisoned(values, int(schema.low) - 1 if np.isfinite(schema.low) else -1),
+        )
         yield "a huge count", poisoned(values, MAX_COUNT + 1)
     if name == "weight":
         more = 1e6 * values.flat[0]
-        for what, number in (("negative", -1.0), ("zero", 0.0), ("huge", 2.0 * MAX_COUNT), ("of others too", more)):
+        for what, number in (
+            ("negative", -1.0),
+            ("zero", 0.0),
+            ("huge", 2.0 * MAX_COUNT),
+            ("of others too", more),
+        ):
             yield what, poisoned(values, number)
     if name in ("model_index", "trained_models", "nearest"):
         yield "a model that was not sent", poisoned(values, 3)
@@ -155,12 +183,23 @@ def poisoned(values: np.ndarray, number: float | int) -> np.ndarray:
     return changed
 
 
-OF_FLEETS = {"losses", "personal", "similarities", "train the best", "train to means", "train with a test"}
-CASES = [(name, layout) for name in ASKED for layout in LAYOUTS if layout == "lone" or name in OF_FLEETS]
+OF_FLEETS = {
+    "losses",
+    "personal",
+    "similarities",
+    "train the best",
+    "train to means",
+    "train with a test",
+}
+CASES = [
+    (name, layout) for name in ASKED for layout in LAYOUTS if layout == "lone" or name in OF_FLEETS
+]
 
 
 @pytest.mark.parametrize(("name", "layout"), CASES)
-def test_a_changed_reply_is_left_out_with_one_warning(name: str, layout: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_changed_reply_is_left_out_with_one_warning(
+    name: str, layout: str, caplog: pytest.LogCaptureFixture
+) -> None:
     gone, whole = Federation(name, layout), Federation(name, layout)
     gone.node.rejected = True
     task, expected, _ = gone.task, gone.run(), whole.run()
@@ -171,13 +210,17 @@ def test_a_changed_reply_is_left_out_with_one_warning(name: str, layout: str, ca
         with caplog.at_level(logging.WARNING, "fedkin"):
             got = (Federation(name, layout) if lasting else whole).run(change.arrays)
         (warning,) = [record.getMessage() for record in caplog.records]
-        assert warning.startswith(f"round 1: {task.name} of site-{HOSTILE} is excluded: "), change.name
+        assert warning.startswith(f"round 1: {task.name} of site-{HOSTILE} is excluded: "), (
+            change.name
+        )
         assert change.field in warning.split("excluded", 1)[1], (change.name, warning)
         np.testing.assert_array_equal(got.arrived, ~own, err_msg=change.name)
         np.testing.assert_array_equal(got.nonfinite, own & (not task.standing), err_msg=change.name)
         assert got.arrays.keys() == expected.arrays.keys()
         for array, values in expected.arrays.items():
-            np.testing.assert_array_equal(got.arrays[array], values, err_msg=f"{change.name}: {array}")
+            np.testing.assert_array_equal(
+                got.arrays[array], values, err_msg=f"{change.name}: {array}"
+            )
         if expected.weight is not None:
             np.testing.assert_array_equal(got.weight, expected.weight, err_msg=change.name)
         count += 1
@@ -192,7 +235,10 @@ def test_a_left_out_reply_reports_no_shift_either(caplog: pytest.LogCaptureFixtu
     for name in ("update", "shifted"):
 
         def tamper(request: RpcMessage, reply: RpcMessage, name: str = name) -> RpcMessage:
-            changed = {"update": np.full_like(reply.arrays["update"], np.inf), "shifted": np.zeros(1)}
+            changed = {
+                "update": np.full_like(reply.arrays["update"], np.inf),
+                "shifted": np.zeros(1),
+            }
             lie = {"shifted": np.ones(1, bool)} if name == "update" else {}
             return RpcMessage(reply.header, {**reply.arrays, **lie, name: changed[name]})
 
@@ -204,8 +250,13 @@ def test_a_left_out_reply_reports_no_shift_either(caplog: pytest.LogCaptureFixtu
         caplog.clear()
         transport.stations[HOSTILE].tamper = lambda request, reply: reply
         requests = [len(station.requests) for station in transport.stations.values()]
-        assert not world.run(Shifted(), clients).shifted.any()  # and it is sent a request of its own
-        new = [len(s.requests) - before for s, before in zip(transport.stations.values(), requests, strict=True)]
+        assert not world.run(
+            Shifted(), clients
+        ).shifted.any()  # and it is sent a request of its own
+        new = [
+            len(s.requests) - before
+            for s, before in zip(transport.stations.values(), requests, strict=True)
+        ]
         assert new == [node == HOSTILE for node in range(6)]
         world.begin(Stream(3, 5))
 

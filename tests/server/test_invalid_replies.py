@@ -38,8 +38,8 @@ Tamper = Callable[[RpcMessage, RpcMessage], RpcMessage]
 def federation(
     tamper: Tamper | None = None, fleets: bool = False, detects: bool = False, **settings: Any
 ) -> tuple[MemoryTransport, RemoteWorld]:
-    """Six lone clients, or three nodes of two; ``tamper`` changes what the node of client 2 says of anything but
-    itself."""
+    """Six lone clients, or three nodes of two; ``tamper`` changes what the node of client 2 says of
+    anything but itself."""
     transport = MemoryTransport()
     groups = [[0, 1], [2, 3], [4, 5]] if fleets else [[k] for k in range(6)]
     for node, clients in enumerate(groups):
@@ -56,10 +56,13 @@ def train(world: RemoteWorld, model_index: Any = WHICH, **options: Any) -> Train
 
 
 def with_array(name: str, value: Any) -> Tamper:
-    """The reply with this in place of one of its arrays: an array, None, or a function of the one that is there."""
+    """The reply with this in place of one of its arrays: an array, None, or a function of the one
+    that is there."""
 
     def tamper(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
-        arrays: dict[str, Any] = {other: array for other, array in reply.arrays.items() if other != name}
+        arrays: dict[str, Any] = {
+            other: array for other, array in reply.arrays.items() if other != name
+        }
         found: Any = value(reply.arrays[name]) if callable(value) else value
         return RpcMessage(reply.header, arrays if found is None else {**arrays, name: found})
 
@@ -67,7 +70,9 @@ def with_array(name: str, value: Any) -> Tamper:
 
 
 def every_array(change: Callable[[np.ndarray], np.ndarray]) -> Tamper:
-    return lambda request, reply: RpcMessage(reply.header, {n: change(a) for n, a in reply.arrays.items()})
+    return lambda request, reply: RpcMessage(
+        reply.header, {n: change(a) for n, a in reply.arrays.items()}
+    )
 
 
 def poisoned(number: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -147,7 +152,10 @@ def test_an_invalid_update_is_excluded(what: str, caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize("model_index", [WHICH, None], ids=["assigned", "choosing"])
 def test_invalid_means_are_excluded_with_all_their_rows(what: str, model_index: Any) -> None:
     _, world = federation(MEANS[what], fleets=True)
-    got, fine = train(world, model_index, reduce=True), train(federation(fleets=True)[1], model_index, reduce=True)
+    got, fine = (
+        train(world, model_index, reduce=True),
+        train(federation(fleets=True)[1], model_index, reduce=True),
+    )
     there = np.arange(6) // 2 != ODD // 2
     np.testing.assert_array_equal(got.arrived, there)
     np.testing.assert_array_equal(got.nonfinite, ~there)
@@ -161,7 +169,9 @@ def test_invalid_means_are_excluded_with_all_their_rows(what: str, model_index: 
 def test_a_nonfinite_client_of_a_fleet_is_excluded_alone() -> None:
     transport = MemoryTransport()
     transport.join(0, fake_node("a", (0, 1, 2)))
-    transport.join(1, fake_node("b", (3, 4, 5), garbage=frozenset({1})))  # its second, which is client 4
+    transport.join(
+        1, fake_node("b", (3, 4, 5), garbage=frozenset({1}))
+    )  # its second, which is client 4
     world = fake_remote(transport, capacity=6, wait_for=6)
     world.begin(Stream(0, 0))
     for reduce in (False, True):
@@ -181,7 +191,9 @@ def test_an_invalid_gradient_excludes_its_update() -> None:
         assert not got.gradient[ODD].any() and not got.update[ODD].any() and got.gradient[0].any()
 
 
-@pytest.mark.parametrize("chosen", [np.array([2]), np.array([-1]), np.array([0, 1]), np.array([0.5]), None])
+@pytest.mark.parametrize(
+    "chosen", [np.array([2]), np.array([-1]), np.array([0, 1]), np.array([0.5]), None]
+)
 def test_an_impossible_choice_is_excluded(chosen: Any) -> None:
     _, world = federation(with_array("model_index", chosen))
     got = train(world, None)
@@ -190,7 +202,15 @@ def test_an_impossible_choice_is_excluded(chosen: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "test_sums", [[1e300, 1e300, 0], [np.nan] * 3, [np.inf, np.inf, 0], [9.0, 3.0, 0], [-5.0, 3.0, 0.0], [0, -4.0, 0]]
+    "test_sums",
+    [
+        [1e300, 1e300, 0],
+        [np.nan] * 3,
+        [np.inf, np.inf, 0],
+        [9.0, 3.0, 0],
+        [-5.0, 3.0, 0.0],
+        [0, -4.0, 0],
+    ],
 )
 def test_impossible_test_results_exclude_the_reply(test_sums: list[float]) -> None:
     _, world = federation(with_array("test_sums", np.array(test_sums, float)))
@@ -205,7 +225,11 @@ def test_a_model_that_has_diverged_on_test_samples_is_no_invalid_reply() -> None
     for loss in (np.nan, np.inf):
         _, world = federation(with_array("test_sums", np.array([0.0, 1.0, loss])))
         got = train(world)
-        assert got.arrived.all() and got.before_training is not None and got.before_training.examples == 6
+        assert (
+            got.arrived.all()
+            and got.before_training is not None
+            and got.before_training.examples == 6
+        )
 
 
 def test_outliers_are_measured_by_earlier_rounds_where_too_few_reply() -> None:
@@ -225,7 +249,8 @@ def test_outliers_are_beyond_the_norm_limit_of_the_settings() -> None:
 
 @pytest.mark.parametrize("reduce", [False, True])
 def test_an_update_beside_saturated_ones_counts(reduce: bool) -> None:
-    """Five clients send updates of almost no length; the one that still learns is no outlier, as in a simulation."""
+    """Five clients send updates of almost no length; the one that still learns is no outlier, as in
+    a simulation."""
     transport, world = federation()
     for node, station in transport.stations.items():
         if node != ODD:
@@ -235,7 +260,9 @@ def test_an_update_beside_saturated_ones_counts(reduce: bool) -> None:
 
 
 @pytest.mark.parametrize("reduce", [False, True])
-def test_an_outlier_is_named_and_counted_apart(reduce: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outlier_is_named_and_counted_apart(
+    reduce: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """By its site, round, norm and limit, with the option that lets it in."""
     _, world = federation(with_array("update", lambda a: a * np.float32(1e4)))
     observed = InstrumentedWorld(world, update_memory=0)
@@ -245,7 +272,14 @@ def test_an_outlier_is_named_and_counted_apart(reduce: bool, caplog: pytest.LogC
     assert not got.arrived[ODD] and got.nonfinite[ODD] and got.arrived.sum() == 5
     assert observed.observations.outliers == 1 and observed.observations.nonfinite == 0
     (line,) = [record.getMessage() for record in caplog.records]
-    for part in ("round 1", f"site-{ODD}", "model 0", "norm is", "limit is", "federation.norm_limit = 100"):
+    for part in (
+        "round 1",
+        f"site-{ODD}",
+        "model 0",
+        "norm is",
+        "limit is",
+        "federation.norm_limit = 100",
+    ):
         assert part in line
     assert "finite" not in line
 
@@ -258,7 +292,9 @@ def silent(transport: MemoryTransport, how: str) -> None:
     if how == "raises":
         station.handle = lambda request: 1 / 0  # type: ignore[assignment, return-value]
     elif how == "cannot":
-        station.handle = lambda request: (_ for _ in ()).throw(InvalidMessageError("no room on its disk"))  # type: ignore[assignment]
+        station.handle = lambda request: (_ for _ in ()).throw(
+            InvalidMessageError("no room on its disk")
+        )  # type: ignore[assignment]
     elif how == "late":
         station.delay = 1000.0
     elif how == "gone":
@@ -269,7 +305,9 @@ def silent(transport: MemoryTransport, how: str) -> None:
         setattr(station, how, True)
 
 
-@pytest.mark.parametrize("how", ["raises", "cannot", "late", "gone", "killed", "rejected", "crashes"])
+@pytest.mark.parametrize(
+    "how", ["raises", "cannot", "late", "gone", "killed", "rejected", "crashes"]
+)
 def test_a_client_without_a_reply_is_missing(how: str, caplog: pytest.LogCaptureFixture) -> None:
     transport, world = federation()
     silent(transport, how)
@@ -289,7 +327,9 @@ def test_calls_without_a_reply_return_nan_or_zeros(how: str) -> None:
     held, start = MODELS, MODELS[0]
     assert np.isnan(world.run(Losses(held), EVERYONE).losses[ODD]).all()
     assert np.isnan(world.run(LabelErrors(held), EVERYONE).error[ODD]).all()
-    assert np.isnan(world.run(Similarities(start, held[1:] * 2, world.work), EVERYONE, STREAM).cosine[ODD]).all()
+    assert np.isnan(
+        world.run(Similarities(start, held[1:] * 2, world.work), EVERYONE, STREAM).cosine[ODD]
+    ).all()
     assert np.isnan(world.run(Gradients(held, WHICH), EVERYONE).gradients[ODD]).all()
     assert not world.run(Classes(), EVERYONE).classes[ODD].any()
     scores = evaluate(world, held, EVERYONE, WHICH)
@@ -312,7 +352,9 @@ GARBAGE: dict[str, Tamper] = {
     "another dtype": every_array(
         lambda a: np.nan_to_num(a).astype(np.int64) if a.dtype.kind == "f" else a.astype(float)
     ),
-    "another name": lambda request, reply: RpcMessage({}, {f"{name}s": a for name, a in reply.arrays.items()}),
+    "another name": lambda request, reply: RpcMessage(
+        {}, {f"{name}s": a for name, a in reply.arrays.items()}
+    ),
     "an array too many": with_array("result", np.zeros(7)),
     "failed": lambda request, reply: RpcMessage({"failed": "its data are gone"}),
 }
@@ -331,7 +373,11 @@ def test_an_invalid_reply_is_no_answer(what: str, caplog: pytest.LogCaptureFixtu
 
 @pytest.mark.parametrize(
     "tamper",
-    [with_array("correct", np.array([9])), with_array("correct", np.array([-1])), with_array("examples", None)],
+    [
+        with_array("correct", np.array([9])),
+        with_array("correct", np.array([-1])),
+        with_array("examples", None),
+    ],
 )
 def test_impossible_scores_are_no_answer(tamper: Tamper) -> None:
     _, world = federation(tamper)

@@ -1,4 +1,5 @@
-"""Replies of real clients that come after their round count in a later one, once, and shortened by their age."""
+"""Replies of real clients that come after their round count in a later one, once, and shortened by
+their age."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ EXAMPLES = np.array([10, 11, 12])  # of the three clients
 
 
 class Federation:
-    """Three sites of a client each, the last of which may be late, and FedAvg that waits for late replies."""
+    """Three sites of a client each, the last of which may be late, and FedAvg that waits for late
+    replies."""
 
     def __init__(self, **late: Any) -> None:
         self.engine, self.late = MemoryTransport(), []
@@ -35,13 +37,18 @@ class Federation:
         self.states = [self.method.init(self.world, Stream(0))]
         self.begun = 1
 
-    def round(self, number: int, cohort: list[int], delay: float = 0.0, pause: float = 0.0) -> np.ndarray:
-        """A round whose replies of the last site take so long, and so many seconds after it; the model."""
+    def round(
+        self, number: int, cohort: list[int], delay: float = 0.0, pause: float = 0.0
+    ) -> np.ndarray:
+        """A round whose replies of the last site take so long, and so many seconds after it; the
+        model."""
         self.slow.delay = delay
         if number > self.begun:
             self.world.begin(Stream(0, number))
             self.begun = number
-        self.states.append(self.method.round(self.world, self.states[-1], np.array(cohort), Stream(0, number)))
+        self.states.append(
+            self.method.round(self.world, self.states[-1], np.array(cohort), Stream(0, number))
+        )
         self.engine.clock.sleep(pause)
         return self.states[-1].models[0]
 
@@ -51,7 +58,9 @@ class Federation:
         engine.join(1, fake_node("alone", [client]))
         world = fake_remote(engine, capacity=1, wait_for=1)
         world.begin(Stream(0, 1))
-        return train(world, model[None], np.zeros(1, np.int64), np.zeros(1, np.int64), stream=Stream(0, 1)).update[0]
+        return train(
+            world, model[None], np.zeros(1, np.int64), np.zeros(1, np.int64), stream=Stream(0, 1)
+        ).update[0]
 
     def counts(self) -> tuple[int, int]:
         """Late replies that were used and dropped."""
@@ -63,13 +72,20 @@ def mean(updates: list[np.ndarray], weight: np.ndarray) -> np.ndarray:
 
 
 def test_a_late_reply_counts_in_the_next_round() -> None:
-    """Its update of the first model, shortened by sqrt(2), beside those of the second model; weighed by examples."""
+    """Its update of the first model, shortened by sqrt(2), beside those of the second model;
+    weighed by examples."""
     federation = Federation()
     zero = federation.states[0].models[0]
     first = federation.round(1, [0, 1, 2], delay=100, pause=60)
-    np.testing.assert_allclose(first, mean([federation.update(0, zero), federation.update(1, zero)], EXAMPLES[:2]))
+    np.testing.assert_allclose(
+        first, mean([federation.update(0, zero), federation.update(1, zero)], EXAMPLES[:2])
+    )
     second = federation.round(2, [0, 1])
-    updates = [federation.update(0, first), federation.update(1, first), federation.update(2, zero) / np.sqrt(2)]
+    updates = [
+        federation.update(0, first),
+        federation.update(1, first),
+        federation.update(2, zero) / np.sqrt(2),
+    ]
     np.testing.assert_allclose(second - first, mean(updates, EXAMPLES), rtol=1e-5)
     assert federation.counts() == (1, 0)
     third = federation.round(3, [0, 1])
@@ -107,7 +123,9 @@ def test_without_an_age_nobody_waits() -> None:
 
 
 def spoiled(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
-    return RpcMessage(reply.header, reply.arrays | {"update": np.full_like(reply.arrays["update"], np.inf)})
+    return RpcMessage(
+        reply.header, reply.arrays | {"update": np.full_like(reply.arrays["update"], np.inf)}
+    )
 
 
 def longer(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
@@ -119,7 +137,9 @@ def failed(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
 
 
 @pytest.mark.parametrize("tamper", [spoiled, longer, failed])
-def test_a_late_reply_is_checked_as_one_in_time_is(tamper: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_late_reply_is_checked_as_one_in_time_is(
+    tamper: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     federation = Federation()
     federation.slow.tamper = lambda *m: tamper(*m) if m[0].header["operation"] == "train" else m[1]
     federation.round(1, [0, 1, 2], delay=100, pause=60)
@@ -135,7 +155,14 @@ def test_what_a_method_trains_outside_its_rounds_is_not_waited_for() -> None:
     federation.round(1, [0, 1])
     federation.slow.delay = 100
     work = LocalTraining(lr=0.5, steps=3)
-    train(federation.world, federation.states[0].models, np.array([2]), np.array([0]), work=work, stream=Stream(0, 1))
+    train(
+        federation.world,
+        federation.states[0].models,
+        np.array([2]),
+        np.array([0]),
+        work=work,
+        stream=Stream(0, 1),
+    )
     federation.engine.clock.sleep(60)
     before = federation.states[-1].models[0]
     after = federation.round(2, [0, 1])

@@ -1,4 +1,5 @@
-"""Work that clients keep something of is done once, also where its reply was lost, or its server resumes."""
+"""Work that clients keep something of is done once, also where its reply was lost, or its server
+resumes."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ COUNT = {"count_in_cluster": Memory("", np.int64, lifetime="assignment")}
 
 @dataclass(frozen=True)
 class RankDiffers(Task):
-    """Whether a number is another than a client was told the last time; how often it was told one, in all and since
-    its cluster changed."""
+    """Whether a number is another than a client was told the last time; how often it was told one,
+    in all and since its cluster changed."""
 
     rank: np.ndarray = each()
 
@@ -71,7 +72,10 @@ class RankDiffers(Task):
         client.memory["former_rank"] = self.rank[0]
         for name in ("times_told", "times_told_in_cluster"):
             client.memory[name] = client.memory.get(name, np.int64(0)) + 1
-        told = {name.removeprefix("times_"): client.memory[name] for name in ("times_told", "times_told_in_cluster")}
+        told = {
+            name.removeprefix("times_"): client.memory[name]
+            for name in ("times_told", "times_told_in_cluster")
+        }
         return {"changed": before != self.rank[0], **told}
 
 
@@ -94,7 +98,9 @@ class Federation:
     def __init__(self, layout: str, model: Model = MODEL) -> None:
         self.data, self.model, self.engine = clustered_data(), model, Engine()
         self.near = simulated(self.data, model, range(6))
-        self.nodes = [node_of(f"site-{k}", own, self.data, model) for k, own in enumerate(LAYOUTS[layout])]
+        self.nodes = [
+            node_of(f"site-{k}", own, self.data, model) for k, own in enumerate(LAYOUTS[layout])
+        ]
         for k, node in enumerate(self.nodes):
             self.engine.join(100 - k, node)
         self.far = remote(self.engine, self.data, model, retries=2)
@@ -150,8 +156,13 @@ def test_clients_whose_reply_was_lost_answer_the_same(lost: int, layout: str) ->
     federation.begin(2)
     federation.engine.lost = {"rank_differs": lost}
     reply = federation.both(ranks(1, 1, 0, 3, 5, 4))
-    assert reply.changed.tolist() == [True, False, True, False, True, True] and reply.told.tolist() == [2] * 6
-    assert federation.both(ranks(1, 1, 0, 3, 5, 4)).told.tolist() == [3] * 6  # asked again, by a request of its own
+    assert (
+        reply.changed.tolist() == [True, False, True, False, True, True]
+        and reply.told.tolist() == [2] * 6
+    )
+    assert (
+        federation.both(ranks(1, 1, 0, 3, 5, 4)).told.tolist() == [3] * 6
+    )  # asked again, by a request of its own
     federation.assert_same_memory()
 
 
@@ -189,20 +200,27 @@ def test_a_server_that_resumes_in_the_same_round_is_given_the_same(layout: str) 
 
 
 def test_other_clients_of_the_same_fleet_do_the_work_themselves() -> None:
-    """A server that resumes may select another cohort, as other nodes are online: replies are not mixed up."""
+    """A server that resumes may select another cohort, as other nodes are online: replies are not
+    mixed up."""
     federation = Federation("fleets")
     checkpoint = federation.far.memory()
     federation.far.run(ranks(7, 8), np.array([0, 1]))
     federation.resume(checkpoint, 1)
     reply = federation.far.run(ranks(9, 8), np.array([2, 1]))
-    assert reply.told.tolist() == [1, 2] and not reply.changed.any()  # client 2 never was told another
+    assert (
+        reply.told.tolist() == [1, 2] and not reply.changed.any()
+    )  # client 2 never was told another
     federation.resume(checkpoint, 1)
-    assert federation.far.run(ranks(8, 8), np.array([2, 1])).changed.tolist() == [True, False]  # other fields, too
+    assert federation.far.run(ranks(8, 8), np.array([2, 1])).changed.tolist() == [
+        True,
+        False,
+    ]  # other fields, too
 
 
 @each_layout
 def test_news_that_come_twice_do_not_cost_what_was_kept_since(layout: str) -> None:
-    """The first server's clients heard that their clusters had changed, and then did the work; so do the second's."""
+    """The first server's clients heard that their clusters had changed, and then did the work; so
+    do the second's."""
     federation = Federation(layout)
     federation.both(CountInCluster())
     for world in (federation.far, federation.near):
@@ -277,5 +295,10 @@ def test_a_disk_that_went_back_to_a_backup_is_sent_again_what_it_had_to_keep(lay
     own = np.isin(EVERYONE, LAYOUTS[layout][0])
     np.testing.assert_array_equal(reply.arrived, ~own)
     assert (federation.both(FirstKept(two)).first == 2).all()
-    sent = [["numbers" in station.requests[-1].arrays for station in federation.engine.stations.values()]]
+    sent = [
+        [
+            "numbers" in station.requests[-1].arrays
+            for station in federation.engine.stations.values()
+        ]
+    ]
     assert sent == [[True] + [False] * (len(federation.nodes) - 1)]

@@ -1,4 +1,5 @@
-"""Membership: ids by name at the start, new nodes a round after they came online, and no node that does not fit."""
+"""Membership: ids by name at the start, new nodes a round after they came online, and no node that
+does not fit."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from tests.server.small_federations import ABOUT, fake_node, membership_of
 
 
 def started(*names: str, **settings: Any) -> tuple[MemoryTransport, Membership]:
-    """Nodes 100, 99, ... with these names and one client each, and the server's membership after its first round."""
+    """Nodes 100, 99, ... with these names and one client each, and the server's membership after
+    its first round."""
     transport = MemoryTransport()
     for number, name in enumerate(names):
         transport.join(100 - number, fake_node(name))
@@ -48,7 +50,8 @@ def test_ids_follow_names_also_where_nodes_come_one_after_another() -> None:
 
 
 def test_refused_nodes_do_not_count_at_the_start() -> None:
-    """Ids follow the names of those online at the start, and a second node of a name adds no client."""
+    """Ids follow the names of those online at the start, and a second node of a name adds no
+    client."""
     transport = MemoryTransport()
     transport.join(1, fake_node("z"))
     transport.join(2, fake_node("z"))
@@ -143,7 +146,9 @@ def test_a_later_round_ends_where_all_are_refused_and_waits_for_who_is_away() ->
     assert transport.clock.now >= 300
     transport.leave(2)
     transport.join(3, refusing("no column age"))
-    with pytest.raises(ConfigError, match=r"0 of 1 clients are ready.*berlin is refused: no column age"):
+    with pytest.raises(
+        ConfigError, match=r"0 of 1 clients are ready.*berlin is refused: no column age"
+    ):
         membership.begin_round(2)
 
 
@@ -157,7 +162,9 @@ def test_changes_are_reported_with_names_and_reasons() -> None:
 
     def note() -> None:
         members = membership.registry
-        seen.append((membership.candidates(), members.met(), dict(members.refusals), membership.waiting))
+        seen.append(
+            (membership.candidates(), members.met(), dict(members.refusals), membership.waiting)
+        )
 
     membership.on_change = note
     membership.begin_round(0)
@@ -172,16 +179,23 @@ def test_changes_are_reported_with_names_and_reasons() -> None:
     assert seen[-1] == ([], ["a", "b", "berlin"], {}, "")
 
 
-def test_a_site_that_was_mended_is_ready_and_no_longer_refused_while_others_are_waited_for() -> None:
-    """b is refused at first, mended after 10 s, and asked again after two minutes; c comes after 200 s."""
+def test_a_site_that_was_mended_is_ready_and_no_longer_refused_while_others_are_waited_for() -> (
+    None
+):
+    """b is refused at first, mended after 10 s, and asked again after two minutes; c comes after
+    200 s."""
     transport = MemoryTransport()
     transport.join(1, fake_node("a"))
     transport.join(2, refusing("no column age"))
-    transport.clock.at(10.0, lambda: setattr(transport.stations[2], "handle", fake_node("berlin").handle))
+    transport.clock.at(
+        10.0, lambda: setattr(transport.stations[2], "handle", fake_node("berlin").handle)
+    )
     transport.clock.at(200.0, lambda: transport.join(3, fake_node("c")))
     membership = membership_of(transport, wait_for=3, start_deadline=1000.0)
     seen: list[str] = []
-    membership.on_change = lambda: seen.append(f"{membership.waiting} {dict(membership.registry.refusals)}")
+    membership.on_change = lambda: seen.append(
+        f"{membership.waiting} {dict(membership.registry.refusals)}"
+    )
     membership.begin_round(0)
     assert "waiting for 3 clients: 1 ready, 1 refused {'berlin': 'no column age'}" in seen
     assert seen[-2:] == ["waiting for 3 clients: 2 ready, 0 refused {}", " {}"]
@@ -204,7 +218,8 @@ def test_a_site_that_is_started_again_while_others_are_waited_for_is_not_refused
 
 
 def test_the_refusal_of_a_node_without_a_name_ends_with_the_node() -> None:
-    """The handshakes of node 9 are lost, so that its name is not known. It is started again under another id."""
+    """The handshakes of node 9 are lost, so that its name is not known. It is started again under
+    another id."""
     transport, membership = started("a")
     transport.join(9, fake_node("b"), crashes=True)
     for round in range(1, 5):
@@ -234,10 +249,14 @@ def test_the_time_of_the_first_round_begins_when_all_are_online() -> None:
     membership = membership_of(transport, wait_for=1, deadline=90.0, start_deadline=1000.0)
     membership.begin_round(0)
     transport.stations[1].delay = 59.0
-    assert 1 in membership.request_round.send({1: RpcMessage({"operation": "hello", **ABOUT.header()})}, 0)
+    assert 1 in membership.request_round.send(
+        {1: RpcMessage({"operation": "hello", **ABOUT.header()})}, 0
+    )
 
 
-def test_a_run_that_goes_on_waits_no_longer_than_a_deadline_for_clients_that_may_have_left() -> None:
+def test_a_run_that_goes_on_waits_no_longer_than_a_deadline_for_clients_that_may_have_left() -> (
+    None
+):
     transport, membership = started("a", "b", "c")
     again = membership_of(transport, wait_for=3, deadline=90.0)
     again.registry.recall(membership.registry.memory())
@@ -389,8 +408,11 @@ def test_nodes_above_the_capacity_are_refused(caplog: pytest.LogCaptureFixture) 
     assert "'c' (node 7) is refused" in caplog.text and "federation.capacity" in caplog.text
 
 
-def test_of_nodes_that_come_together_those_that_do_not_fit_are_refused(caplog: pytest.LogCaptureFixture) -> None:
-    """Each would fit by itself. The one that takes no id does not keep the others, or a smaller one, from theirs."""
+def test_of_nodes_that_come_together_those_that_do_not_fit_are_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each would fit by itself. The one that takes no id does not keep the others, or a smaller
+    one, from theirs."""
     transport = MemoryTransport()
     for node, (name, clients) in enumerate({"fleet-a": 2, "fleet-b": 2, "lone": 1}.items()):
         transport.join(node, fake_node(name, range(clients)))
@@ -417,9 +439,7 @@ def test_where_sums_are_signed_a_node_of_several_clients_is_refused_at_the_start
     with caplog.at_level(logging.WARNING, "fedkin"):
         membership.begin_round(1)
     assert first_ids(membership) == ({"lone": 0} if signed else {"fleet": 0, "lone": 3})
-    refusal = (
-        "'fleet' (node 0) is refused: it has 3 clients, and signed sums (secret.signed) are of sites with one client"
-    )
+    refusal = "'fleet' (node 0) is refused: it has 3 clients, and signed sums (secret.signed) are of sites with one client"
     assert (refusal in caplog.text) == signed == ("or leave out secret.signed" in caplog.text)
 
 
@@ -429,7 +449,9 @@ def test_the_newest_of_two_nodes_with_a_name_counts() -> None:
     membership.begin_round(1)
     membership.begin_round(2)
     np.testing.assert_array_equal(membership.online_clients(), [0, 1])
-    assert membership.registry.rows_by_node(np.array([1]))[0][0] == 7 and set(membership.registry.refused) == {99}
+    assert membership.registry.rows_by_node(np.array([1]))[0][0] == 7 and set(
+        membership.registry.refused
+    ) == {99}
 
 
 def test_a_registered_name_is_refused_to_other_nodes() -> None:
@@ -442,7 +464,10 @@ def test_a_registered_name_is_refused_to_other_nodes() -> None:
     membership.begin_round(1)
     membership.begin_round(2)
     assert set(membership.registry.refused) == {2, 3}
-    assert "registered as 'paris'" in membership.registry.refused[2] and "another key" in membership.registry.refused[3]
+    assert (
+        "registered as 'paris'" in membership.registry.refused[2]
+        and "another key" in membership.registry.refused[3]
+    )
     assert membership.registry.rows_by_node(np.array([0]))[0][0] == 1
 
 
@@ -451,7 +476,9 @@ def invalid_handshakes() -> dict[str, RpcMessage]:
     return {
         "nothing": RpcMessage(),
         "no name": RpcMessage(ABOUT.header(), {"samples": np.array([5])}),
-        "a long number for a name": RpcMessage({**fine, "name": "9" * 5000}, {"samples": np.array([5])}),
+        "a long number for a name": RpcMessage(
+            {**fine, "name": "9" * 5000}, {"samples": np.array([5])}
+        ),
         "no samples": RpcMessage(fine),
         "no clients": RpcMessage(fine, {"samples": np.zeros(0, np.int64)}),
         "samples without an axis": RpcMessage(fine, {"samples": np.array(5)}),

@@ -1,4 +1,5 @@
-"""Messages: packed numbers and arrays come back as they were; what is damaged or hostile is refused."""
+"""Messages: packed numbers and arrays come back as they were; what is damaged or hostile is
+refused."""
 
 from __future__ import annotations
 
@@ -75,7 +76,9 @@ def test_a_damaged_byte_is_noticed(data: Any) -> None:
         back = unpack(bytes(packed))
     except InvalidMessageError:
         return
-    np.testing.assert_array_equal(back, np.arange(50) ** 2)  # what was hit says nothing of the numbers
+    np.testing.assert_array_equal(
+        back, np.arange(50) ** 2
+    )  # what was hit says nothing of the numbers
 
 
 def test_half_of_the_bytes_are_refused() -> None:
@@ -99,12 +102,16 @@ def test_numbers_that_fill_the_limit_and_go_on_are_refused() -> None:
             unpack(zlib.compress(head + bytes(8 * count) + more))
 
 
-@pytest.mark.parametrize("change", [lambda data: data[:-4], lambda data: data[:-1], lambda data: data + b"more"])
+@pytest.mark.parametrize(
+    "change", [lambda data: data[:-4], lambda data: data[:-1], lambda data: data + b"more"]
+)
 def test_numbers_without_their_checksum_or_with_something_behind_it_are_refused(
     change: Callable[[bytes], bytes],
 ) -> None:
     data = pack(np.arange(100) ** 2)
-    with pytest.raises(InvalidMessageError, match="packed numbers that are cut, or of more than 33554432 bytes"):
+    with pytest.raises(
+        InvalidMessageError, match="packed numbers that are cut, or of more than 33554432 bytes"
+    ):
         unpack(change(data))
 
 
@@ -119,8 +126,18 @@ def numbers_or_refused(data: bytes) -> None:
 
 
 def test_a_message_comes_back() -> None:
-    header = {"operation": "train", "run": "a-b.c", "part": None, "stream": [0, 2**40, "method/round"], "sure": True}
-    arrays = {"models": np.ones((2, 3), np.float32), "model_index": np.array([1, 0]), "sure": np.array([True, False])}
+    header = {
+        "operation": "train",
+        "run": "a-b.c",
+        "part": None,
+        "stream": [0, 2**40, "method/round"],
+        "sure": True,
+    }
+    arrays = {
+        "models": np.ones((2, 3), np.float32),
+        "model_index": np.array([1, 0]),
+        "sure": np.array([True, False]),
+    }
     back = decode(encode(RpcMessage(header, arrays)))
     assert back.header == header and back.arrays.keys() == arrays.keys()
     for name, array in arrays.items():
@@ -135,7 +152,9 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 
 @given(st.data())
 def test_a_damaged_message_is_read_or_refused(data: Any) -> None:
-    encoded = bytearray(encode(RpcMessage({"run": "a"}, {"a": np.arange(9), "b": np.ones(3, np.float32)})))
+    encoded = bytearray(
+        encode(RpcMessage({"run": "a"}, {"a": np.arange(9), "b": np.ones(3, np.float32)}))
+    )
     encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= data.draw(st.integers(1, 255))
     message_or_refused(bytes(encoded))
 

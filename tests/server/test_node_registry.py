@@ -46,7 +46,9 @@ def test_a_node_whose_name_another_took_is_refused() -> None:
     known.accept(OnlineNode(77), "a", samples())
     assert "a" in known.refused[1]
     np.testing.assert_array_equal(known.online_clients([OnlineNode(1), OnlineNode(2)]), [1, 2])
-    assert known.unknown([OnlineNode(1), OnlineNode(2), OnlineNode(77), OnlineNode(5)]) == [OnlineNode(5)]
+    assert known.unknown([OnlineNode(1), OnlineNode(2), OnlineNode(77), OnlineNode(5)]) == [
+        OnlineNode(5)
+    ]
 
 
 def test_clients_are_online_while_their_node_is() -> None:
@@ -76,7 +78,9 @@ def test_clients_without_a_node_belong_to_none() -> None:
 def test_the_capacity_can_be_used_to_the_last_id() -> None:
     known = registry(4, a=1, b=3)
     assert len(known) == 4
-    with pytest.raises(InvalidMessageError, match=r"no room for 2 more clients: 4 of 4 .*federation\.capacity"):
+    with pytest.raises(
+        InvalidMessageError, match=r"no room for 2 more clients: 4 of 4 .*federation\.capacity"
+    ):
         known.accept(OnlineNode(9), "c", samples(2))
     assert "c" not in known.members
 
@@ -95,14 +99,18 @@ def test_an_invalid_name_is_refused(name: str) -> None:
 
 
 def test_a_registered_node_must_use_its_registered_name() -> None:
-    with pytest.raises(InvalidMessageError, match="registered as 'berlin' and calls itself 'paris'"):
+    with pytest.raises(
+        InvalidMessageError, match="registered as 'berlin' and calls itself 'paris'"
+    ):
         NodeRegistry(4).accept(OnlineNode(1, "berlin", "k1"), "paris", samples())
 
 
 def test_a_registered_name_is_refused_to_an_unregistered_node() -> None:
     known = NodeRegistry(4)
     known.accept(OnlineNode(1, "berlin", "k1"), "berlin", samples())
-    with pytest.raises(InvalidMessageError, match="'berlin' belongs to a node that is registered, with another key"):
+    with pytest.raises(
+        InvalidMessageError, match="'berlin' belongs to a node that is registered, with another key"
+    ):
         known.accept(OnlineNode(3), "berlin", samples())
     np.testing.assert_array_equal(
         known.online_clients([OnlineNode(1), OnlineNode(3)]), [0]
@@ -125,7 +133,9 @@ def test_an_unregistered_node_is_refused_where_all_must_be_registered() -> None:
     assert known.accept(OnlineNode(2, "berlin", "k1"), "berlin", samples()).ids.tolist() == [0]
 
 
-def test_a_refused_node_may_try_again_and_each_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_node_may_try_again_and_each_reason_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     known = NodeRegistry(4)
     with caplog.at_level(logging.WARNING, "fedkin"):
         known.refuse(OnlineNode(7), "berlin", "its data are gone")
@@ -182,7 +192,9 @@ def test_memory_of_other_clients_is_refused(others: dict[str, int]) -> None:
 
 
 def test_memory_of_another_capacity_is_refused() -> None:
-    with pytest.raises(CheckpointError, match=r"federation\.capacity was 10 when the run began, and is 9 now"):
+    with pytest.raises(
+        CheckpointError, match=r"federation\.capacity was 10 when the run began, and is 9 now"
+    ):
         registry(capacity=9).recall(registry(a=1).memory())
 
 
@@ -203,7 +215,16 @@ def test_a_later_heartbeat_is_of_the_same_node() -> None:
 
 def test_numbers_in_names_are_sorted_as_numbers() -> None:
     names = ["site-10", "site-9", "a", "site-9b", "7", "site", "10", "B"]
-    assert sorted(names, key=natural_order) == ["7", "10", "B", "a", "site", "site-9", "site-9b", "site-10"]
+    assert sorted(names, key=natural_order) == [
+        "7",
+        "10",
+        "B",
+        "a",
+        "site",
+        "site-9",
+        "site-9b",
+        "site-10",
+    ]
 
 
 def test_any_text_can_be_sorted() -> None:

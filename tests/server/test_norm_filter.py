@@ -8,7 +8,9 @@ import pytest
 from fedkin.server.norm_filter import NormFilter
 
 
-def excluded(norm_filter: NormFilter, *norms: float, models: object = None, starts: object = None) -> list[int]:
+def excluded(
+    norm_filter: NormFilter, *norms: float, models: object = None, starts: object = None
+) -> list[int]:
     """Places of the updates that are excluded."""
     of_models = None if models is None else np.array(models)
     of_starts = None if starts is None else np.array(starts, float)
@@ -49,11 +51,15 @@ def test_updates_without_length_leave_the_typical_norm() -> None:
 def test_a_client_that_still_learns_is_no_outlier_among_saturated_ones(limit: float) -> None:
     """The median of the norms is 1e-12, and says nothing about the norm of an update."""
     assert not excluded(NormFilter(limit), 1e-20, 1e-12, 5.0)
-    assert not excluded(NormFilter(limit), 1e-20, 1e-12, 5.0, models=[0, 0, 0], starts=[30.0, 30.0, 30.0])
+    assert not excluded(
+        NormFilter(limit), 1e-20, 1e-12, 5.0, models=[0, 0, 0], starts=[30.0, 30.0, 30.0]
+    )
 
 
 @pytest.mark.parametrize("starts", [None, [30.0, 30.0, 30.0]])
-def test_a_hostile_update_among_saturated_ones_is_excluded_in_every_call(starts: list[float] | None) -> None:
+def test_a_hostile_update_among_saturated_ones_is_excluded_in_every_call(
+    starts: list[float] | None,
+) -> None:
     """The excluded norm does not become the typical one: three clients sent an update."""
     norm_filter = NormFilter(100)
     for _ in range(4):
@@ -62,7 +68,8 @@ def test_a_hostile_update_among_saturated_ones_is_excluded_in_every_call(starts:
 
 
 def test_no_update_as_long_as_its_model_is_excluded() -> None:
-    """Medians of 1e-3 would exclude a norm of 5 with a limit of 100. The model has a norm of 20: that is the limit."""
+    """Medians of 1e-3 would exclude a norm of 5 with a limit of 100. The model has a norm of 20:
+    that is the limit."""
     norms = (1e-3, 1e-3, 1e-3, 5.0)
     starts = [20.0] * 4
     assert excluded(NormFilter(100), *norms) == [3]
@@ -74,8 +81,9 @@ def test_no_update_as_long_as_its_model_is_excluded() -> None:
 
 
 def test_one_hostile_site_of_five_makes_the_model_at_most_a_fifth_longer_in_a_round() -> None:
-    """Four sites whose models fit send short updates; the fifth sends the longest that is not excluded, along the
-    model. The mean of the five updates is a fifth of it, and the model's norm goes 5, 6, 7.2, ..."""
+    """Four sites whose models fit send short updates; the fifth sends the longest that is not
+    excluded, along the model. The mean of the five updates is a fifth of it, and the model's norm
+    goes 5, 6, 7.2, ..."""
     norm_filter = NormFilter(100)
     model = 5.0
     for _ in range(4):
@@ -108,7 +116,9 @@ def test_each_model_has_its_own_typical_norm() -> None:
     assert excluded(norm_filter, 1e-2, 1e-2, 1e-2, 11.0, models=[0, 0, 0, 0]) == [3]
 
 
-def test_a_lone_client_of_a_model_is_compared_with_earlier_updates_and_with_the_other_clients() -> None:
+def test_a_lone_client_of_a_model_is_compared_with_earlier_updates_and_with_the_other_clients() -> (
+    None
+):
     norm_filter = NormFilter(100)
     excluded(norm_filter, 10.0, 11.0, 12.0, 1e-2, 1e-2, 1e-2, models=[1, 1, 1, 0, 0, 0])
     assert not excluded(norm_filter, 900.0, 1e-2, 1e-2, 1e-2, models=[1, 0, 0, 0])
@@ -119,12 +129,17 @@ def test_a_lone_client_of_a_model_is_compared_with_earlier_updates_and_with_the_
 def test_a_hostile_client_alone_in_its_cluster_is_excluded_in_every_round() -> None:
     norm_filter = NormFilter(100)
     for _ in range(5):
-        assert excluded(norm_filter, 1.0, 2.0, 3.0, 1e9, models=[0, 0, 0, 1], starts=[7.0] * 4) == [3]
+        assert excluded(norm_filter, 1.0, 2.0, 3.0, 1e9, models=[0, 0, 0, 1], starts=[7.0] * 4) == [
+            3
+        ]
 
 
 @pytest.mark.parametrize("honest", [(1.0,), ()])
-def test_a_hostile_client_cannot_drive_the_typical_norm_of_its_model_up(honest: tuple[float, ...]) -> None:
-    """Model 0 has four honest clients with norms of 1. Model 1 has the hostile one, with an honest one or alone.
+def test_a_hostile_client_cannot_drive_the_typical_norm_of_its_model_up(
+    honest: tuple[float, ...],
+) -> None:
+    """Model 0 has four honest clients with norms of 1. Model 1 has the hostile one, with an honest
+    one or alone.
 
     Its limit is 100 in every round, however close to it the hostile update was.
     """

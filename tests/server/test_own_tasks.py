@@ -1,4 +1,5 @@
-"""Tasks of one's own over messages, on single nodes and on fleets: what the simulator gives, or one clear refusal."""
+"""Tasks of one's own over messages, on single nodes and on fleets: what the simulator gives, or one
+clear refusal."""
 
 from __future__ import annotations
 
@@ -56,9 +57,12 @@ def compared(task: Task, layout: str, clients: np.ndarray = SOME) -> Reply:
 
 
 @pytest.mark.parametrize(
-    "name", ["operation", "run", "first", "count", "handshake", "stream", "call", "clients", "moved"]
+    "name",
+    ["operation", "run", "first", "count", "handshake", "stream", "call", "clients", "moved"],
 )
-def test_a_field_with_the_name_of_a_part_of_a_request_is_refused_where_it_is_defined(name: str) -> None:
+def test_a_field_with_the_name_of_a_part_of_a_request_is_refused_where_it_is_defined(
+    name: str,
+) -> None:
     with pytest.raises(TaskError, match=f"a field cannot be called {name}"):
         type("OwnField", (Task,), {"__annotations__": {name: "int"}, name: 3, "up": Rows()})
 
@@ -98,7 +102,9 @@ class TwoSorts(Task):
 def test_models_of_two_fields_each_with_its_own_index(layout: str) -> None:
     one, two = np.array([3, 1, 1, 0]), np.array([2, 0, 3, 3])
     reply = compared(TwoSorts(TABLE, TABLE * 10, one, two), layout)
-    np.testing.assert_allclose(reply.found, np.stack([TABLE.sum(axis=1)[one], 10 * TABLE.sum(axis=1)[two]], axis=1))
+    np.testing.assert_allclose(
+        reply.found, np.stack([TABLE.sum(axis=1)[one], 10 * TABLE.sum(axis=1)[two]], axis=1)
+    )
     assert reply.client.tolist() == SOME.tolist()
 
 
@@ -117,10 +123,26 @@ class OwnSettings(Task):
         kinds = [slice, tuple, str, bool, int, float, type(None)]
         numbers = np.arange(10.0)[self.part] if isinstance(self.part, slice) else np.zeros(1)
         kind = 10 * kinds.index(type(self.part)) + kinds.index(type(self.required))
-        return {"total": numbers.sum(), "kind": kind, "update": client.train(self.model, self.work).update}
+        return {
+            "total": numbers.sum(),
+            "kind": kind,
+            "update": client.train(self.model, self.work).update,
+        }
 
 
-SETTINGS = [slice(0, 10, 3), slice(None, 4), slice(1, None, 2), (0, 4), (), ("a", None), "text", True, 3, 2.5, None]
+SETTINGS = [
+    slice(0, 10, 3),
+    slice(None, 4),
+    slice(1, None, 2),
+    (0, 4),
+    (),
+    ("a", None),
+    "text",
+    True,
+    3,
+    2.5,
+    None,
+]
 
 
 @pytest.mark.parametrize("layout", ["lone", "fleets"])
@@ -135,12 +157,16 @@ def test_settings_arrive_as_what_they_are(value: Any, layout: str) -> None:
             np.testing.assert_array_equal(one.arrays[name], two.arrays[name], err_msg=name)
 
 
-@pytest.mark.parametrize("value", [[0, 4], {"epochs": 4}, np.ones(2), float("nan"), (1, [2]), {1}, b"x"], ids=str)
+@pytest.mark.parametrize(
+    "value", [[0, 4], {"epochs": 4}, np.ones(2), float("nan"), (1, [2]), {1}, b"x"], ids=str
+)
 @pytest.mark.parametrize("field", ["part", "required"])
 def test_other_settings_are_refused_before_anything_is_sent(field: str, value: Any) -> None:
     far, _ = pair("mixed")
     before = len(of(far).pushed)
-    with pytest.raises(TaskError, match=f"task own_settings: {field} = .* cannot be sent as a setting"):
+    with pytest.raises(
+        TaskError, match=f"task own_settings: {field} = .* cannot be sent as a setting"
+    ):
         far.run(OwnSettings(TABLE[0], **{field: value}), SOME, STREAM)
     assert len(of(far).pushed) == before
 
@@ -161,7 +187,10 @@ class MaybeKept(Task):
 @each_layout
 def test_an_array_to_keep_may_be_left_out(layout: str) -> None:
     far, _ = pair(layout)
-    found = [far.run(MaybeKept(table), EVERYONE).total[0] for table in (None, TABLE, None, TABLE, TABLE + 1)]
+    found = [
+        far.run(MaybeKept(table), EVERYONE).total[0]
+        for table in (None, TABLE, None, TABLE, TABLE + 1)
+    ]
     assert found == [-1, TABLE.sum(), -1, TABLE.sum(), (TABLE + 1).sum()]
 
 
@@ -175,11 +204,20 @@ def test_an_array_to_keep_may_be_left_out(layout: str) -> None:
             lambda held: Gradients(held, np.array([0, 1, 2, 0, 1])),
             r"model_index has 5 entries, and the call 4 rows",
         ),
-        (lambda held: Gradients(held, np.array([0, 1])), r"model_index has 2 entries, and the call 4 rows"),
+        (
+            lambda held: Gradients(held, np.array([0, 1])),
+            r"model_index has 2 entries, and the call 4 rows",
+        ),
         (lambda held: Gradients(held, np.array([0, 1, 3, 0])), "model_index must be from 0 to 2"),
         (lambda held: Gradients(held, np.array([0, -1, 2, 0])), "model_index must be from 0 to 2"),
-        (lambda held: Gradients(held[:, :5], np.array([0, 1, 2, 0])), "models has P = 5, expected 42"),
-        (lambda held: Train(held[:, :5], LocalTraining(), np.array([0, 1, 2, 0])), "models has P = 5, expected 42"),
+        (
+            lambda held: Gradients(held[:, :5], np.array([0, 1, 2, 0])),
+            "models has P = 5, expected 42",
+        ),
+        (
+            lambda held: Train(held[:, :5], LocalTraining(), np.array([0, 1, 2, 0])),
+            "models has P = 5, expected 42",
+        ),
         (lambda held: OwnSettings(held[0, :3]), "model has P = 3, expected 42"),
     ],
 )
@@ -208,7 +246,9 @@ def test_a_reply_with_an_entry_for_each_model_that_was_chosen_is_refused() -> No
             return {"loss": client.losses(self.models)}
 
     for world in pair("mixed"):
-        with pytest.raises(TaskError, match=r"loss has an entry for each of the models.*shared\('K P'\)"):
+        with pytest.raises(
+            TaskError, match=r"loss has an entry for each of the models.*shared\('K P'\)"
+        ):
             world.run(LossOfChosen(TABLE, np.zeros(4, np.int64)), SOME)
 
 
@@ -248,14 +288,25 @@ class Totals(Task):
     def compute(self, client: Client) -> dict[str, Any]:
         total = float(self.value) if client.id == self.bad else 1.0 + client.id / 5
         several = np.array([client.id > 1, True])
-        return {"total": total, "count": 1, "yes": client.id % 2 == 0, "several": several, "part": np.ones(3)}
+        return {
+            "total": total,
+            "count": 1,
+            "yes": client.id % 2 == 0,
+            "several": several,
+            "part": np.ones(3),
+        }
 
 
 @each_layout
 @pytest.mark.parametrize("value", ["2.0", "-0.5", "inf", "nan"])
 def test_a_number_out_of_bounds_leaves_out_its_client_only(value: str, layout: str) -> None:
     reply = compared(Values(3, value), layout)
-    assert reply.nonfinite.tolist() == [False, False, value != "nan", False]  # NaN is in no bounds' way
+    assert reply.nonfinite.tolist() == [
+        False,
+        False,
+        value != "nan",
+        False,
+    ]  # NaN is in no bounds' way
 
 
 @each_layout
@@ -325,7 +376,8 @@ def test_sums_of_a_node_without_clients_that_count_are_not_used() -> None:
 
 @dataclass(frozen=True)
 class MeansByOwn(Task):
-    """Means by model, with weights of one's own; the model that a row names in a field of another name."""
+    """Means by model, with weights of one's own; the model that a row names in a field of another
+    name."""
 
     tables: np.ndarray = chosen("K P", by="own_table")
     own_table: np.ndarray = each()
@@ -340,7 +392,11 @@ class MeansByOwn(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         own = self.own_table[0]
-        return {"mean": self.tables[own] * (1.0 + client.id), "examples": self.weights[0], "model_index": own}
+        return {
+            "mean": self.tables[own] * (1.0 + client.id),
+            "examples": self.weights[0],
+            "model_index": own,
+        }
 
 
 @dataclass(frozen=True)
@@ -354,12 +410,18 @@ class MeansOfShared(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         own = (client.id * 2) % 3
-        return {"mean": self.tables[own] * (1.0 + client.id), "examples": 1 + client.id, "model_index": own}
+        return {
+            "mean": self.tables[own] * (1.0 + client.id),
+            "examples": 1 + client.id,
+            "model_index": own,
+        }
 
 
 @each_layout
 @pytest.mark.parametrize("weights", [[3, 1, 7, 2], [1, 1, 1, 1], [4, 0, 0, 2]])
-def test_means_of_models_that_another_field_names_by_weights_of_ones_own(weights: list[int], layout: str) -> None:
+def test_means_of_models_that_another_field_names_by_weights_of_ones_own(
+    weights: list[int], layout: str
+) -> None:
     own = np.array([3, 1, 1, 3])
     reply = compared(MeansByOwn(TABLE, own, np.array(weights)), layout)
     assert reply.arrived.all() and reply.weight is not None
@@ -384,7 +446,12 @@ def test_a_node_has_the_weight_of_its_clients_examples_only(
     """Else its update would be nearly all of the mean."""
     for task in (
         MeansOfShared(TABLE),
-        Train(np.zeros((2, PARAMETERS), np.float32), LocalTraining(), np.array([0, 1, 0, 0, 1, 0]), reduce=True),
+        Train(
+            np.zeros((2, PARAMETERS), np.float32),
+            LocalTraining(),
+            np.array([0, 1, 0, 0, 1, 0]),
+            reduce=True,
+        ),
     ):
         far, _ = pair(layout)
         of(far).stations[100].tamper = lambda request, reply: RpcMessage(

@@ -1,4 +1,5 @@
-"""Every remote operation gives what the simulator gives over the same data, however clients are spread over nodes."""
+"""Every remote operation gives what the simulator gives over the same data, however clients are
+spread over nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +29,14 @@ from fedkin.tasks.similarities import Directions, Similarities
 from fedkin.tasks.train import TrainingReply
 from fedkin.tasks.train import train as train_clients
 from tests.server.memory_transport import MemoryTransport
-from tests.server.small_federations import WORK, clustered_data, join_nodes, model_of, remote, simulated
+from tests.server.small_federations import (
+    WORK,
+    clustered_data,
+    join_nodes,
+    model_of,
+    remote,
+    simulated,
+)
 from tests.simulation.numpy_detectors import linear
 
 LAYOUTS = {
@@ -46,7 +54,9 @@ def detector() -> Model:
     return linear(6)
 
 
-def pair(layout: str, model: Model | None = None, data: FederatedData | None = None) -> tuple[RemoteWorld, Any]:
+def pair(
+    layout: str, model: Model | None = None, data: FederatedData | None = None
+) -> tuple[RemoteWorld, Any]:
     """The same clients behind an engine and in the simulator."""
     data, model = data or clustered_data(), model or model_of()
     transport = MemoryTransport()
@@ -67,11 +77,14 @@ def models(world: World, count: int) -> np.ndarray:
 def same(one: Any, two: Any) -> None:
     for name in vars(two):
         if name != "before_training":
-            np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name, strict=True)
+            np.testing.assert_array_equal(
+                getattr(one, name), getattr(two, name), err_msg=name, strict=True
+            )
 
 
 def close(one: TrainingReply, two: TrainingReply) -> None:
-    """Where nodes took means: those, and what each row did; losses are the means of a model's rows on a node."""
+    """Where nodes took means: those, and what each row did; losses are the means of a model's rows
+    on a node."""
     for name in ("model_index", "examples", "arrived", "nonfinite", "weight"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
     np.testing.assert_allclose(one.update, two.update, rtol=1e-4, atol=1e-6)
@@ -80,13 +93,21 @@ def close(one: TrainingReply, two: TrainingReply) -> None:
         np.testing.assert_allclose(*mean, rtol=1e-5)
 
 
-def train(world: World, clients: np.ndarray, model_index: Any, count: int = 3, **options: Any) -> TrainingReply:
+def train(
+    world: World, clients: np.ndarray, model_index: Any, count: int = 3, **options: Any
+) -> TrainingReply:
     model_index = None if model_index is None else np.array(model_index)
-    return train_clients(world, models(world, count), clients, model_index, stream=STREAM, **options)
+    return train_clients(
+        world, models(world, count), clients, model_index, stream=STREAM, **options
+    )
 
 
 def similarities(
-    world: World, start: np.ndarray, directions: np.ndarray, clients: np.ndarray, work: LocalTraining = WORK
+    world: World,
+    start: np.ndarray,
+    directions: np.ndarray,
+    clients: np.ndarray,
+    work: LocalTraining = WORK,
 ) -> np.ndarray:
     return world.run(Similarities(start, directions, work), clients, STREAM).cosine
 
@@ -119,7 +140,9 @@ def test_clients_choose_among_all_models(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", TRAINING.values(), ids=[*TRAINING])
 @pytest.mark.parametrize("model_index", [[2, 0, 2, 1], None], ids=["told", "choosing"])
-def test_means_are_the_simulator_s_but_for_rounding(options: dict[str, Any], model_index: Any) -> None:
+def test_means_are_the_simulator_s_but_for_rounding(
+    options: dict[str, Any], model_index: Any
+) -> None:
     far, near = pair("fleets")
     one, two = (train(world, SOME, model_index, reduce=True, **options) for world in (far, near))
     close(one, two)
@@ -154,16 +177,29 @@ def test_detectors_of_one_client_go_with_their_classes(reduce: bool) -> None:
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_detections_are_the_simulator_s(split: str) -> None:
     far, near = pair("mixed", detector())
-    clients, model_index, positive = np.array([0, 0, 3, 5]), np.array([0, 1, 1, 0]), np.array([0, 1, 1, 5])
-    one, two = (w.run(Detections(models(w, 2), model_index, positive, split), clients).counts for w in (far, near))
+    clients, model_index, positive = (
+        np.array([0, 0, 3, 5]),
+        np.array([0, 1, 1, 0]),
+        np.array([0, 1, 1, 5]),
+    )
+    one, two = (
+        w.run(Detections(models(w, 2), model_index, positive, split), clients).counts
+        for w in (far, near)
+    )
     np.testing.assert_array_equal(one, two, strict=True)
 
 
 def test_detectors_are_scored_together() -> None:
-    """A client none of whose samples any detector claims has an infinite loss: it must not look like a good one."""
+    """A client none of whose samples any detector claims has an infinite loss: it must not look
+    like a good one."""
     far, near = pair("mixed", detector())
     model_index = np.array([[0, 1, -1, -1, 2, -1], [2, -1, 0, -1, -1, 1], [0, 1, 2, 3, 4, 5]])
-    same(*(evaluate(world, models(world, 6), np.array([4, 0, 3]), model_index) for world in (far, near)))
+    same(
+        *(
+            evaluate(world, models(world, 6), np.array([4, 0, 3]), model_index)
+            for world in (far, near)
+        )
+    )
 
 
 # --- questions
@@ -184,21 +220,30 @@ def test_losses_errors_and_classes_are_the_simulator_s() -> None:
 
 def test_gradients_are_the_simulator_s() -> None:
     far, near = pair("mixed")
-    found = [world.run(Gradients(models(near, 3), np.array([2, 0, 2, 1])), SOME).gradients for world in (far, near)]
-    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)  # alone, a client has another block of samples
+    found = [
+        world.run(Gradients(models(near, 3), np.array([2, 0, 2, 1])), SOME).gradients
+        for world in (far, near)
+    ]
+    np.testing.assert_allclose(
+        *found, rtol=1e-4, atol=1e-6
+    )  # alone, a client has another block of samples
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_scores_are_the_simulator_s(split: str) -> None:
     far, near = pair("mixed")
-    same(*(evaluate(w, models(w, 3), SOME, np.array([2, 0, 2, 1]), split=split) for w in (far, near)))
+    same(
+        *(evaluate(w, models(w, 3), SOME, np.array([2, 0, 2, 1]), split=split) for w in (far, near))
+    )
 
 
 def test_an_initial_model_that_nodes_can_make_is_not_sent() -> None:
     far, near = pair("lone")
     start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
     found = similarities(far, start, directions, EVERYONE)
-    np.testing.assert_array_equal(found, similarities(near, start, directions, EVERYONE), strict=True)
+    np.testing.assert_array_equal(
+        found, similarities(near, start, directions, EVERYONE), strict=True
+    )
     stations = far.membership.request_round.transport.stations.values()  # type: ignore[attr-defined]
     assert all("start" not in station.requests[-1].arrays for station in stations)
 
@@ -208,7 +253,9 @@ def test_an_initial_model_that_a_node_makes_differently_is_sent() -> None:
     far.membership.same_start = False
     start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
     found = similarities(far, start, directions, EVERYONE)
-    np.testing.assert_array_equal(found, similarities(near, start, directions, EVERYONE), strict=True)
+    np.testing.assert_array_equal(
+        found, similarities(near, start, directions, EVERYONE), strict=True
+    )
     stations = far.membership.request_round.transport.stations.values()  # type: ignore[attr-defined]
     assert all("start" in station.requests[-1].arrays for station in stations)
 
@@ -226,8 +273,15 @@ def test_there_are_no_true_clusters_and_no_queries_between_peers() -> None:
 def test_a_node_gets_only_the_models_that_its_rows_need() -> None:
     far, _ = pair("mixed")
     train(far, np.array([0, 1, 2, 4]), [4, 2, 4, 0], 5)
-    sent = {n: s.requests[-1].arrays.get("models") for n, s in far.membership.request_round.transport.stations.items()}  # type: ignore[attr-defined]
-    assert {node: len(held) for node, held in sent.items() if held is not None} == {100: 1, 99: 2, 98: 1}
+    sent = {
+        n: s.requests[-1].arrays.get("models")
+        for n, s in far.membership.request_round.transport.stations.items()
+    }  # type: ignore[attr-defined]
+    assert {node: len(held) for node, held in sent.items() if held is not None} == {
+        100: 1,
+        99: 2,
+        98: 1,
+    }
 
 
 def test_the_ledger_has_what_messages_weigh() -> None:
@@ -238,10 +292,16 @@ def test_the_ledger_has_what_messages_weigh() -> None:
         evaluate(far, models(far, 3), SOME, np.array([2, 0, 2, 1]))
     far.run(Losses(models(far, 3)), SOME)
     down, up = far.ledger.measured_down, far.ledger.measured_up
-    for operation, account in (("train", "train"), ("evaluate", "scoring.evaluate"), ("losses", "losses")):
+    for operation, account in (
+        ("train", "train"),
+        ("evaluate", "scoring.evaluate"),
+        ("losses", "losses"),
+    ):
         assert down[account] == sum(size for *_, v, size in transport.pushed if v == operation) > 0  # type: ignore[attr-defined]
         assert up[account] == sum(size for v, size in transport.pulled if v == operation) > 0  # type: ignore[attr-defined]
-    assert far.ledger.measured_total()[0] == sum(down.get(operation, 0) for operation in ("hello", "train", "losses"))
+    assert far.ledger.measured_total()[0] == sum(
+        down.get(operation, 0) for operation in ("hello", "train", "losses")
+    )
 
 
 def test_the_ledger_counts_what_a_simulation_counts() -> None:
@@ -256,7 +316,12 @@ def test_the_ledger_counts_what_a_simulation_counts() -> None:
             world.run(Directions(held), SOME)
             world.run(Note(), SOME)
             world.run(Shifted(), SOME)
-            for task in (Losses(held), LabelErrors(held), Classes(), Gradients(held, np.array([0, 0, 1, 2]))):
+            for task in (
+                Losses(held),
+                LabelErrors(held),
+                Classes(),
+                Gradients(held, np.array([0, 0, 1, 2])),
+            ):
                 world.run(task, SOME)
             with world.ledger.scoring():
                 evaluate(world, held, SOME, np.array([2, 0, 2, 1]))
@@ -275,4 +340,6 @@ def test_training_reports_test_results_before_training() -> None:
             scores.correct.sum(),
             scores.examples.sum(),
         )
-        np.testing.assert_allclose(reply.before_training.loss[0], np.average(scores.loss, weights=scores.examples))
+        np.testing.assert_allclose(
+            reply.before_training.loss[0], np.average(scores.loss, weights=scores.examples)
+        )

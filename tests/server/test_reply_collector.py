@@ -23,7 +23,9 @@ def test_pretraining_and_training_have_their_own_typical_norms() -> None:
     for station in transport.stations.values():
         station.tamper = lambda request, reply: reply
     few = np.array([0, 1])
-    got = train_clients(world, MODELS, few, WHICH[:2], work=LocalTraining(lr=0.5, steps=50), stream=STREAM)
+    got = train_clients(
+        world, MODELS, few, WHICH[:2], work=LocalTraining(lr=0.5, steps=50), stream=STREAM
+    )
     kinds = {name.rpartition(" model ")[0] for name in world._norm_filter.typical}
     assert got.arrived.all() and len(kinds) == 2
 

@@ -70,7 +70,8 @@ def test_a_reply_on_its_way_is_not_asked_for_twice() -> None:
 
 
 def test_one_look_asks_about_many_requests_at_the_same_time() -> None:
-    """No call of ``pull`` returns before so many of them run at once: one after another they would never end."""
+    """No call of ``pull`` returns before so many of them run at once: one after another they would
+    never end."""
     met = threading.Barrier(TOGETHER)
 
     def pull(request_id: str) -> list[str]:
@@ -97,8 +98,8 @@ def test_replies_that_were_cut_off_hold_up_no_other_however_many_they_are() -> N
 
 
 def test_the_request_whose_turn_is_longest_ago_comes_first() -> None:
-    """A look takes up as many requests as it has threads, and all of these are held up. The next look takes up the
-    others first, and does not ask again about those that are on their way."""
+    """A look takes up as many requests as it has threads, and all of these are held up. The next
+    look takes up the others first, and does not ask again about those that are on their way."""
     requests = [f"request-{i:03d}" for i in range(TOGETHER + 1)]
     engine = Engine(cut_off=requests)
     fetches = ReplyFetches(engine.pull, SHORT)
@@ -110,8 +111,8 @@ def test_the_request_whose_turn_is_longest_ago_comes_first() -> None:
 
 
 def test_a_look_at_other_requests_leaves_the_order_of_turns() -> None:
-    """There is one thread for a look. Request a was asked about; b waits for its turn while other requests are looked
-    at in between."""
+    """There is one thread for a look. Request a was asked about; b waits for its turn while other
+    requests are looked at in between."""
     asked: list[str] = []
 
     def pull(request_id: str) -> list[str]:
@@ -135,7 +136,8 @@ def test_an_error_of_the_engine_is_raised_where_the_reply_is_wanted() -> None:
 
 
 def test_an_error_loses_no_reply_that_was_fetched_in_the_same_call() -> None:
-    """The engine hands out a reply once. The next call raises the error, and the one after it asks again."""
+    """The engine hands out a reply once. The next call raises the error, and the one after it asks
+    again."""
     engine = Engine("a", "c")
     broken = ["b"]
 

@@ -72,7 +72,9 @@ def test_no_requests_take_no_time() -> None:
     assert ask(requests, ()) == {} and transport.clock.now == 0 and requests.bytes_sent == 0
 
 
-def test_requests_of_which_the_engine_takes_none_take_no_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_of_which_the_engine_takes_none_take_no_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     transport, requests = started(nodes=2)
     for station in transport.stations.values():
         station.rejected = True
@@ -98,8 +100,8 @@ def test_a_call_leaves_a_third_of_the_time_of_a_round() -> None:
 
 
 def test_a_killed_slow_node_leaves_the_others_a_third_of_the_round() -> None:
-    """All train for 65 s of 120 s, which is more than half. One is killed in the second round: training ends after
-    80 s, and the others have 26 s for the evaluation."""
+    """All train for 65 s of 120 s, which is more than half. One is killed in the second round:
+    training ends after 80 s, and the others have 26 s for the evaluation."""
     transport, requests = started(deadline=120.0)
     for station in transport.stations.values():
         station.delay = 65.0
@@ -115,8 +117,9 @@ def test_a_killed_slow_node_leaves_the_others_a_third_of_the_round() -> None:
 
 
 def test_a_node_that_is_killed_in_a_short_request_is_suspected_however_long_it_trains() -> None:
-    """Training takes 65 s of 120 s, and the evaluation ends after two thirds of the other 55 s. That is less than the
-    node trains, and much more than it needs to evaluate. Asked again, it would take the time of the others again."""
+    """Training takes 65 s of 120 s, and the evaluation ends after two thirds of the other 55 s.
+    That is less than the node trains, and much more than it needs to evaluate. Asked again, it
+    would take the time of the others again."""
     transport, requests = started(deadline=120.0)
     for seconds, operation in ((65.0, "train"), (2.0, "evaluate")):
         for station in transport.stations.values():
@@ -134,7 +137,8 @@ def test_a_node_that_is_killed_in_a_short_request_is_suspected_however_long_it_t
 
 
 def test_a_node_that_had_less_time_than_it_lately_needed_is_not_suspected() -> None:
-    """It trains for 50 s of 90 s, and the second call of a round of the same operation ends after 26 s."""
+    """It trains for 50 s of 90 s, and the second call of a round of the same operation ends after
+    26 s."""
     transport, requests = started(deadline=90.0)
     transport.stations[2].delay = 50.0
     assert 2 in ask(requests)
@@ -234,11 +238,17 @@ def test_a_node_that_raises_is_not_retried() -> None:
     transport, requests = started(retries=5)
     transport.join(2, lambda request: 1 / 0)  # type: ignore[arg-type, return-value]
     replies = ask(requests)
-    assert replies[2].message is None and "ZeroDivisionError" in replies[2].error and not replies[2].lost
+    assert (
+        replies[2].message is None
+        and "ZeroDivisionError" in replies[2].error
+        and not replies[2].lost
+    )
     assert [node for _, node, *_ in transport.pushed].count(2) == 1
 
 
-def test_a_request_that_the_engine_does_not_take_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_that_the_engine_does_not_take_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     transport, requests = started()
     transport.stations[2].rejected = True
     with caplog.at_level(logging.WARNING, "fedkin"):
@@ -310,7 +320,9 @@ def test_nothing_is_left_with_the_engine_in_the_long_run() -> None:
 
 @pytest.mark.parametrize("dies", [0.0, 0.05, 3.0, 29.0, 31.0, 45.0])
 @pytest.mark.parametrize("takes", [0.0, 6.0])
-def test_three_calls_with_one_of_four_nodes_dead_keep_to_the_deadline(dies: float, takes: float) -> None:
+def test_three_calls_with_one_of_four_nodes_dead_keep_to_the_deadline(
+    dies: float, takes: float
+) -> None:
     """As the world does it: suspects are left out of later calls of a round."""
     transport, requests = started(deadline=90.0)
     for station in transport.stations.values():
@@ -322,7 +334,9 @@ def test_three_calls_with_one_of_four_nodes_dead_keep_to_the_deadline(dies: floa
         waited = 0
         for _ in range(3):
             before = transport.clock.now
-            replies = ask(requests, [node for node in online if node not in requests.suspects], round)
+            replies = ask(
+                requests, [node for node in online if node not in requests.suspects], round
+            )
             waited += transport.clock.now - before > takes + POLL
             assert {1, 3, 4} <= {node for node, reply in replies.items() if reply.message}
         assert transport.clock.now - began <= 90 + 5
@@ -343,7 +357,9 @@ def test_a_reply_that_is_delivered_twice_counts_once() -> None:
     assert requests.bytes_received == 2 * sum(reply.size for reply in replies.values())
 
 
-def test_a_suspected_node_is_back_with_its_next_heartbeat_though_the_engines_clock_was_set_back() -> None:
+def test_a_suspected_node_is_back_with_its_next_heartbeat_though_the_engines_clock_was_set_back() -> (
+    None
+):
     transport, requests = started()
     transport.stations[2].delay = 1000.0
     ask(requests)

@@ -1,4 +1,5 @@
-"""Secret sums with a server: real nodes give what the simulator gives, whoever is lost, and their refusals are told."""
+"""Secret sums with a server: real nodes give what the simulator gives, whoever is lost, and their
+refusals are told."""
 
 from __future__ import annotations
 
@@ -28,7 +29,14 @@ from fedkin.tasks import all_tasks
 from fedkin.tasks.secret_exchange import SecretKeys, SecretShares
 from tests.security.signers import certified
 from tests.server.memory_transport import MemoryTransport, Station
-from tests.server.small_federations import clustered_data, join_nodes, model_of, node_of, remote, simulated
+from tests.server.small_federations import (
+    clustered_data,
+    join_nodes,
+    model_of,
+    node_of,
+    remote,
+    simulated,
+)
 
 CLIENTS, ROUNDS = 6, 2
 LONE = [[client] for client in range(CLIENTS)]
@@ -49,7 +57,9 @@ def deployed(
     return with_secret_sums(world, method or fk.FedAvg(), SETTINGS, rounds)
 
 
-def with_secret_sums(world: Any, method: Any, settings: fk.SecretSums, rounds: int) -> tuple[RunState, dict[str, Any]]:
+def with_secret_sums(
+    world: Any, method: Any, settings: fk.SecretSums, rounds: int
+) -> tuple[RunState, dict[str, Any]]:
     """A run with secret sums, and what its summary says of them."""
     secret = ActiveSecretSums(settings, Journal())
     state = run(world, method, Plan(rounds, CLIENTS, seed=2), options=ActiveOptions((secret,)))
@@ -76,11 +86,14 @@ def test_what_nodes_send_is_masked_and_as_long_as_a_model() -> None:
     transport = federation()
     deployed(transport, rounds=1)
     sizes = {
-        name: [size for operation, size in transport.pulled if operation == name] for name in ("secret_train", "train")
+        name: [size for operation, size in transport.pulled if operation == name]
+        for name in ("secret_train", "train")
     }
     numbers = model_of().spec.parameters + 4
     assert len(sizes["secret_train"]) == CLIENTS and not sizes["train"]
-    assert all(4 * numbers < size < 4 * numbers + 400 for size in sizes["secret_train"])  # a header, and no more
+    assert all(
+        4 * numbers < size < 4 * numbers + 400 for size in sizes["secret_train"]
+    )  # a header, and no more
 
 
 def leaves_before(transport: MemoryTransport, operation: str, node: int) -> None:
@@ -95,13 +108,22 @@ def leaves_before(transport: MemoryTransport, operation: str, node: int) -> None
     transport.stations[node] = Station(leaving, since=transport.stations[node].since)
 
 
-@pytest.mark.parametrize("operation", ["secret_keys", "secret_shares", "secret_train", "secret_reveal"])
+@pytest.mark.parametrize(
+    "operation", ["secret_keys", "secret_shares", "secret_train", "secret_reveal"]
+)
 def test_a_node_that_is_lost_between_messages_is_left_out_and_no_more(operation: str) -> None:
     transport = federation()
     leaves_before(transport, operation, 98)  # of client 2
     _, said = deployed(transport, rounds=1)
     counted = CLIENTS - (operation != "secret_reveal")
-    assert said == {"sums": 1, "answered": counted, "clipped": 0, "unusable": 0, "lost": 0, "clear": []}
+    assert said == {
+        "sums": 1,
+        "answered": counted,
+        "clipped": 0,
+        "unusable": 0,
+        "lost": 0,
+        "clear": [],
+    }
 
 
 def test_a_reply_that_was_lost_is_sent_again_and_masks_nothing_twice() -> None:
@@ -113,7 +135,9 @@ def test_a_reply_that_was_lost_is_sent_again_and_masks_nothing_twice() -> None:
     assert said["answered"] == CLIENTS * ROUNDS
 
 
-def changed(transport: MemoryTransport, operation: str, change: Callable[[dict[str, np.ndarray]], None]) -> None:
+def changed(
+    transport: MemoryTransport, operation: str, change: Callable[[dict[str, np.ndarray]], None]
+) -> None:
     """A server that changes what it sends all nodes in an operation."""
     for station in transport.stations.values():
         handle = station.handle
@@ -170,9 +194,9 @@ def test_nodes_forget_the_secrets_of_a_lost_sum_with_their_next_message(lies: bo
     assert said["lost"] == lies
     asked = [one.header["operation"] for one in transport.stations[100].requests]
     assert asked[-2:] == ["secret_reveal", "evaluate"]
-    assert [one.name for one in all_tasks() if one.name in transport.stations[100].requests[-1].arrays] == (
-        ["secret_forget"] if lies else []
-    )
+    assert [
+        one.name for one in all_tasks() if one.name in transport.stations[100].requests[-1].arrays
+    ] == (["secret_forget"] if lies else [])
     for node in nodes:
         disk: Any = node.disk
         session = Session.of(disk.load_memory("trial-run")["clients/secret_session"][0])
@@ -196,7 +220,10 @@ def test_sites_sign_their_keys_and_a_server_that_replaces_one_has_no_sum(
 ) -> None:
     transport, authority = MemoryTransport(), Authority.new("trial")
     for client in range(CLIENTS):
-        node, name = node_of(f"site-{client}", [client], clustered_data(), model_of()), f"site-{client}"
+        node, name = (
+            node_of(f"site-{client}", [client], clustered_data(), model_of()),
+            f"site-{client}",
+        )
         identity = Identity(name, certified(tmp_path, authority, name))
 
         def world(ids: np.ndarray, make: Any = node.world, own: Identity = identity) -> Any:
@@ -206,10 +233,14 @@ def test_sites_sign_their_keys_and_a_server_that_replaces_one_has_no_sum(
 
         transport.join(100 - client, replace(node, world=world))
     if lies:
-        changed(transport, "secret_shares", lambda arrays: np.put(arrays["announced"], 96, 1))  # of the second holder
+        changed(
+            transport, "secret_shares", lambda arrays: np.put(arrays["announced"], 96, 1)
+        )  # of the second holder
     federation_of_sites = remote(transport, clustered_data(), model_of())
     with caplog.at_level(logging.WARNING, "fedkin"):
-        _, said = with_secret_sums(federation_of_sites, fk.FedAvg(), replace(SETTINGS, signed=True), rounds=1)
+        _, said = with_secret_sums(
+            federation_of_sites, fk.FedAvg(), replace(SETTINGS, signed=True), rounds=1
+        )
     assert (said["answered"], said["lost"]) == ((0, 1) if lies else (CLIENTS, 0))
     assert ("the key of client 1 does not verify" in caplog.text) == lies
 
@@ -221,6 +252,11 @@ def test_sites_with_a_certificate_take_part_in_no_sum_that_is_not_signed(tmp_pat
     own: Any = copy.copy(node.world(np.arange(1)))
     own.identity = identity
     announced = own.run(SecretKeys("sum", np.zeros(1, np.int64)), np.arange(1)).announced
-    about = {"sum_id": "sum", "group": np.zeros(1, np.int64), "holders": np.array([[0]]), "announced": announced[None]}
+    about = {
+        "sum_id": "sum",
+        "group": np.zeros(1, np.int64),
+        "holders": np.array([[0]]),
+        "announced": announced[None],
+    }
     with pytest.raises(fk.FedkinError, match="does not verify"):
         own.run(SecretShares(**about, signatures=np.zeros((1, 1, 0), np.int64)), np.arange(1))

@@ -32,7 +32,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "fesem": {"clusters": 2},
     "fesem_mig": {"clusters": 2},
     "fedsim": {"clusters": 2},
-    "cflgp": {"clusters": 3},  # as many as there are: the last bits would decide which two clients a fourth parts
+    "cflgp": {
+        "clusters": 3
+    },  # as many as there are: the last bits would decide which two clients a fourth parts
     "pfedme": {"strength": 1.0},
     "hierarchical": LAST_LAYER,
     "athena": {**LAST_LAYER, "layer": "last_layer"},
@@ -44,7 +46,10 @@ FLEETS = [[0, 1, 2], [3, 4, 5]]
 @cache
 def model_for(name: str) -> Model:
     """A model that the method trains."""
-    special = {"athena": lambda: linear(6), **dict.fromkeys(("fedper", "fedrep"), lambda: mlp(clustered_data(), 8))}
+    special = {
+        "athena": lambda: linear(6),
+        **dict.fromkeys(("fedper", "fedrep"), lambda: mlp(clustered_data(), 8)),
+    }
     return special.get(name, model_of)()
 
 
@@ -62,7 +67,9 @@ def deployed(
     model = model_for(name)
     transport = MemoryTransport()
     join_nodes(transport, groups, clustered_data(), model)
-    return transport, run(remote(transport, clustered_data(), model), method(name, **options), how or plan())
+    return transport, run(
+        remote(transport, clustered_data(), model), method(name, **options), how or plan()
+    )
 
 
 @cache
@@ -75,15 +82,26 @@ def alike(far: RunState, near: RunState) -> None:
     np.testing.assert_array_equal(far.state.assignment, near.state.assignment)
     np.testing.assert_allclose(far.state.models, near.state.models, rtol=1e-4, atol=1e-6)
     for mine, other in zip(far.records, near.records, strict=True):
-        for name in ("accuracy", "partial", "cluster_sizes", "missing", "nonfinite", "accuracy_by_cluster"):
+        for name in (
+            "accuracy",
+            "partial",
+            "cluster_sizes",
+            "missing",
+            "nonfinite",
+            "accuracy_by_cluster",
+        ):
             assert mine[name] == other[name], f"{name} of round {mine['round']}"
-        assert mine["bytes_by_operation"] == other["bytes_by_operation"], f"bytes of round {mine['round']}"
+        assert mine["bytes_by_operation"] == other["bytes_by_operation"], (
+            f"bytes of round {mine['round']}"
+        )
         assert mine["messages_down"] > 0 < mine["messages_up"] and "messages_down" not in other
         for name in ("loss", "train_loss", "first_train_loss"):
             assert mine[name] == (other[name] and pytest.approx(other[name], rel=1e-4))
 
 
-@pytest.mark.parametrize("name", [name for name, kind in methods().items() if server_refusal(kind()) is None])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in methods().items() if server_refusal(kind()) is None]
+)
 def test_a_deployed_method_is_the_simulated_one(name: str) -> None:
     _, far = deployed(name)
     alike(far, alone(name))
@@ -142,5 +160,7 @@ def test_a_round_of_fedsim_is_one_call() -> None:
 
 def test_the_cold_start_of_flexcfl_is_two_calls() -> None:
     transport, _ = deployed("flexcfl", how=plan(2, CLIENTS, **RARELY))
-    assert [operation for operation in transport.operations(0) if operation != "evaluate"] == ["train"]
+    assert [operation for operation in transport.operations(0) if operation != "evaluate"] == [
+        "train"
+    ]
     assert transport.operations(1)[0] == "similarities"

@@ -1,4 +1,5 @@
-"""Tasks and replies as messages: what is sent of each kind of field, and that it comes back as it was."""
+"""Tasks and replies as messages: what is sent of each kind of field, and that it comes back as it
+was."""
 
 from __future__ import annotations
 
@@ -63,7 +64,20 @@ class AllKinds(Task):
     up = Rows()
 
 
-TASK = AllKinds(MODELS, MODELS, INDEX, MODEL, MODELS[:2], WORK, ("x",), slice(1, 3), 0.5, 7, False, "nobody's business")
+TASK = AllKinds(
+    MODELS,
+    MODELS,
+    INDEX,
+    MODEL,
+    MODELS[:2],
+    WORK,
+    ("x",),
+    slice(1, 3),
+    0.5,
+    7,
+    False,
+    "nobody's business",
+)
 
 
 def sent(task: Task, rows: Any, known: Known = Known()) -> RpcMessage:  # noqa: B008 - it is frozen
@@ -71,7 +85,9 @@ def sent(task: Task, rows: Any, known: Known = Known()) -> RpcMessage:  # noqa: 
     return transmitted(encode_task(task, np.array(rows), known))[0]
 
 
-def received(kind: type[Task], message: RpcMessage, stored: dict[str, np.ndarray] | None = None) -> Any:
+def received(
+    kind: type[Task], message: RpcMessage, stored: dict[str, np.ndarray] | None = None
+) -> Any:
     return decode_task(kind, message, lambda stream: MODEL + stream.seed, stored or {})
 
 
@@ -100,9 +116,13 @@ def test_every_kind_of_field_arrives() -> None:
 
 
 def test_every_setting_of_local_training_arrives() -> None:
-    """Schedules and class weights, which are no plain values; options that are not used are not sent."""
+    """Schedules and class weights, which are no plain values; options that are not used are not
+    sent."""
     options = {"weight_decay": 0.1, "clip_norm": 2.0, "nesterov": True, "label_smoothing": 0.1}
-    schedules = {"schedule": Schedule("cosine", length=9, warmup=2), "step_schedule": Schedule("linear")}
+    schedules = {
+        "schedule": Schedule("cosine", length=9, warmup=2),
+        "step_schedule": Schedule("linear"),
+    }
     work = replace(WORK, class_weights=(0.5, 2.0), **options, **schedules)
     assert_equal(received(AllKinds, sent(replace(TASK, work=work), [0, 1, 2])).work, work)
     assert not {*options, *schedules, "class_weights"} & sent(TASK, [0]).header["work"].keys()
@@ -147,7 +167,14 @@ def test_kept_arrays_are_sent_where_the_node_has_others() -> None:
 
 
 def test_digests_tell_shapes_and_types_apart() -> None:
-    arrays = [MODELS, MODELS.T.copy(), MODELS.ravel(), MODELS.astype(np.float64), MODELS.view(np.int32), MODELS + 1]
+    arrays = [
+        MODELS,
+        MODELS.T.copy(),
+        MODELS.ravel(),
+        MODELS.astype(np.float64),
+        MODELS.view(np.int32),
+        MODELS + 1,
+    ]
     assert len({array_digest(array) for array in arrays}) == len(arrays)
     assert array_digest(MODELS) == array_digest(np.asfortranarray(MODELS))
 
@@ -162,7 +189,10 @@ def test_an_initial_model_is_its_randomness_where_both_make_the_same() -> None:
 
 
 def test_an_array_that_no_declaration_sends_is_refused() -> None:
-    with pytest.raises(TaskError, match=r"all_kinds: limit = .* cannot be sent as a setting; declare how it travels"):
+    with pytest.raises(
+        TaskError,
+        match=r"all_kinds: limit = .* cannot be sent as a setting; declare how it travels",
+    ):
         encode_task(replace(TASK, limit=np.ones(3)), np.array([0]), Known())  # type: ignore[arg-type]
 
 
@@ -171,10 +201,18 @@ def test_requests_with_something_missing_are_refused() -> None:
     for name in message.arrays:
         if name != "work.epochs":
             with pytest.raises(InvalidMessageError, match=name):
-                received(AllKinds, RpcMessage(message.header, {n: a for n, a in message.arrays.items() if n != name}))
+                received(
+                    AllKinds,
+                    RpcMessage(
+                        message.header, {n: a for n, a in message.arrays.items() if n != name}
+                    ),
+                )
     for name in ("flag", "part", "work", "limit"):
         with pytest.raises(InvalidMessageError, match=name):
-            received(AllKinds, RpcMessage({n: v for n, v in message.header.items() if n != name}, message.arrays))
+            received(
+                AllKinds,
+                RpcMessage({n: v for n, v in message.header.items() if n != name}, message.arrays),
+            )
     with pytest.raises(InvalidMessageError, match="flag"):
         received(AllKinds, RpcMessage({**message.header, "flag": 1}, message.arrays))
 
@@ -207,7 +245,9 @@ def test_a_stream_comes_back(stream: Stream | None) -> None:
     assert header["stream"] is None if stream is None else read_stream(header["stream"]) == stream
 
 
-@pytest.mark.parametrize("value", [None, 5, [1, 2], [1, 2, 3], [1.0, 2, "x"], [True, 2, "x"], ["a", 1, "x"]])
+@pytest.mark.parametrize(
+    "value", [None, 5, [1, 2], [1, 2, 3], [1.0, 2, "x"], [True, 2, "x"], ["a", 1, "x"]]
+)
 def test_anything_else_is_no_stream(value: Any) -> None:
     with pytest.raises(InvalidMessageError, match="expected a stream"):
         read_stream(value)
@@ -217,7 +257,9 @@ def test_the_settings_of_a_standing_task() -> None:
     assert plain_settings(Shifted("label_aware", 1.0)) == {"test": "label_aware", "threshold": 1.0}
 
 
-@pytest.mark.parametrize(("name", "model"), [pair for pair in PAIRS if pair[1] in ("dense", "small")])
+@pytest.mark.parametrize(
+    ("name", "model"), [pair for pair in PAIRS if pair[1] in ("dense", "small")]
+)
 def test_every_task_of_fedkin_arrives(name: str, model: str) -> None:
     g = given(name, model)
     spec: ModelSpec = model_of(name, model).spec
@@ -239,7 +281,12 @@ def test_every_task_of_fedkin_arrives(name: str, model: str) -> None:
 
 
 def reply(**arrays: Any) -> Reply:
-    return Reply(arrays, np.array([True, False]), np.array([False, True]), np.array([0.0, 7.0, 0.0, 0.0, 0.0]))
+    return Reply(
+        arrays,
+        np.array([True, False]),
+        np.array([False, True]),
+        np.array([0.0, 7.0, 0.0, 0.0, 0.0]),
+    )
 
 
 ARRAYS = {
@@ -253,23 +300,44 @@ ARRAYS = {
 
 def test_means_are_of_the_models_that_were_trained() -> None:
     told = encode_reply(Train(MODELS, WORK, np.array([1, 1]), reduce=True), reply(**ARRAYS))
-    assert told.keys() == {"update", "loss", "first_loss", "arrived", "nonfinite", "weight", "trained_models"}
+    assert told.keys() == {
+        "update",
+        "loss",
+        "first_loss",
+        "arrived",
+        "nonfinite",
+        "weight",
+        "trained_models",
+    }
     np.testing.assert_array_equal(told["update"], MODELS[[1]] + 1)
-    assert told["trained_models"].tolist() == [1] and told["weight"].tolist() == [7.0] and told["loss"].tolist() == [1]
+    assert (
+        told["trained_models"].tolist() == [1]
+        and told["weight"].tolist() == [7.0]
+        and told["loss"].tolist() == [1]
+    )
 
 
 def test_clients_that_chose_say_which() -> None:
     told = encode_reply(Train(MODELS, WORK, reduce=True), reply(**ARRAYS))
-    assert told["model_index"].tolist() == [1, 0] and "examples" not in told  # samples are registered
+    assert (
+        told["model_index"].tolist() == [1, 0] and "examples" not in told
+    )  # samples are registered
 
 
 def test_rows_are_flagged_where_they_hold_numbers_all_the_same() -> None:
     rows = {**ARRAYS, "update": MODELS[:2], "loss": np.zeros(2), "first_loss": np.zeros(2)}
     single = replace(reply(**rows), weight=None)
     told = encode_reply(Train(MODELS, WORK, np.array([1, 1])), single)
-    assert told.keys() == {*ARRAYS, "arrived", "nonfinite"} and told["arrived"].tolist() == [True, False]
+    assert told.keys() == {*ARRAYS, "arrived", "nonfinite"} and told["arrived"].tolist() == [
+        True,
+        False,
+    ]
     scores = replace(reply(correct=INDEX[:2], examples=INDEX[:2], loss=np.zeros(2)), weight=None)
     told = encode_reply(Evaluate(MODELS, INDEX[:2]), scores)
     assert told.keys() == {"correct", "examples", "loss", "arrived", "nonfinite"}
     whole = replace(scores, arrived=np.ones(2, bool), nonfinite=np.zeros(2, bool))
-    assert encode_reply(Evaluate(MODELS, INDEX[:2]), whole).keys() == {"correct", "examples", "loss"}
+    assert encode_reply(Evaluate(MODELS, INDEX[:2]), whole).keys() == {
+        "correct",
+        "examples",
+        "loss",
+    }

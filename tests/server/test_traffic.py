@@ -1,4 +1,5 @@
-"""Bytes of a round: a model down and a mean up for each node, and less than two bytes for each of its clients."""
+"""Bytes of a round: a model down and a mean up for each node, and less than two bytes for each of
+its clients."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import P, fake_node, fake_remote
 from tests.server.test_simulated_equals_deployed import FLEETS, LONE, deployed, plan
 
-# Bytes of the messages of four rounds of a federation, down by round and operation, and up by operation: those of the
-# protocol of operations that tasks replaced. A task costs nothing that its operation did not.
+# Bytes of the messages of four rounds of a federation, down by round and operation, and up by
+# operation: those of the protocol of operations that tasks replaced. A task costs nothing that its
+# operation did not.
 MESSAGES: dict[tuple[str, str], tuple[dict[str, int], dict[str, int]]] = {
     ("fedavg", "lone"): (
         {
@@ -44,11 +46,25 @@ MESSAGES: dict[tuple[str, str], tuple[dict[str, int], dict[str, int]]] = {
         {"hello": 638, "evaluate": 1219, "train": 6680},
     ),
     ("ifca", "lone"): (
-        {"0 hello": 1392, "1 train": 6426, "2 train": 6900, "3 train": 6426, "4 train": 6426, "4 evaluate": 4452},
+        {
+            "0 hello": 1392,
+            "1 train": 6426,
+            "2 train": 6900,
+            "3 train": 6426,
+            "4 train": 6426,
+            "4 evaluate": 4452,
+        },
         {"hello": 1878, "train": 20268, "evaluate": 1638},
     ),
     ("ifca", "fleets"): (
-        {"0 hello": 464, "1 train": 2154, "2 train": 2324, "3 train": 2154, "4 train": 2154, "4 evaluate": 1841},
+        {
+            "0 hello": 464,
+            "1 train": 2154,
+            "2 train": 2324,
+            "3 train": 2154,
+            "4 train": 2154,
+            "4 evaluate": 1841,
+        },
         {"hello": 638, "train": 9844, "evaluate": 616},
     ),
     ("flexcfl", "lone"): (
@@ -90,18 +106,26 @@ def traffic(method: Any, clients: int) -> dict[int, tuple[int, list[int]]]:
     """By round: bytes of its largest request, and of all its replies, in rounds that nobody scores."""
     transport = MemoryTransport()
     for node in range(NODES):
-        transport.join(node, fake_node(f"fleet-{node}", range(node * clients, (node + 1) * clients)))
+        transport.join(
+            node, fake_node(f"fleet-{node}", range(node * clients, (node + 1) * clients))
+        )
     total = NODES * clients
     world = fake_remote(transport, capacity=total, wait_for=total)
     received, seen = {}, [0]
 
     def on_round(record: dict[str, Any]) -> None:
-        received[record["round"]] = [size for operation, size in transport.pulled[seen[0] :] if operation != "hello"]
+        received[record["round"]] = [
+            size for operation, size in transport.pulled[seen[0] :] if operation != "hello"
+        ]
         seen[0] = len(transport.pulled)
 
     run(world, method, Plan(ROUNDS, total, evaluate_every=100), on_round=on_round)
     sent = {
-        r: [size for when, *_, operation, size in transport.pushed if when == r and operation != "hello"]
+        r: [
+            size
+            for when, *_, operation, size in transport.pushed
+            if when == r and operation != "hello"
+        ]
         for r in range(ROUNDS)
     }
     return {r: (max(sent[r]), received[r]) for r in range(2, ROUNDS)}
@@ -109,7 +133,9 @@ def traffic(method: Any, clients: int) -> dict[int, tuple[int, list[int]]]:
 
 @pytest.mark.parametrize(("name", "groups"), MESSAGES)
 def test_messages_weigh_what_they_did_before_tasks(name: str, groups: str) -> None:
-    transport, state = deployed(name, {"lone": LONE, "fleets": FLEETS}[groups], plan(4, 6, evaluate_every=100))
+    transport, state = deployed(
+        name, {"lone": LONE, "fleets": FLEETS}[groups], plan(4, 6, evaluate_every=100)
+    )
     down, up = Counter[str](), Counter[str]()
     for round, _, operation, size in transport.pushed:
         down[f"{round} {operation}"] += size
@@ -121,7 +147,9 @@ def test_messages_weigh_what_they_did_before_tasks(name: str, groups: str) -> No
     assert sum(each[1] for each in measured.values()) == up.total()
 
 
-@pytest.mark.parametrize("method", [FedAvg(), FlexCFL(clusters=2, alpha=2)], ids=["fedavg", "flexcfl"])
+@pytest.mark.parametrize(
+    "method", [FedAvg(), FlexCFL(clusters=2, alpha=2)], ids=["fedavg", "flexcfl"]
+)
 def test_a_client_of_a_fleet_costs_less_than_two_bytes_a_round(method: Any) -> None:
     few, more, many = (traffic(method, clients) for clients in SIZES)
     for round in range(2, ROUNDS):
@@ -134,17 +162,31 @@ def test_a_client_of_a_fleet_costs_less_than_two_bytes_a_round(method: Any) -> N
             assert side[0] < 2 * 4 * P + 1000  # a header, and no more than two models
 
 
-@pytest.mark.parametrize("method", [FedAvg(), FlexCFL(clusters=2, alpha=2)], ids=["fedavg", "flexcfl"])
+@pytest.mark.parametrize(
+    "method", [FedAvg(), FlexCFL(clusters=2, alpha=2)], ids=["fedavg", "flexcfl"]
+)
 def test_the_models_sent_do_not_depend_on_the_number_of_clients(method: Any) -> None:
     held: list[list[int]] = []
     for clients in SIZES:
         transport = MemoryTransport()
         for node in range(NODES):
-            transport.join(node, fake_node(f"fleet-{node}", range(node * clients, (node + 1) * clients)))
+            transport.join(
+                node, fake_node(f"fleet-{node}", range(node * clients, (node + 1) * clients))
+            )
         total = NODES * clients
-        run(fake_remote(transport, capacity=total, wait_for=total), method, Plan(ROUNDS, total, evaluate_every=100))
-        requests = [request for station in transport.stations.values() for request in station.requests]
+        run(
+            fake_remote(transport, capacity=total, wait_for=total),
+            method,
+            Plan(ROUNDS, total, evaluate_every=100),
+        )
+        requests = [
+            request for station in transport.stations.values() for request in station.requests
+        ]
         held.append(
-            [request.arrays["models"].nbytes for request in requests if request.header["operation"] == "train"][-NODES:]
+            [
+                request.arrays["models"].nbytes
+                for request in requests
+                if request.header["operation"] == "train"
+            ][-NODES:]
         )
     assert held[0] == held[1] == held[2] and np.min(held[0]) >= 4 * P

@@ -1,7 +1,8 @@
-"""Tiny detectors for tests, and what they do by hand: NumPy, float64. A score per sample, positive where it sees its
-class.
+"""Tiny detectors for tests, and what they do by hand: NumPy, float64. A score per sample, positive
+where it sees its class.
 
-The flat vector holds, layer after layer, the kernel [out, in] row by row and then the bias, as in ``numpy_reference``.
+The flat vector holds, layer after layer, the kernel [out, in] row by row and then the bias, as in
+``numpy_reference``.
 """
 
 from __future__ import annotations
@@ -75,7 +76,11 @@ def loss_and_gradient(
     score = values[-1][:, 0]
     chance = 1 / (1 + np.exp(-score))
     loss = -np.mean(np.where(found, np.log(chance), np.log1p(-chance)))
-    error, net, parts = ((chance - found) / len(found))[:, None], numpy_reference.layers(flat, widths), []
+    error, net, parts = (
+        ((chance - found) / len(found))[:, None],
+        numpy_reference.layers(flat, widths),
+        [],
+    )
     for depth in reversed(range(len(net))):
         parts.append(np.concatenate([(error.T @ values[depth]).ravel(), error.sum(axis=0)]))
         error = (error @ net[depth][0]) * (values[depth] > 0)
@@ -83,11 +88,19 @@ def loss_and_gradient(
 
 
 def trained(
-    start: np.ndarray, widths: tuple[int, ...], x: np.ndarray, found: np.ndarray, work: LocalTraining
+    start: np.ndarray,
+    widths: tuple[int, ...],
+    x: np.ndarray,
+    found: np.ndarray,
+    work: LocalTraining,
 ) -> tuple[np.ndarray, float, float]:
     """Update, last loss and first loss of a client whose batch holds all that it has."""
     start = start.astype(np.float64)
-    w, optimizer, seen = start.copy(), numpy_reference.Optimizer(work, np.zeros(len(start)), np.zeros(len(start))), []
+    w, optimizer, seen = (
+        start.copy(),
+        numpy_reference.Optimizer(work, np.zeros(len(start)), np.zeros(len(start))),
+        [],
+    )
     for _ in range(int(work.epochs)):
         loss, gradient = loss_and_gradient(w, widths, x, found)
         seen.append(loss)

@@ -1,7 +1,8 @@
-"""Reference implementation of local training: NumPy, float64, gradients by hand, one client at a time.
+"""Reference implementation of local training: NumPy, float64, gradients by hand, one client at a
+time.
 
-A network is its widths: (6, 3) is logistic regression, (6, 8, 3) has one hidden layer of rectified units. Its flat
-vector holds, layer after layer, the kernel [out, in] row by row and then the bias.
+A network is its widths: (6, 3) is logistic regression, (6, 8, 3) has one hidden layer of rectified
+units. Its flat vector holds, layer after layer, the kernel [out, in] row by row and then the bias.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def loss_and_gradient(
     net, parts = layers(flat, widths), []
     for depth in reversed(range(len(net))):
         kernel, _ = net[depth]
-        parts.append(np.concatenate([(error.T @ values[depth] + 2 * l2 * kernel).ravel(), error.sum(axis=0)]))
+        parts.append(
+            np.concatenate([(error.T @ values[depth] + 2 * l2 * kernel).ravel(), error.sum(axis=0)])
+        )
         error = (error @ kernel) * (values[depth] > 0)
     penalty = l2 * sum(float((kernel**2).sum()) for kernel, _ in net)
     return cross_entropy(flat, widths, x, y) + penalty, np.concatenate(parts[::-1])
@@ -70,7 +73,8 @@ def loss_and_gradient(
 
 @dataclass
 class Optimizer:
-    """SGD with momentum (velocity = momentum * velocity + gradient), or Adam as in its paper's Algorithm 1."""
+    """SGD with momentum (velocity = momentum * velocity + gradient), or Adam as in its paper's
+    Algorithm 1."""
 
     work: LocalTraining
     velocity: np.ndarray
@@ -98,9 +102,14 @@ def train(
     work: LocalTraining,
     l2: float = 0.0,
 ) -> tuple[np.ndarray, float, float]:
-    """One client's update, and its mean loss per sample over the last and over the first ``per_epoch`` batches."""
+    """One client's update, and its mean loss per sample over the last and over the first
+    ``per_epoch`` batches."""
     start = start.astype(np.float64)
-    w, optimizer, seen = start.copy(), Optimizer(work, np.zeros(len(start)), np.zeros(len(start))), []
+    w, optimizer, seen = (
+        start.copy(),
+        Optimizer(work, np.zeros(len(start)), np.zeros(len(start))),
+        [],
+    )
     for batch in batches:
         loss, gradient = loss_and_gradient(w, widths, x[batch], y[batch], l2)
         seen.append((loss, len(batch)))

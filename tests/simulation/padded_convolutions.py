@@ -1,5 +1,5 @@
-"""Padded convolutions on two devices at once, in the middle of much other work: prints how many of each device differ
-from the same on a single one."""
+"""Padded convolutions on two devices at once, in the middle of much other work: prints how many of
+each device differ from the same on a single one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def different_steps() -> list[int]:
         return np.asarray(compiled(shared, np.array(first)))
 
     both, alone = on(2, [0, 1]), [on(1, [first])[0] for first in (0, 1)]
-    return [int((part != own).any(axis=(1, 2, 3, 4)).sum()) for part, own in zip(both, alone, strict=True)]
+    return [
+        int((part != own).any(axis=(1, 2, 3, 4)).sum())
+        for part, own in zip(both, alone, strict=True)
+    ]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,15 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.simulation.workers import AnyModel
 
-SIZES = (1, 2, 7, 10, 23, 64, 130)  # around the batch size of 10: below, equal, above, no multiple, one sample
+SIZES = (
+    1,
+    2,
+    7,
+    10,
+    23,
+    64,
+    130,
+)  # around the batch size of 10: below, equal, above, no multiple, one sample
 EVERYONE = np.arange(len(SIZES))
 
 
@@ -19,7 +27,8 @@ def federation(
     classes: int = 3,
     seed: int = 0,
 ) -> FederatedData:
-    """Clients of given sizes; each owns rows from all over the flat arrays, and its own drift of the features."""
+    """Clients of given sizes; each owns rows from all over the flat arrays, and its own drift of
+    the features."""
     test_sizes = test_sizes or tuple(max(1, n // 3) for n in sizes)
     rng = np.random.Generator(np.random.PCG64(seed))
     total = sum(sizes) + sum(test_sizes)
@@ -31,7 +40,9 @@ def federation(
     return FederatedData("small", x, y, classes, train, test)
 
 
-def samples(data: FederatedData, client: int, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
+def samples(
+    data: FederatedData, client: int, split: str = "train"
+) -> tuple[np.ndarray, np.ndarray]:
     """What one client has."""
     rows = data.part(split)[int(client)]
     return data.x[rows], data.y[rows]

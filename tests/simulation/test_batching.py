@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core.randomness import Stream
-from fedkin.simulation.batching import Batches, epoch_batches, rounded_up, sequential_batches, step_batches
+from fedkin.simulation.batching import (
+    Batches,
+    epoch_batches,
+    rounded_up,
+    sequential_batches,
+    step_batches,
+)
 
 samples, batch_size = st.integers(1, 40), st.integers(1, 15)
 
@@ -41,7 +47,10 @@ def test_every_epoch_visits_every_sample_once(n: int, size: int, epochs: int, se
 @given(samples, batch_size, st.integers(1, 4))
 def test_fewer_epochs_are_the_beginning_of_more(n: int, size: int, epochs: int) -> None:
     """So that a straggler's work is the first part of what it would have done."""
-    whole, part = lists(epoch_batches(n, size, epochs + 1, rng())), lists(epoch_batches(n, size, epochs, rng()))
+    whole, part = (
+        lists(epoch_batches(n, size, epochs + 1, rng())),
+        lists(epoch_batches(n, size, epochs, rng())),
+    )
     assert whole[: len(part)] == part
 
 
@@ -54,7 +63,8 @@ def test_orders_are_shuffled_anew_in_every_epoch() -> None:
 
 
 def test_every_order_is_as_likely() -> None:
-    """All six orders of three samples in 6,000 epochs: each 1,000 times, within five standard deviations."""
+    """All six orders of three samples in 6,000 epochs: each 1,000 times, within five standard
+    deviations."""
     made = epoch_batches(3, 3, 6000, rng())
     counts = np.unique(made.rows, axis=0, return_counts=True)[1]
     assert len(counts) == 6
@@ -62,8 +72,8 @@ def test_every_order_is_as_likely() -> None:
 
 
 def step_generator(n: int, size: int, steps: int, shuffled: list[list[int]]) -> list[list[int]]:
-    """FlexCFL's, step by step: full batches; the last of an epoch borrows from the next order, which then starts
-    again from its beginning."""
+    """FlexCFL's, step by step: full batches; the last of an epoch borrows from the next order,
+    which then starts again from its beginning."""
     per_epoch, orders, out = -(-n // size), iter(shuffled), []
     order = next(orders)
     while len(out) < steps:
@@ -76,7 +86,8 @@ def step_generator(n: int, size: int, steps: int, shuffled: list[list[int]]) -> 
 
 @given(samples, batch_size, st.integers(1, 30), st.integers(0, 9))
 def test_steps_follow_the_step_generator(n: int, size: int, steps: int, seed: int) -> None:
-    """The orders themselves are read back from batches without borrowing: one batch as large as the client."""
+    """The orders themselves are read back from batches without borrowing: one batch as large as the
+    client."""
     per_epoch = -(-n // size)
     epochs = -(-steps // per_epoch) + 1
     orders = [b[:n] for b in lists(epoch_batches(n, n, epochs, rng(seed)))]
@@ -87,7 +98,8 @@ def test_steps_follow_the_step_generator(n: int, size: int, steps: int, seed: in
 
 
 def test_steps_by_hand() -> None:
-    """Five samples in batches of two: 2, 2, then the last one and one borrowed, which comes again right after."""
+    """Five samples in batches of two: 2, 2, then the last one and one borrowed, which comes again
+    right after."""
     steps = lists(step_batches(5, 2, 7, rng()))
     assert [len(b) for b in steps] == [2] * 7
     assert sorted([*steps[0], *steps[1], steps[2][0]]) == list(range(5))
@@ -130,7 +142,8 @@ def test_buckets_are_few() -> None:
 
 
 def test_batch_sizes_of_the_published_order(oracle: Callable[[str], dict[str, Any]]) -> None:
-    """The FedProx family's batches (their order is frozen, ours is not): as many, as large, the last short one kept."""
+    """The FedProx family's batches (their order is frozen, ours is not): as many, as large, the
+    last short one kept."""
     vector = oracle("misc")["batch_order_fedprox"]
     made = epoch_batches(len(vector["data"]), vector["batch_size"], len(vector["epochs"]), rng())
     assert [len(b) for b in lists(made)] == [len(b) for epoch in vector["epochs"] for b in epoch]

@@ -102,7 +102,9 @@ def test_more_devices_than_there_are() -> None:
 def test_order_of_clients(order: list[int]) -> None:
     whole = trained(world())
     order_ = np.array(order)
-    assert_same_rows(whole, train(world(), START, EVERYONE[order_], WHICH[order_], stream=STREAM), order_)
+    assert_same_rows(
+        whole, train(world(), START, EVERYONE[order_], WHICH[order_], stream=STREAM), order_
+    )
 
 
 def test_order_of_clients_in_a_mean() -> None:
@@ -114,15 +116,25 @@ def test_order_of_clients_in_a_mean() -> None:
 
 
 def test_order_of_clients_in_a_mean_of_opposite_giants() -> None:
-    """1e17 + 1 - 1e17 is 0 even in float64, 1e17 - 1e17 + 1 is not: clients are summed in an order of their own."""
-    x, rows = np.array([[1e17], [1.0], [-1e17], [3.0]], np.float32), Ragged.of(list(np.arange(4)[:, None]))
+    """1e17 + 1 - 1e17 is 0 even in float64, 1e17 - 1e17 + 1 is not: clients are summed in an order
+    of their own."""
+    x, rows = (
+        np.array([[1e17], [1.0], [-1e17], [3.0]], np.float32),
+        Ragged.of(list(np.arange(4)[:, None])),
+    )
     data = FederatedData("giants", x, np.zeros(4, np.int64), 2, rows, rows)
     nothing = np.zeros((1, 4), np.float32)
     found = set()
     for order in permutations(range(4)):
         w = SimulatedWorld(data, mclr(data), WORK)
         reply = train(
-            w, nothing, np.array(order), np.zeros(4, np.int64), reduce=True, stream=STREAM, work=LocalTraining()
+            w,
+            nothing,
+            np.array(order),
+            np.zeros(4, np.int64),
+            reduce=True,
+            stream=STREAM,
+            work=LocalTraining(),
         )
         assert reply.arrived.all()
         found.add(reply.update.tobytes())
@@ -153,12 +165,17 @@ def test_rows_with_epochs_of_their_own() -> None:
     epochs, order = np.array([1, 2, 3, 1, 2, 3, 1]), np.array([3, 0, 6, 2, 5, 1, 4])
     whole = train(world(), START, EVERYONE, WHICH, work=replace(WORK, epochs=epochs), stream=STREAM)
     mixed = replace(WORK, epochs=epochs[order])
-    assert_same_rows(whole, train(world(), START, EVERYONE[order], WHICH[order], work=mixed, stream=STREAM), order)
+    assert_same_rows(
+        whole,
+        train(world(), START, EVERYONE[order], WHICH[order], work=mixed, stream=STREAM),
+        order,
+    )
 
 
 @pytest.fixture
 def chunks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
-    """Sets the bytes of one portion; the list that comes back grows by one entry per compiled training call."""
+    """Sets the bytes of one portion; the list that comes back grows by one entry per compiled
+    training call."""
     calls: list[int] = []
     train = local_training.train
 
@@ -195,7 +212,9 @@ def test_reduced_reply_is_the_mean_of_the_rows() -> None:
     np.testing.assert_array_equal(weight, [1 * 2 + 7 + 23 + 130, 1 + 10 + 64])
     for name in ("loss", "first_loss"):
         mean, _ = mean_by_model(getattr(rows, name)[:, None], rows.examples, rows.model_index, 2)
-        np.testing.assert_allclose(getattr(reduced, name), mean[rows.model_index, 0], rtol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(reduced, name), mean[rows.model_index, 0], rtol=1e-6, err_msg=name
+        )
 
 
 def test_several_clients_at_a_time() -> None:
@@ -210,10 +229,15 @@ def test_several_clients_at_a_time() -> None:
 def test_scores_and_gradients_do_not_depend_on_order_or_company(rows: list[int]) -> None:
     w, rows_ = world(), np.array(rows)
     whole = w.run(Gradients(START, WHICH), EVERYONE).gradients
-    np.testing.assert_array_equal(w.run(Gradients(START, WHICH[rows_]), EVERYONE[rows_]).gradients, whole[rows_])
+    np.testing.assert_array_equal(
+        w.run(Gradients(START, WHICH[rows_]), EVERYONE[rows_]).gradients, whole[rows_]
+    )
     np.testing.assert_array_equal(
         w.run(Losses(START), EVERYONE[rows_]).losses, w.run(Losses(START), EVERYONE).losses[rows_]
     )
-    every, some = evaluate(w, START, EVERYONE, WHICH), evaluate(w, START, EVERYONE[rows_], WHICH[rows_])
+    every, some = (
+        evaluate(w, START, EVERYONE, WHICH),
+        evaluate(w, START, EVERYONE[rows_], WHICH[rows_]),
+    )
     np.testing.assert_array_equal(some.loss, every.loss[rows_])
     np.testing.assert_array_equal(some.correct, every.correct[rows_])

@@ -1,4 +1,5 @@
-"""How benchmarks count the passes of a round: by hand, of 4 clients with 20 samples each, a local epoch."""
+"""How benchmarks count the passes of a round: by hand, of 4 clients with 20 samples each, a local
+epoch."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ ONE = 4 * 20
     ],
 )
 def test_passes_of_a_round(method: Any, expected: float) -> None:
-    assert passes_of(method, fk.SGD(epochs=1, batch_size=7, lr=0.1)) == pytest.approx(expected * ONE)
+    assert passes_of(method, fk.SGD(epochs=1, batch_size=7, lr=0.1)) == pytest.approx(
+        expected * ONE
+    )
 
 
 def test_a_full_gradient_beside_steps_is_counted_once() -> None:
@@ -49,7 +52,9 @@ def test_scores_in_portions_are_counted_once(monkeypatch: pytest.MonkeyPatch) ->
 
 def passes_of(method: Any, work: fk.LocalTraining) -> float:
     """Of the first round of all clients."""
-    data = fk.planted("digits", "rotation", clusters=2, clients=4, samples=20, test_samples=5, seed=0)
+    data = fk.planted(
+        "digits", "rotation", clusters=2, clients=4, samples=20, test_samples=5, seed=0
+    )
     world = fk.SimulatedWorld(data, fk.models.mclr(data), work)
     state = method.init(world, Stream(0, 0, "init"))
     with counted() as passes:

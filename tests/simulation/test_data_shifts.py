@@ -1,4 +1,5 @@
-"""Data shifts in the simulated world: after a shift it gives the results of a world made with the new data."""
+"""Data shifts in the simulated world: after a shift it gives the results of a world made with the
+new data."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ MODEL = mclr(DATA)
 START = models(MODEL, 3)
 WORK = LocalTraining(epochs=1, batch_size=10, lr=0.05)
 WHICH = np.array([2, 0, 1, 1, 2, 0, 2])
-ORDER = np.array([0, 6, 2, 3, 4, 5, 1])  # clients 1 and 6, of 2 and 130 samples, have changed places
+ORDER = np.array(
+    [0, 6, 2, 3, 4, 5, 1]
+)  # clients 1 and 6, of 2 and 130 samples, have changed places
 SCENARIO, TRAIN = Stream(1, 0, "scenario"), Stream(1, 4, "run/train")
 BYTES = 4 * MODEL.spec.parameters
 
@@ -43,14 +46,21 @@ class RequestRound:
     """Clients 1 and 6 exchange all they have, in rounds 2 and 4."""
 
     def step(
-        self, original: FederatedData, current: FederatedData, round: int, reachable: np.ndarray, stream: Stream
+        self,
+        original: FederatedData,
+        current: FederatedData,
+        round: int,
+        reachable: np.ndarray,
+        stream: Stream,
     ) -> ShiftedRound:
         if round not in (2, 4):
             return current, np.zeros(current.clients, bool)
         return exchanged(current), ORDER != EVERYONE
 
 
-def world(data: FederatedData = DATA, shift: RequestRound | None = None, **options: Any) -> SimulatedWorld:
+def world(
+    data: FederatedData = DATA, shift: RequestRound | None = None, **options: Any
+) -> SimulatedWorld:
     return SimulatedWorld(data, MODEL, WORK, shift=shift, **options)
 
 
@@ -66,8 +76,18 @@ def everything(w: SimulatedWorld) -> list[bytes]:
     """Results of every operation on the data."""
     trained = train(w, START, EVERYONE, WHICH, stream=TRAIN)
     scores = evaluate(w, START, EVERYONE, WHICH)
-    answers = [trained.update, trained.examples, trained.loss, scores.correct, scores.examples, scores.loss]
-    answers += [w.run(Losses(START), EVERYONE).losses, w.run(Gradients(START, WHICH), EVERYONE).gradients]
+    answers = [
+        trained.update,
+        trained.examples,
+        trained.loss,
+        scores.correct,
+        scores.examples,
+        scores.loss,
+    ]
+    answers += [
+        w.run(Losses(START), EVERYONE).losses,
+        w.run(Gradients(START, WHICH), EVERYONE).gradients,
+    ]
     answers += [w.run(Similarities(START[0], START[1:], WORK), EVERYONE, TRAIN).cosine]
     return [answer.tobytes() for answer in answers]
 
@@ -118,11 +138,15 @@ def test_similarities_are_cosines_of_the_updates_and_cost_nothing() -> None:
     found = w.run(Similarities(START[0], START, work), clients, TRAIN).cosine
     assert w.ledger.total() == (0, 0)
     update = train(w, START[:1], clients, np.zeros(3, np.int64), work=work, stream=TRAIN).update
-    expected = [[u @ d / np.linalg.norm(u) / np.linalg.norm(d) for d in START.astype(float)] for u in update]
+    expected = [
+        [u @ d / np.linalg.norm(u) / np.linalg.norm(d) for d in START.astype(float)] for u in update
+    ]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("company", [[4], [4, 0, 2], [2, 4], [4, 4], [6, 5, 4, 3, 2, 1, 0]], ids=str)
+@pytest.mark.parametrize(
+    "company", [[4], [4, 0, 2], [2, 4], [4, 4], [6, 5, 4, 3, 2, 1, 0]], ids=str
+)
 def test_a_client_finds_the_same_similarities_in_any_company(company: list[int]) -> None:
     """Bit for bit: in a federation it is alone."""
     everybody = world().run(Similarities(START[0], START, WORK), EVERYONE, TRAIN).cosine
@@ -149,7 +173,11 @@ def test_similarities_of_those_who_do_not_answer() -> None:
 
 
 def test_a_direction_of_zeros_is_like_nothing_and_no_missing_answer() -> None:
-    found = world().run(Similarities(START[0], np.stack([START[1], 0 * START[1]]), WORK), EVERYONE, TRAIN).cosine
+    found = (
+        world()
+        .run(Similarities(START[0], np.stack([START[1], 0 * START[1]]), WORK), EVERYONE, TRAIN)
+        .cosine
+    )
     np.testing.assert_array_equal(found[:, 1], 0)
     assert (found[:, 0] != 0).all()
 
@@ -163,8 +191,12 @@ def test_an_update_of_zeros_has_no_similarity() -> None:
     rows = Ragged.of([np.array([0]), np.array([1])])
     data = FederatedData("hand", np.array([[0], [1]], np.float32), np.array([0, 0]), 2, rows, rows)
     w = SimulatedWorld(data, as_model((lambda key: jnp.ones(1), apply), name="by hand"))
-    found = w.run(Similarities(np.ones(1, np.float32), np.ones((2, 1), np.float32), WORK), np.arange(2), TRAIN).cosine
-    np.testing.assert_array_equal(found, [[np.nan, np.nan], [1, 1]])  # more of a is better for label 0
+    found = w.run(
+        Similarities(np.ones(1, np.float32), np.ones((2, 1), np.float32), WORK), np.arange(2), TRAIN
+    ).cosine
+    np.testing.assert_array_equal(
+        found, [[np.nan, np.nan], [1, 1]]
+    )  # more of a is better for label 0
 
 
 # --- shift
@@ -188,7 +220,8 @@ def test_clients_find_their_data_shifted_until_they_note_them(test: str) -> None
 
 
 def test_the_threshold_goes_with_the_samples_of_the_start() -> None:
-    """Client 6 loses 128 of its 130 samples, more than 0.9 of them; client 1 wins 128 where it had 2."""
+    """Client 6 loses 128 of its 130 samples, more than 0.9 of them; client 1 wins 128 where it had
+    2."""
     w = moving(0, 1, 2)
     assert flagged(w, threshold=0.9) == [1, 6]
     assert flagged(w, threshold=1.0) == [1]

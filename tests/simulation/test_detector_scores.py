@@ -1,4 +1,5 @@
-"""Detectors scored together, as one classifier, and one by one, against NumPy; and what they are refused."""
+"""Detectors scored together, as one classifier, and one by one, against NumPy; and what they are
+refused."""
 
 from __future__ import annotations
 
@@ -24,11 +25,24 @@ from fedkin.tasks.train import Train
 from tests.simulation import numpy_detectors
 from tests.simulation.numpy_detectors import linear, small, widths
 from tests.simulation.small_federation import EVERYONE, models, samples
-from tests.simulation.test_detectors import BYTES, CLIENTS, DATA, POSITIVE, ROWS, STREAM, WHICH, WORK, trained, world
+from tests.simulation.test_detectors import (
+    BYTES,
+    CLIENTS,
+    DATA,
+    POSITIVE,
+    ROWS,
+    STREAM,
+    WHICH,
+    WORK,
+    trained,
+    world,
+)
 
 # --- the combined classifier
 
-TOGETHER = np.array([[0, 1, 2], [2, 1, 0], [0, 1, 2], [1, 1, 2], [0, 0, 0], [0, -1, 2], [2, -1, -1]])
+TOGETHER = np.array(
+    [[0, 1, 2], [2, 1, 0], [0, 1, 2], [1, 1, 2], [0, 0, 0], [0, -1, 2], [2, -1, -1]]
+)
 
 
 def by_hand(model_index: np.ndarray, client: int, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -93,7 +107,8 @@ def test_scoring_sends_each_client_every_detector_that_one_of_its_classes_has_on
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_histograms_of_scores(split: str) -> None:
-    """64 bins of one half from -16 to 16, the outer ones open; NumPy counts. Five times as long, weights reach out."""
+    """64 bins of one half from -16 to 16, the outer ones open; NumPy counts. Five times as long,
+    weights reach out."""
     start = 5 * models(linear(), 3)
     w = world()
     got = w.run(Detections(start, WHICH, POSITIVE, split=split), CLIENTS).counts
@@ -102,9 +117,13 @@ def test_histograms_of_scores(split: str) -> None:
         x, y = samples(DATA, client, split)
         found = np.clip(numpy_detectors.scores(start[WHICH[row]], (6, 1), x), -15.9, 15.9)
         for side, chosen in enumerate((y == POSITIVE[row], y != POSITIVE[row])):
-            np.testing.assert_array_equal(got[row, side], np.histogram(found[chosen], 64, (-16, 16))[0])
+            np.testing.assert_array_equal(
+                got[row, side], np.histogram(found[chosen], 64, (-16, 16))[0]
+            )
     assert got[:, :, [0, 63]].any(), "some are beyond the edges"
-    assert w.ledger.total() == ((len(ROWS) - 1) * BYTES, 0), "client 3 gets detector 1 once, for two of its rows"
+    assert w.ledger.total() == ((len(ROWS) - 1) * BYTES, 0), (
+        "client 3 gets detector 1 once, for two of its rows"
+    )
 
 
 def test_one_that_gives_no_answer_has_no_histogram() -> None:
@@ -115,7 +134,8 @@ def test_one_that_gives_no_answer_has_no_histogram() -> None:
     assert 0 < silent.sum() < len(ROWS)
     assert (got[silent] == -1).all()
     np.testing.assert_array_equal(
-        got[~silent], whole.run(Detections(models(linear(), 3), WHICH, POSITIVE), CLIENTS).counts[~silent]
+        got[~silent],
+        whole.run(Detections(models(linear(), 3), WHICH, POSITIVE), CLIENTS).counts[~silent],
     )
 
 
@@ -128,7 +148,11 @@ def test_a_detector_that_is_broken_has_a_histogram_all_the_same() -> None:
 
 def test_histograms_of_nobody_are_none() -> None:
     nobody = ROWS[:0]
-    assert world().run(Detections(models(linear(), 3), nobody, nobody), nobody).counts.shape == (0, 2, 64)
+    assert world().run(Detections(models(linear(), 3), nobody, nobody), nobody).counts.shape == (
+        0,
+        2,
+        64,
+    )
 
 
 def test_histograms_of_no_sample_are_empty() -> None:

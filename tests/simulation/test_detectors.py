@@ -1,4 +1,5 @@
-"""Detectors of one class among all, trained together and scored together, against NumPy and against one at a time."""
+"""Detectors of one class among all, trained together and scored together, against NumPy and against
+one at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from tests.simulation.small_federation import federation, models, samples
 DATA = federation(test_sizes=(3, 0, 1, 20, 0, 5, 40))
 STREAM = Stream(3, 2, "run").child("train")
 WORK = LocalTraining(epochs=2, batch_size=10, lr=0.1)
-# client 6 has three detectors, 3 has two of which one twice, the others have one: no order, no equal numbers
+# client 6 has three detectors, 3 has two of which one twice, the others have one: no order, no
+# equal numbers
 CLIENTS = np.array([6, 3, 0, 6, 5, 3, 1, 6, 2, 3, 4])
 WHICH = np.array([2, 0, 1, 0, 2, 1, 1, 1, 0, 0, 2])
 POSITIVE = np.array([1, 0, 2, 0, 1, 2, 0, 2, 1, 1, 0])
@@ -35,7 +37,9 @@ def world(model: Model | None = None, **options: Any) -> SimulatedWorld:
     return SimulatedWorld(DATA, model or linear(), WORK, **options)
 
 
-def trained(w: SimulatedWorld, rows: np.ndarray = ROWS, work: LocalTraining = WORK, **options: Any) -> TrainingReply:
+def trained(
+    w: SimulatedWorld, rows: np.ndarray = ROWS, work: LocalTraining = WORK, **options: Any
+) -> TrainingReply:
     options = {"stream": STREAM, "work": replace(work, positive=POSITIVE[rows]), **options}
     return train(w, models(w.model, 3), CLIENTS[rows], WHICH[rows], **options)
 
@@ -55,9 +59,13 @@ def trained(w: SimulatedWorld, rows: np.ndarray = ROWS, work: LocalTraining = WO
 )
 def test_it_learns_to_tell_its_class_from_all_others(model: Model, work: LocalTraining) -> None:
     got = trained(world(model), work=work)
-    for row, (client, model_index, positive) in enumerate(zip(CLIENTS.tolist(), WHICH, POSITIVE, strict=True)):
+    for row, (client, model_index, positive) in enumerate(
+        zip(CLIENTS.tolist(), WHICH, POSITIVE, strict=True)
+    ):
         x, y = samples(DATA, client)
-        expected = numpy_detectors.trained(models(model, 3)[model_index], widths(model), x, y == positive, work)
+        expected = numpy_detectors.trained(
+            models(model, 3)[model_index], widths(model), x, y == positive, work
+        )
         np.testing.assert_allclose(got.update[row], expected[0], rtol=2e-4, atol=2e-6)
         np.testing.assert_allclose((got.loss[row], got.first_loss[row]), expected[1:], rtol=1e-5)
         assert got.examples[row] == len(y)
@@ -69,7 +77,9 @@ def test_one_gradient_step_written_out() -> None:
     x, y = samples(DATA, 6)
     start = models(linear(), 3)[2].astype(np.float64)
     error = 1 / (1 + np.exp(-(x @ start[:6] + start[6]))) - (y == 1)
-    np.testing.assert_allclose(got.update[0, :6], -0.5 * np.mean(error[:, None] * x, axis=0), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(
+        got.update[0, :6], -0.5 * np.mean(error[:, None] * x, axis=0), rtol=1e-4, atol=1e-7
+    )
     np.testing.assert_allclose(got.update[0, 6], -0.5 * np.mean(error), rtol=1e-4)
 
 
@@ -78,7 +88,9 @@ def test_one_gradient_step_written_out() -> None:
 
 def assert_close(one: TrainingReply, other: TrainingReply, rows: Any = slice(None)) -> None:
     for part in ("update", "loss", "first_loss"):
-        np.testing.assert_allclose(getattr(one, part)[rows], getattr(other, part), rtol=1e-5, atol=1e-6, err_msg=part)
+        np.testing.assert_allclose(
+            getattr(one, part)[rows], getattr(other, part), rtol=1e-5, atol=1e-6, err_msg=part
+        )
     for part in ("model_index", "examples", "arrived", "nonfinite"):
         np.testing.assert_array_equal(getattr(one, part)[rows], getattr(other, part), err_msg=part)
 
@@ -88,21 +100,28 @@ def assert_close(one: TrainingReply, other: TrainingReply, rows: Any = slice(Non
     [(linear(), WORK), (small(), replace(WORK, steps=7, mu=0.5))],
     ids=["linear, epochs", "hidden layer, steps"],
 )
-def test_detectors_trained_together_equal_each_trained_alone(model: Model, work: LocalTraining) -> None:
+def test_detectors_trained_together_equal_each_trained_alone(
+    model: Model, work: LocalTraining
+) -> None:
     together = trained(world(model), work=work)
-    turn = np.array([np.sum(CLIENTS[:row] == CLIENTS[row]) for row in ROWS])  # the first of a client, the second, ..
+    turn = np.array(
+        [np.sum(CLIENTS[:row] == CLIENTS[row]) for row in ROWS]
+    )  # the first of a client, the second, ..
     for nth in range(3):
         rows = np.flatnonzero(turn == nth)
         assert_close(together, trained(world(model), rows, work=work), rows)
 
 
-@pytest.mark.parametrize("order", [ROWS[::-1], np.roll(ROWS, 4), np.array([7, 0, 3, 4])], ids=["back", "rolled", "few"])
+@pytest.mark.parametrize(
+    "order", [ROWS[::-1], np.roll(ROWS, 4), np.array([7, 0, 3, 4])], ids=["back", "rolled", "few"]
+)
 def test_the_order_of_rows_does_not_matter(order: np.ndarray) -> None:
     assert_close(trained(world()), trained(world(), order), order)
 
 
 def test_detectors_of_one_client_see_the_same_batches() -> None:
-    """Two that start alike and look for the same class end alike, at the end of the same row of losses."""
+    """Two that start alike and look for the same class end alike, at the end of the same row of
+    losses."""
     w, alike = world(), replace(WORK, positive=np.array([1, 1, 2]))
     clients, model_index = np.full(3, 6), np.array([2, 2, 2])
     got = train(w, models(linear(), 3), clients, model_index, work=alike, stream=STREAM)
@@ -117,7 +136,9 @@ def test_batches_are_those_of_any_other_model_of_the_stream() -> None:
     ].any()
 
 
-@pytest.mark.skipif(len(jax.devices()) < 2, reason="this process has one device, and this needs two")
+@pytest.mark.skipif(
+    len(jax.devices()) < 2, reason="this process has one device, and this needs two"
+)
 def test_one_device_and_two() -> None:
     one, two = (trained(world(devices=devices)) for devices in (1, 2))
     for part in ("update", "loss", "first_loss"):
@@ -150,14 +171,18 @@ def test_no_row_at_all() -> None:
 # --- who answers
 
 
-@pytest.mark.parametrize("population", [Population(dropout=0.5), Population(stragglers=0.5)], ids=["drop", "straggle"])
+@pytest.mark.parametrize(
+    "population", [Population(dropout=0.5), Population(stragglers=0.5)], ids=["drop", "straggle"]
+)
 def test_a_client_answers_with_all_its_detectors_or_with_none(population: Population) -> None:
     w, whole = world(population=population), trained(world())
     got = trained(w)
     assert 0 < got.arrived.sum() < len(ROWS)
     for client in CLIENTS:
         assert len(set(got.arrived[client == CLIENTS])) == 1
-    np.testing.assert_allclose(got.update[got.arrived], whole.update[got.arrived], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        got.update[got.arrived], whole.update[got.arrived], rtol=1e-5, atol=1e-6
+    )
     assert not got.update[~got.arrived].any()
     sent_once = len(set(zip(CLIENTS.tolist(), WHICH.tolist(), strict=True)))
     assert w.ledger.total() == (sent_once * BYTES, got.arrived.sum() * BYTES)
@@ -183,5 +208,7 @@ def test_a_detector_that_diverges_leaves_the_others_of_its_client_alone() -> Non
     got, whole = train(world(), start, CLIENTS, WHICH, work=work, stream=STREAM), trained(world())
     np.testing.assert_array_equal(got.nonfinite, WHICH == 2)
     np.testing.assert_array_equal(got.arrived, WHICH != 2)
-    np.testing.assert_allclose(got.update[WHICH != 2], whole.update[WHICH != 2], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        got.update[WHICH != 2], whole.update[WHICH != 2], rtol=1e-5, atol=1e-6
+    )
     assert not got.update[WHICH == 2].any()

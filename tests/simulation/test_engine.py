@@ -1,4 +1,5 @@
-"""Losses, gradients, scores, the choice of a model and the ledger, against NumPy and numbers worked by hand."""
+"""Losses, gradients, scores, the choice of a model and the ledger, against NumPy and numbers worked
+by hand."""
 
 from __future__ import annotations
 
@@ -38,16 +39,23 @@ def world(**options: Any) -> SimulatedWorld:
 
 
 def expected_losses() -> np.ndarray:
-    rows = [[numpy_reference.cross_entropy(w, WIDTHS, *samples(DATA, c)) for w in START] for c in EVERYONE.tolist()]
+    rows = [
+        [numpy_reference.cross_entropy(w, WIDTHS, *samples(DATA, c)) for w in START]
+        for c in EVERYONE.tolist()
+    ]
     return np.array(rows)
 
 
 def test_losses() -> None:
-    np.testing.assert_allclose(world().run(Losses(START), EVERYONE).losses, expected_losses(), rtol=1e-5)
+    np.testing.assert_allclose(
+        world().run(Losses(START), EVERYONE).losses, expected_losses(), rtol=1e-5
+    )
 
 
 def test_losses_count_the_penalty_that_training_adds() -> None:
-    kernels = [w[:-3][np.r_[0 : 6 * 64, 6 * 64 + 64 : 6 * 64 + 64 + 64 * 3]] for w in START]  # without the biases
+    kernels = [
+        w[:-3][np.r_[0 : 6 * 64, 6 * 64 + 64 : 6 * 64 + 64 + 64 * 3]] for w in START
+    ]  # without the biases
     expected = expected_losses() + 0.05 * np.array([np.sum(k**2) for k in kernels])
     penalised = SimulatedWorld(DATA, mlp(DATA, hidden=64, l2=0.05))
     np.testing.assert_allclose(penalised.run(Losses(START), EVERYONE).losses, expected, rtol=1e-5)
@@ -56,7 +64,9 @@ def test_losses_count_the_penalty_that_training_adds() -> None:
 def test_gradients() -> None:
     got = world().run(Gradients(START, WHICH), EVERYONE).gradients
     for row, client in enumerate(EVERYONE.tolist()):
-        _, gradient = numpy_reference.loss_and_gradient(START[WHICH[row]], WIDTHS, *samples(DATA, client))
+        _, gradient = numpy_reference.loss_and_gradient(
+            START[WHICH[row]], WIDTHS, *samples(DATA, client)
+        )
         np.testing.assert_allclose(got[row], gradient, rtol=1e-4, atol=1e-6)
 
 
@@ -66,7 +76,9 @@ def test_gradients_of_many_samples_with_a_penalty() -> None:
     w = SimulatedWorld(data, mlp(data, hidden=64, l2=0.05))
     got = w.run(Gradients(START, np.array([0, 1])), np.array([1, 0])).gradients
     for row, (client, model_index) in enumerate([(1, 0), (0, 1)]):
-        _, gradient = numpy_reference.loss_and_gradient(START[model_index], WIDTHS, *samples(data, client), l2=0.05)
+        _, gradient = numpy_reference.loss_and_gradient(
+            START[model_index], WIDTHS, *samples(data, client), l2=0.05
+        )
         np.testing.assert_allclose(got[row], gradient, rtol=1e-4, atol=1e-6)
 
 
@@ -127,7 +139,10 @@ def test_evaluate_after_the_models_moved() -> None:
 def test_one_model_per_client() -> None:
     own = models(MODEL, len(SIZES))
     got = evaluate(world(), own, EVERYONE, EVERYONE)
-    expected = [numpy_reference.correct(own[c], WIDTHS, *samples(DATA, c, "test")) for c in EVERYONE.tolist()]
+    expected = [
+        numpy_reference.correct(own[c], WIDTHS, *samples(DATA, c, "test"))
+        for c in EVERYONE.tolist()
+    ]
     np.testing.assert_array_equal(got.correct, expected)
 
 
@@ -146,7 +161,9 @@ def test_without_which_a_client_takes_its_lowest_loss() -> None:
 
 
 def test_a_model_without_a_finite_loss_is_never_the_lowest() -> None:
-    nonfinite = np.concatenate([np.full_like(START[:1], np.nan), START[:1], np.full_like(START[:1], 1e38)])
+    nonfinite = np.concatenate(
+        [np.full_like(START[:1], np.nan), START[:1], np.full_like(START[:1], 1e38)]
+    )
     got = train(world(), nonfinite, EVERYONE, stream=STREAM)
     np.testing.assert_array_equal(got.model_index, 1)
     assert got.arrived.all()
@@ -182,7 +199,8 @@ def test_no_client_at_all() -> None:
 
 
 def test_ledger() -> None:
-    """Seven clients, three models: a model down per row, all three where the client chooses, an update up per row."""
+    """Seven clients, three models: a model down per row, all three where the client chooses, an
+    update up per row."""
     w = world()
     train(w, START, EVERYONE, WHICH, stream=STREAM)
     assert w.ledger.total() == (7 * BYTES, 7 * BYTES)
@@ -191,7 +209,9 @@ def test_ledger() -> None:
     w.run(Gradients(START, WHICH[:4]), EVERYONE[:4])
     evaluate(w, START, EVERYONE[:6], WHICH[:6])
     w.run(Directions(START[:2]), EVERYONE[:3])
-    w.run(Similarities(START[0], START, w.work), EVERYONE, STREAM)  # clients make the model, and have the directions
+    w.run(
+        Similarities(START[0], START, w.work), EVERYONE, STREAM
+    )  # clients make the model, and have the directions
     assert w.ledger.down == {
         "train": (7 + 5 * 3) * BYTES,
         "losses": 2 * 3 * BYTES,
@@ -231,7 +251,8 @@ def test_scoring_ends_with_an_error_in_it() -> None:
 
 
 def counting(data: FederatedData) -> SimulatedWorld:
-    """A model of one number a that scores (a x, 0), and a feature that says which label is right for a > 0."""
+    """A model of one number a that scores (a x, 0), and a feature that says which label is right
+    for a > 0."""
 
     def apply(w: Any, x: Any, key: Any) -> Any:
         return jnp.concatenate([w * x, 0 * x], axis=1)
@@ -252,7 +273,12 @@ def test_scores_by_hand() -> None:
     right, wrong = np.log1p(np.exp(-1)), np.log1p(np.exp(1))
     np.testing.assert_array_equal(got.correct, [1, 2, 0, 1])
     np.testing.assert_array_equal(got.examples, [2, 3, 1, 3])
-    by_hand = [(np.log1p(np.exp(-2)) + wrong) / 2, (2 * right + wrong) / 3, wrong, (right + 2 * wrong) / 3]
+    by_hand = [
+        (np.log1p(np.exp(-2)) + wrong) / 2,
+        (2 * right + wrong) / 3,
+        wrong,
+        (right + 2 * wrong) / 3,
+    ]
     np.testing.assert_allclose(got.loss, by_hand, rtol=1e-6)
 
 

@@ -37,7 +37,11 @@ def trained(w: SimulatedWorld, round: int = 3, **options: Any) -> TrainingReply:
 
 
 def assert_zero_where_absent(reply: TrainingReply, absent: np.ndarray) -> None:
-    assert not reply.update[absent].any() and not reply.loss[absent].any() and not reply.first_loss[absent].any()
+    assert (
+        not reply.update[absent].any()
+        and not reply.loss[absent].any()
+        and not reply.first_loss[absent].any()
+    )
     assert not reply.arrived[absent].any()
 
 
@@ -60,7 +64,9 @@ def test_one_divergent_client_leaves_the_others_alone() -> None:
     clean, got = trained(world()), trained(world(data=poisoned()))
     np.testing.assert_array_equal(np.flatnonzero(got.nonfinite), [5])
     assert_zero_where_absent(got, np.array([5]))
-    np.testing.assert_array_equal(np.delete(got.update, 5, axis=0), np.delete(clean.update, 5, axis=0))
+    np.testing.assert_array_equal(
+        np.delete(got.update, 5, axis=0), np.delete(clean.update, 5, axis=0)
+    )
     np.testing.assert_array_equal(got.examples, np.where(EVERYONE == 5, 0, clean.examples))
 
 
@@ -105,10 +111,14 @@ def test_half_drop_out() -> None:
 def test_who_drops_out_depends_on_client_and_round_only() -> None:
     population = Population(dropout=0.5)
     usual = trained(world(population)).arrived
-    w = world(population)  # other operations first, another purpose, another order, other clients in the call
+    w = world(
+        population
+    )  # other operations first, another purpose, another order, other clients in the call
     w.run(Losses(START), EVERYONE)
     w.run(Gradients(START, WHICH), EVERYONE)
-    np.testing.assert_array_equal(w.run(Gradients(START, WHICH), EVERYONE).gradients.any(axis=1), True)
+    np.testing.assert_array_equal(
+        w.run(Gradients(START, WHICH), EVERYONE).gradients.any(axis=1), True
+    )
     order = np.roll(EVERYONE[::-1], 7)[:19]
     got = train(w, START, order, WHICH[order], stream=Stream(7, 3, "run/cold start"))
     np.testing.assert_array_equal(got.arrived, usual[order])
@@ -143,9 +153,12 @@ def test_stragglers_are_lost_where_nothing_partial_is_sent() -> None:
 
 
 def test_stragglers_send_completed_steps() -> None:
-    """Of E = 4 epochs a straggler manages 1, 2 or 3: its update is bit for bit the one of so many epochs."""
+    """Of E = 4 epochs a straggler manages 1, 2 or 3: its update is bit for bit the one of so many
+    epochs."""
     work = replace(WORK, epochs=4, partial=True)
-    by_epochs = np.stack([trained(world(), work=replace(work, epochs=e)).update for e in (1, 2, 3, 4)])
+    by_epochs = np.stack(
+        [trained(world(), work=replace(work, epochs=e)).update for e in (1, 2, 3, 4)]
+    )
     all_slow = trained(world(Population(stragglers=1.0)), work=work)
     assert all_slow.arrived.all()
     same = (by_epochs == all_slow.update).all(axis=2)  # [epochs, client]
@@ -174,6 +187,8 @@ def test_stragglers_manage_fewer_steps_too() -> None:
     slow = trained(world(Population(stragglers=1.0)), work=replace(WORK, steps=2, partial=True))
     one = trained(world(), work=replace(WORK, steps=1))
     two = trained(world(), work=replace(WORK, steps=2))
-    large = np.flatnonzero(DATA.train.sizes[EVERYONE] >= 20)  # both of their batches come from one permutation
+    large = np.flatnonzero(
+        DATA.train.sizes[EVERYONE] >= 20
+    )  # both of their batches come from one permutation
     np.testing.assert_allclose(slow.update[large], one.update[large], atol=1e-7)
     assert (slow.update != two.update).any(axis=1).all()

@@ -1,4 +1,5 @@
-"""Training that also brings the full gradient at its start: against NumPy by hand, ``gradients``, and itself without.
+"""Training that also brings the full gradient at its start: against NumPy by hand, ``gradients``,
+and itself without.
 
 Run by itself with several host devices, this file prints digests of what came back, as JSON.
 """
@@ -49,7 +50,10 @@ WORK = {
     "adam": replace(SGD, optimizer="adam", lr=0.01),
     "epochs of their own": replace(SGD, epochs=np.array([1, 2, 3, 1, 2, 3, 1])),
 }
-NETWORKS = {"mclr": ((6, 3), lambda l2: mclr(DATA, l2)), "mlp": ((6, 64, 3), lambda l2: mlp(DATA, 64, l2))}
+NETWORKS = {
+    "mclr": ((6, 3), lambda l2: mclr(DATA, l2)),
+    "mlp": ((6, 64, 3), lambda l2: mlp(DATA, 64, l2)),
+}
 each_work = pytest.mark.parametrize("work", WORK.values(), ids=WORK.keys())
 
 
@@ -71,7 +75,12 @@ def by_hand(name: str, l2: float) -> np.ndarray:
     widths, make = NETWORKS[name]
     start = models(make(l2))
     pairs = zip(EVERYONE.tolist(), WHICH, strict=True)
-    return np.stack([numpy_reference.loss_and_gradient(start[k], widths, *samples(DATA, c), l2)[1] for c, k in pairs])
+    return np.stack(
+        [
+            numpy_reference.loss_and_gradient(start[k], widths, *samples(DATA, c), l2)[1]
+            for c, k in pairs
+        ]
+    )
 
 
 def assert_equals_hand(name: str, work: LocalTraining, l2: float = 0.0) -> None:
@@ -103,7 +112,9 @@ def test_the_penalty_is_in_the_gradient_once(name: str, work: str) -> None:
 def same_but_gradient(one: TrainingReply, other: TrainingReply) -> None:
     for field in fields(one):
         if field.name != "gradient":
-            np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
+            np.testing.assert_array_equal(
+                getattr(one, field.name), getattr(other, field.name), err_msg=field.name
+            )
 
 
 @each_work
@@ -116,7 +127,8 @@ def test_asking_changes_nothing_else(work: LocalTraining) -> None:
 def test_asking_changes_no_random_number() -> None:
     """The network drops out units while it trains, and none where its full gradient is taken."""
     plain, asked = (
-        SimulatedWorld(training_digests.DATA, training_digests.MODEL, training_digests.WORK) for _ in range(2)
+        SimulatedWorld(training_digests.DATA, training_digests.MODEL, training_digests.WORK)
+        for _ in range(2)
     )
     found = trained(asked)
     same_but_gradient(trained(plain, gradient=False), found)
@@ -155,18 +167,25 @@ def test_no_client_at_all() -> None:
 def test_stragglers_send_the_whole_gradient(work: LocalTraining) -> None:
     """The gradient comes first; what they run out of time for is the training."""
     work = replace(work, partial=True)
-    slow, whole = trained(world(population=Population(stragglers=1.0)), work=work), trained(world(), work=work)
+    slow, whole = (
+        trained(world(population=Population(stragglers=1.0)), work=work),
+        trained(world(), work=work),
+    )
     assert slow.arrived.all() and (slow.update != whole.update).any(axis=1).any()
     np.testing.assert_allclose(gradient_of(slow), by_hand("mclr", 0.0), rtol=1e-4, atol=2e-6)
 
 
-@pytest.mark.parametrize("population", [Population(dropout=0.5), Population(stragglers=0.5)], ids=["drop", "straggle"])
+@pytest.mark.parametrize(
+    "population", [Population(dropout=0.5), Population(stragglers=0.5)], ids=["drop", "straggle"]
+)
 def test_who_sends_nothing_has_no_gradient(population: Population) -> None:
     w, whole = world(population=population), trained(world())
     found = trained(w)
     there = found.arrived
     assert 0 < there.sum() < len(EVERYONE)
-    np.testing.assert_array_equal(found.arrived, trained(world(population=population), gradient=False).arrived)
+    np.testing.assert_array_equal(
+        found.arrived, trained(world(population=population), gradient=False).arrived
+    )
     np.testing.assert_array_equal(gradient_of(found)[there], gradient_of(whole)[there])
     assert not gradient_of(found)[~there].any()
     each = 4 * w.spec.parameters
@@ -187,7 +206,9 @@ def test_bytes_up_are_doubled_and_none_are_added_down() -> None:
 
 
 @pytest.mark.parametrize("reduce", [False, True])
-def test_a_nonfinite_gradient_excludes_its_client(monkeypatch: pytest.MonkeyPatch, reduce: bool) -> None:
+def test_a_nonfinite_gradient_excludes_its_client(
+    monkeypatch: pytest.MonkeyPatch, reduce: bool
+) -> None:
     """Update and gradient are one message."""
     train, whole = Trainer.train, trained(world())
 
@@ -205,7 +226,9 @@ def test_a_nonfinite_gradient_excludes_its_client(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(gradient_of(found)[others], gradient_of(whole)[others])
     assert not gradient_of(found)[4].any() and found.loss[4] == found.first_loss[4] == 0
     if reduce:
-        expected, weight = mean_by_model(whole.update[others], whole.examples[others], WHICH[others], 2)
+        expected, weight = mean_by_model(
+            whole.update[others], whole.examples[others], WHICH[others], 2
+        )
         np.testing.assert_array_equal(found.update, expected)
         np.testing.assert_array_equal(found.weight, weight)
     else:
@@ -218,7 +241,9 @@ def test_divergence_is_excluded_with_its_gradient() -> None:
     """Clients of one batch survive a step of this size, all others leave float32."""
     found, whole = trained(world(), work=replace(SGD, lr=1e38)), trained(world())
     assert 0 < found.nonfinite.sum() < len(EVERYONE)
-    np.testing.assert_array_equal(gradient_of(found)[found.arrived], gradient_of(whole)[found.arrived])
+    np.testing.assert_array_equal(
+        gradient_of(found)[found.arrived], gradient_of(whole)[found.arrived]
+    )
     assert not gradient_of(found)[found.nonfinite].any()
 
 
@@ -230,7 +255,9 @@ def test_divergence_is_excluded_with_its_gradient() -> None:
 def test_order_and_company(rows: list[int], work: LocalTraining) -> None:
     whole, rows_ = gradient_of(trained(world(), work=work)), np.array(rows)
     start = models(mclr(DATA))
-    found = train(world(), start, EVERYONE[rows_], WHICH[rows_], work=work, gradient=True, stream=STREAM)
+    found = train(
+        world(), start, EVERYONE[rows_], WHICH[rows_], work=work, gradient=True, stream=STREAM
+    )
     np.testing.assert_array_equal(gradient_of(found), whole[rows_])
 
 
@@ -250,13 +277,22 @@ def test_several_clients_at_a_time() -> None:
 
 
 def found_on(devices: int) -> list[str]:
-    """Digests of the gradients and the updates, by epochs and by steps, and of the label errors, on this many
-    devices."""
+    """Digests of the gradients and the updates, by epochs and by steps, and of the label errors, on
+    this many devices."""
     w = SimulatedWorld(training_digests.DATA, training_digests.MODEL, devices=devices)
-    found = [hashlib.sha256(w.run(LabelErrors(models(training_digests.MODEL)), EVERYONE).error.tobytes()).hexdigest()]
+    found = [
+        hashlib.sha256(
+            w.run(LabelErrors(models(training_digests.MODEL)), EVERYONE).error.tobytes()
+        ).hexdigest()
+    ]
     for work in (training_digests.WORK, replace(training_digests.WORK, steps=9)):
-        reply = trained(SimulatedWorld(training_digests.DATA, training_digests.MODEL, work, devices=devices))
-        found += [hashlib.sha256(part.tobytes()).hexdigest() for part in (gradient_of(reply), reply.update)]
+        reply = trained(
+            SimulatedWorld(training_digests.DATA, training_digests.MODEL, work, devices=devices)
+        )
+        found += [
+            hashlib.sha256(part.tobytes()).hexdigest()
+            for part in (gradient_of(reply), reply.update)
+        ]
     return found
 
 

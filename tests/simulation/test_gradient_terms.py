@@ -59,7 +59,9 @@ def by_hand(row: int, own: TrainCall) -> np.ndarray:
     trained = np.ones(len(w)) if own.trained is None else own.trained
     decoupled = work.optimizer == "adamw"
     for rows, count in zip(made.rows, made.valid, strict=True):
-        _, gradient = numpy_reference.loss_and_gradient(w, WIDTHS["mclr"], x[rows[:count]], y[rows[:count]])
+        _, gradient = numpy_reference.loss_and_gradient(
+            w, WIDTHS["mclr"], x[rows[:count]], y[rows[:count]]
+        )
         if terms.correction is not None:
             gradient = gradient + terms.correction[row]
         if terms.anchor is not None:
@@ -74,7 +76,9 @@ def by_hand(row: int, own: TrainCall) -> np.ndarray:
 
 @pytest.mark.parametrize("library", [0, 1], ids=["jax", "torch"])
 @pytest.mark.parametrize("work", WORK)
-@pytest.mark.parametrize("names", ["correction", "anchor strength", "trained", "correction anchor strength trained"])
+@pytest.mark.parametrize(
+    "names", ["correction", "anchor strength", "trained", "correction anchor strength trained"]
+)
 def test_terms(names: str, work: str, library: int) -> None:
     model = pair("mclr", DATA)[library]
     own = call(models(pair("mclr", DATA)[0]), WORK[work], **options(names, model.spec.parameters))
@@ -97,12 +101,16 @@ def own_by_hand(
     x, y = samples(DATA, client)
     made = epoch_batches(SIZES[client], work.batch_size, 2, STREAM.child("batches").client(client))
     w, v, share = start.astype(np.float64), own.start[row].astype(np.float64), float(own.share[row])
-    optimizers = [numpy_reference.Optimizer(work, np.zeros(len(w)), np.zeros(len(w))) for _ in range(2)]
+    optimizers = [
+        numpy_reference.Optimizer(work, np.zeros(len(w)), np.zeros(len(w))) for _ in range(2)
+    ]
     decoupled = work.optimizer == "adamw"
     for rows, count in zip(made.rows, made.valid, strict=True):
         batch, moves = (WIDTHS["mclr"], x[rows[:count]], y[rows[:count]]), []
         mix = share * v + (1 - share) * w
-        for optimizer, at, model, factor in zip(optimizers, (w, mix), (w, v), (1, share), strict=True):
+        for optimizer, at, model, factor in zip(
+            optimizers, (w, mix), (w, v), (1, share), strict=True
+        ):
             gradient = factor * numpy_reference.loss_and_gradient(at, *batch)[1]
             if work.clip_norm is not None:
                 gradient = gradient * min(1, work.clip_norm / np.linalg.norm(gradient))
@@ -138,14 +146,18 @@ def test_an_envelope(work: str, library: int) -> None:
     decoupled = settings.optimizer == "adamw"
     for row, client in enumerate(CLIENTS.tolist()):
         x, y = samples(DATA, client)
-        made = epoch_batches(SIZES[client], settings.batch_size, 2, STREAM.child("batches").client(client))
+        made = epoch_batches(
+            SIZES[client], settings.batch_size, 2, STREAM.child("batches").client(client)
+        )
         begin = start[INDEX[row]].astype(np.float64)
         w = theta = begin
         optimizer = numpy_reference.Optimizer(settings, np.zeros(len(w)), np.zeros(len(w)))
         for rows, count in zip(made.rows, made.valid, strict=True):
             theta = w
             for _ in range(envelope.steps):
-                slope = numpy_reference.loss_and_gradient(theta, WIDTHS["mclr"], x[rows[:count]], y[rows[:count]])[1]
+                slope = numpy_reference.loss_and_gradient(
+                    theta, WIDTHS["mclr"], x[rows[:count]], y[rows[:count]]
+                )[1]
                 theta = theta - envelope.lr * (slope + envelope.strength * (theta - w))
             gradient = envelope.strength * (w - theta)
             if settings.clip_norm is not None:

@@ -49,8 +49,11 @@ def test_several_models_at_once() -> None:
     assert len(np.unique(found)) > 10, "models and clients differ"
 
 
-def table(predicted: list[list[int]], actual: list[list[int]], classes: int) -> tuple[SimulatedWorld, np.ndarray]:
-    """A world in which the model of zeros predicts what is written, sample by sample: the feature says what."""
+def table(
+    predicted: list[list[int]], actual: list[list[int]], classes: int
+) -> tuple[SimulatedWorld, np.ndarray]:
+    """A world in which the model of zeros predicts what is written, sample by sample: the feature
+    says what."""
     guess, y = (np.concatenate(part) for part in (predicted, actual))
     rows = Ragged.of(np.split(np.arange(len(y)), np.cumsum([len(part) for part in actual])[:-1]))
 
@@ -58,7 +61,9 @@ def table(predicted: list[list[int]], actual: list[list[int]], classes: int) -> 
         return -jnp.abs(jnp.arange(classes) - x) + 0 * w[0]
 
     data = FederatedData("table", guess[:, None].astype(np.float32), y, classes, rows, rows)
-    return SimulatedWorld(data, as_model((lambda key: jnp.zeros(1), apply), name="table")), np.zeros((1, 1), np.float32)
+    return SimulatedWorld(
+        data, as_model((lambda key: jnp.zeros(1), apply), name="table")
+    ), np.zeros((1, 1), np.float32)
 
 
 def test_by_hand() -> None:
@@ -86,9 +91,15 @@ def test_a_perfect_model_and_one_that_is_always_one_off() -> None:
 def test_order_company_and_several_rows() -> None:
     whole = world().run(LabelErrors(START), EVERYONE).error
     for rows in ([6, 5, 4, 3, 2, 1, 0], [2], [4, 4, 0]):
-        np.testing.assert_array_equal(world().run(LabelErrors(START), np.array(rows)).error, whole[rows])
-    np.testing.assert_array_equal(world().run(LabelErrors(START[::-1].copy()), EVERYONE).error, whole[:, ::-1])
-    np.testing.assert_array_equal(world().run(LabelErrors(START[1:2]), EVERYONE).error, whole[:, 1:2])
+        np.testing.assert_array_equal(
+            world().run(LabelErrors(START), np.array(rows)).error, whole[rows]
+        )
+    np.testing.assert_array_equal(
+        world().run(LabelErrors(START[::-1].copy()), EVERYONE).error, whole[:, ::-1]
+    )
+    np.testing.assert_array_equal(
+        world().run(LabelErrors(START[1:2]), EVERYONE).error, whole[:, 1:2]
+    )
 
 
 def test_after_other_verbs_and_other_models() -> None:
@@ -97,7 +108,9 @@ def test_after_other_verbs_and_other_models() -> None:
     w.run(Losses(START), EVERYONE)
     evaluate(w, START, EVERYONE, EVERYONE % 3, split="train")
     np.testing.assert_allclose(w.run(LabelErrors(START), EVERYONE).error, by_hand(), rtol=1e-6)
-    np.testing.assert_allclose(w.run(LabelErrors(START[[2, 0]]), EVERYONE).error, by_hand()[:, [2, 0]], rtol=1e-6)
+    np.testing.assert_allclose(
+        w.run(LabelErrors(START[[2, 0]]), EVERYONE).error, by_hand()[:, [2, 0]], rtol=1e-6
+    )
     losses = world().run(Losses(START), EVERYONE).losses
     np.testing.assert_array_equal(w.run(Losses(START), EVERYONE).losses, losses)
 
@@ -142,6 +155,7 @@ def test_no_client_at_all() -> None:
 
 
 def test_a_model_that_is_not_finite_still_gives_a_class() -> None:
-    """A class is a number from 0 up whatever the scores are, and so the error is one that classes can have."""
+    """A class is a number from 0 up whatever the scores are, and so the error is one that classes
+    can have."""
     found = world().run(LabelErrors(np.full_like(START[:1], np.nan)), EVERYONE).error
     assert ((found >= 0) & (found <= 2)).all()

@@ -1,4 +1,5 @@
-"""Tasks that a user writes, in the simulator: both forms, local training by any settings, and rows of one client."""
+"""Tasks that a user writes, in the simulator: both forms, local training by any settings, and rows
+of one client."""
 
 from __future__ import annotations
 
@@ -88,16 +89,23 @@ def test_rows_that_are_not_there_once(kind: type[OwnRows], form: Any, message: s
 def test_fewer_entries_than_rows(population: Population) -> None:
     fake = quadratic()
     fake.population = population
-    with pytest.raises(TaskError, match=r"task own_rows: expected value of shape \[6\] and type float64, got .*\[3\]"):
+    with pytest.raises(
+        TaskError,
+        match=r"task own_rows: expected value of shape \[6\] and type float64, got .*\[3\]",
+    ):
         SimulatedWorld(federation((3,) * 6), MODEL, WORK, population=population).run(
             OwnRows(yielding((slice(None), 3))), np.arange(6), STREAM
         )
 
 
-@pytest.mark.parametrize("values", [[1.0] * 7, (1.0,) * 7, np.ones(7)], ids=["list", "tuple", "array"])
+@pytest.mark.parametrize(
+    "values", [[1.0] * 7, (1.0,) * 7, np.ones(7)], ids=["list", "tuple", "array"]
+)
 def test_rows_of_clients_that_do_not_reply_may_be_left_out_or_hold_anything(values: Any) -> None:
     task = OwnRows(lambda rows: iter([(rows.every, {"value": values})]))
-    active = OwnRows(lambda rows: iter([(np.flatnonzero(rows.active), {"value": np.ones(rows.active.sum())})]))
+    active = OwnRows(
+        lambda rows: iter([(np.flatnonzero(rows.active), {"value": np.ones(rows.active.sum())})])
+    )
     for one in (task, active):
         reply = world(population=HALF).run(one, EVERYONE, STREAM)
         lost = HALF.dropped_out(EVERYONE, STREAM)
@@ -128,16 +136,29 @@ class TwoWorks(Task):
     model: Any = shared("P")
     work: LocalTraining = setting()
 
-    up = Rows(asked=floats("P", np.float32), twice=floats("P", np.float32), few=floats("P", np.float32))
+    up = Rows(
+        asked=floats("P", np.float32), twice=floats("P", np.float32), few=floats("P", np.float32)
+    )
 
     def compute(self, client: Client) -> dict[str, Any]:
-        works = {"asked": self.work, "twice": replace(self.work, epochs=8), "few": replace(self.work, steps=2)}
+        works = {
+            "asked": self.work,
+            "twice": replace(self.work, epochs=8),
+            "few": replace(self.work, steps=2),
+        }
         return {name: client.train(self.model, work).update for name, work in works.items()}
 
 
 def updates(work: LocalTraining, **options: Any) -> np.ndarray:
     """Those of the task that trains, one client after another."""
-    return train(world(compiled=False, **options), MODELS[:1], EVERYONE, EVERYONE * 0, work=work, stream=STREAM).update
+    return train(
+        world(compiled=False, **options),
+        MODELS[:1],
+        EVERYONE,
+        EVERYONE * 0,
+        work=work,
+        stream=STREAM,
+    ).update
 
 
 def test_a_task_without_settings_of_training_may_train() -> None:
@@ -148,9 +169,15 @@ def test_a_task_without_settings_of_training_may_train() -> None:
 def test_a_client_trains_by_the_settings_that_it_is_given() -> None:
     """And not by the epochs of the task's own."""
     reply = world().run(TwoWorks(MODELS[0], WORK), EVERYONE, STREAM)
-    for name, work in {"asked": WORK, "twice": replace(WORK, epochs=8), "few": replace(WORK, steps=2)}.items():
+    for name, work in {
+        "asked": WORK,
+        "twice": replace(WORK, epochs=8),
+        "few": replace(WORK, steps=2),
+    }.items():
         np.testing.assert_array_equal(reply.arrays[name], updates(work), err_msg=name)
-    assert not np.array_equal(reply.asked, reply.twice) and not np.array_equal(reply.asked, reply.few)
+    assert not np.array_equal(reply.asked, reply.twice) and not np.array_equal(
+        reply.asked, reply.few
+    )
 
 
 def test_settings_with_an_entry_for_each_row() -> None:
@@ -168,7 +195,9 @@ def test_a_straggler_does_the_same_share_of_any_work() -> None:
     assert 0 < slow.sum() < 7 and (done[slow] < 4).any()
     np.testing.assert_array_equal(reply.asked, updates(replace(WORK, epochs=done)))
     np.testing.assert_array_equal(reply.twice, updates(replace(WORK, epochs=2 * done)))
-    np.testing.assert_array_equal(reply.few[slow & (done < 4)], updates(replace(WORK, steps=1))[slow & (done < 4)])
+    np.testing.assert_array_equal(
+        reply.few[slow & (done < 4)], updates(replace(WORK, steps=1))[slow & (done < 4)]
+    )
     np.testing.assert_array_equal(reply.few[~slow], updates(replace(WORK, steps=2))[~slow])
 
 
@@ -193,10 +222,16 @@ class AskedOften(Task):
 def test_a_client_with_memory_has_one_row(compiled: bool) -> None:
     """Two rows would be done one after the other here, and both at once in a compiled form."""
     w, twice = world(compiled=compiled), np.array([0, 1, 0])
-    with pytest.raises(TaskError, match="task asked_often: a client has one row only, as it keeps one times_asked"):
+    with pytest.raises(
+        TaskError, match="task asked_often: a client has one row only, as it keeps one times_asked"
+    ):
         w.run(AskedOften(), twice)
-    personal = Personal(body_of(MODELS, MODEL.spec.head), WORK, np.zeros(3, int), MODELS[0], MODEL.spec.head)
-    with pytest.raises(TaskError, match="task personal: a client has one row only, as it keeps one personal_head"):
+    personal = Personal(
+        body_of(MODELS, MODEL.spec.head), WORK, np.zeros(3, int), MODELS[0], MODEL.spec.head
+    )
+    with pytest.raises(
+        TaskError, match="task personal: a client has one row only, as it keeps one personal_head"
+    ):
         w.run(personal, twice, STREAM)
     assert w.memory() == {} and w.ledger.total() == (0, 0)
     assert (
@@ -230,7 +265,8 @@ class OwnModels(Task):
 def test_a_reply_about_models_that_a_client_does_not_receive() -> None:
     """A real client has its own only; where the index is None it has all."""
     with pytest.raises(
-        TaskError, match=r"task own_models: test_losses has an entry for each of the models, .*let models be shared"
+        TaskError,
+        match=r"task own_models: test_losses has an entry for each of the models, .*let models be shared",
     ):
         world().run(OwnModels(MODELS, np.zeros(7, np.int64)), EVERYONE)
     assert world().run(OwnModels(MODELS), EVERYONE).test_losses.shape == (7, 3)

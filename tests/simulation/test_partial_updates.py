@@ -1,4 +1,5 @@
-"""Training with partial updates: a slice of the whole update, bit for bit, with the same clients excluded."""
+"""Training with partial updates: a slice of the whole update, bit for bit, with the same clients
+excluded."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ each_part = pytest.mark.parametrize("part", PARTS.values(), ids=PARTS.keys())
 
 
 def world(population: Population | None = None, data: FederatedData = DATA) -> SimulatedWorld:
-    return SimulatedWorld(data, MODEL, LocalTraining(epochs=2, batch_size=10, lr=0.05), population=population)
+    return SimulatedWorld(
+        data, MODEL, LocalTraining(epochs=2, batch_size=10, lr=0.05), population=population
+    )
 
 
 def trained(w: SimulatedWorld, **options: Any) -> TrainingReply:
@@ -48,7 +51,9 @@ def assert_is_part(found: TrainingReply, whole: TrainingReply, part: slice) -> N
     assert found.update.any()
     for field in fields(TrainingReply):
         if field.name not in ("update", "gradient"):
-            np.testing.assert_array_equal(getattr(found, field.name), getattr(whole, field.name), err_msg=field.name)
+            np.testing.assert_array_equal(
+                getattr(found, field.name), getattr(whole, field.name), err_msg=field.name
+            )
 
 
 def test_the_last_layer_is_where_the_model_says() -> None:
@@ -58,10 +63,14 @@ def test_the_last_layer_is_where_the_model_says() -> None:
 @pytest.mark.parametrize("reduce", [False, True])
 @each_part
 def test_a_part_is_a_slice_of_the_whole(part: slice, reduce: bool) -> None:
-    assert_is_part(trained(world(), part=part, reduce=reduce), trained(world(), reduce=reduce), part)
+    assert_is_part(
+        trained(world(), part=part, reduce=reduce), trained(world(), reduce=reduce), part
+    )
 
 
-@pytest.mark.parametrize("population", [Population(dropout=0.5), Population(stragglers=0.5)], ids=["drop", "straggle"])
+@pytest.mark.parametrize(
+    "population", [Population(dropout=0.5), Population(stragglers=0.5)], ids=["drop", "straggle"]
+)
 def test_the_same_clients_are_missing(population: Population) -> None:
     found = trained(world(population), part=BIAS)
     assert 0 < found.arrived.sum() < len(EVERYONE)
@@ -70,7 +79,9 @@ def test_the_same_clients_are_missing(population: Population) -> None:
 
 def test_stragglers_send_a_slice_of_partial_training() -> None:
     work, slow = LocalTraining(epochs=4, lr=0.05, partial=True), Population(stragglers=1.0)
-    assert_is_part(trained(world(slow), part=BIAS, work=work), trained(world(slow), work=work), BIAS)
+    assert_is_part(
+        trained(world(slow), part=BIAS, work=work), trained(world(slow), work=work), BIAS
+    )
 
 
 def test_the_same_clients_are_broken() -> None:
@@ -84,7 +95,9 @@ def test_the_same_clients_are_broken() -> None:
 
 
 @pytest.mark.parametrize("reduce", [False, True])
-def test_nonfinite_numbers_in_other_layers_exclude_a_client_too(monkeypatch: pytest.MonkeyPatch, reduce: bool) -> None:
+def test_nonfinite_numbers_in_other_layers_exclude_a_client_too(
+    monkeypatch: pytest.MonkeyPatch, reduce: bool
+) -> None:
     """A client with NaN in its first layer is excluded though its last layer is finite."""
     train = Trainer.train
 
@@ -136,7 +149,10 @@ class Upside(eqx.Module):
 
     def __init__(self, key: Array) -> None:
         features = int(np.prod(DATA.x.shape[1:]))
-        self.head, self.body = Dense(DATA.classes + 1, DATA.classes, key), Dense(features, DATA.classes + 1, key)
+        self.head, self.body = (
+            Dense(DATA.classes + 1, DATA.classes, key),
+            Dense(features, DATA.classes + 1, key),
+        )
 
     def __call__(self, x: Array) -> Array:
         return self.head(self.body(x.reshape(len(x), -1)))

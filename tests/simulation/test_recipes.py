@@ -1,4 +1,5 @@
-"""Recipes of local training: JAX and PyTorch beside a loop in NumPy, and beside the classes of torch.optim."""
+"""Recipes of local training: JAX and PyTorch beside a loop in NumPy, and beside the classes of
+torch.optim."""
 
 from __future__ import annotations
 
@@ -39,10 +40,14 @@ RECIPES = {
     "adam and weight decay": replace(ADAM, weight_decay=0.3),
     "adamw": replace(ADAM, optimizer="adamw", weight_decay=0.3),
     "clipping": replace(SGD, clip_norm=0.4),
-    "clipping, proximal, weight decay, momentum": replace(SGD, clip_norm=0.4, mu=1.0, weight_decay=0.3, momentum=0.5),
+    "clipping, proximal, weight decay, momentum": replace(
+        SGD, clip_norm=0.4, mu=1.0, weight_decay=0.3, momentum=0.5
+    ),
     "round schedule": replace(SGD, schedule=Schedule("exponential", gamma=0.5)),
     "step schedule": replace(SGD, step_schedule=Schedule("cosine", warmup=2)),
-    "both schedules": replace(ADAM, schedule=Schedule("step", every=2, gamma=0.3), step_schedule=Schedule("linear")),
+    "both schedules": replace(
+        ADAM, schedule=Schedule("step", every=2, gamma=0.3), step_schedule=Schedule("linear")
+    ),
     "label smoothing": replace(SGD, label_smoothing=0.2),
     "class weights": replace(SGD, class_weights=(0.5, 3.0, 1.0)),
     "balanced": replace(SGD, class_weights="balanced"),
@@ -54,7 +59,9 @@ def start() -> np.ndarray:
     return models(mclr(DATA))[1]
 
 
-def gradient(w: np.ndarray, x: np.ndarray, y: np.ndarray, weights: np.ndarray, smoothing: float) -> np.ndarray:
+def gradient(
+    w: np.ndarray, x: np.ndarray, y: np.ndarray, weights: np.ndarray, smoothing: float
+) -> np.ndarray:
     """Of sum_i [(1 - e) w_yi (-log p_yi) + e/C sum_c w_c (-log p_c)] / sum_i w_yi, by hand."""
     kernel, bias = w[:18].reshape(3, 6), w[18:]
     scores = x @ kernel.T + bias
@@ -83,11 +90,17 @@ def by_hand(work: LocalTraining) -> np.ndarray:
     batches = batch_lists(work)
     counts = np.bincount(y, minlength=3)
     given = {"balanced": len(y) / (3 * np.maximum(counts, 1)), None: np.ones(3)}
-    weights = given[work.class_weights] if not isinstance(work.class_weights, tuple) else np.array(work.class_weights)
+    weights = (
+        given[work.class_weights]
+        if not isinstance(work.class_weights, tuple)
+        else np.array(work.class_weights)
+    )
     first = start().astype(np.float64)
     w, m, v = first.copy(), np.zeros(21), np.zeros(21)
     for t, (batch, lr) in enumerate(zip(batches, factors(work, len(batches)), strict=True), 1):
-        g = gradient(w, x[batch].astype(np.float64), y[batch], weights, work.label_smoothing) + work.mu * (w - first)
+        g = gradient(
+            w, x[batch].astype(np.float64), y[batch], weights, work.label_smoothing
+        ) + work.mu * (w - first)
         if work.clip_norm:
             g *= min(1, work.clip_norm / np.linalg.norm(g))
         decay = work.weight_decay * w
@@ -105,7 +118,9 @@ def by_hand(work: LocalTraining) -> np.ndarray:
 
 def batch_lists(work: LocalTraining) -> list[np.ndarray]:
     """The client's batches as lists of sample numbers."""
-    made = epoch_batches(SIZES[CLIENT], work.batch_size, work.count, STREAM.child("batches").client(CLIENT))
+    made = epoch_batches(
+        SIZES[CLIENT], work.batch_size, work.count, STREAM.child("batches").client(CLIENT)
+    )
     return [row[:count] for row, count in zip(made.rows, made.valid, strict=True)]
 
 
@@ -122,17 +137,31 @@ def test_jax_pytorch_and_a_loop_by_hand_agree(name: str) -> None:
     np.testing.assert_allclose(trained(jax, work), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(trained(own, work), expected, rtol=1e-5, atol=1e-5)
     plain = by_hand(ADAM if work.optimizer != "sgd" else SGD)
-    assert name in ("plain", "adam") or np.abs(expected - plain).max() > 1e-3  # the option does something
+    assert (
+        name in ("plain", "adam") or np.abs(expected - plain).max() > 1e-3
+    )  # the option does something
 
 
 @pytest.mark.parametrize(
     ("work", "make"),
     [
-        (replace(SGD, weight_decay=0.3, momentum=0.8), lambda p, lr: torch.optim.SGD(p, lr, 0.8, weight_decay=0.3)),
-        (replace(SGD, momentum=0.8, nesterov=True), lambda p, lr: torch.optim.SGD(p, lr, 0.8, nesterov=True)),
+        (
+            replace(SGD, weight_decay=0.3, momentum=0.8),
+            lambda p, lr: torch.optim.SGD(p, lr, 0.8, weight_decay=0.3),
+        ),
+        (
+            replace(SGD, momentum=0.8, nesterov=True),
+            lambda p, lr: torch.optim.SGD(p, lr, 0.8, nesterov=True),
+        ),
         (replace(ADAM, weight_decay=0.3), lambda p, lr: torch.optim.Adam(p, lr, weight_decay=0.3)),
         (
-            replace(ADAM, optimizer="adamw", weight_decay=0.3, step_schedule=Schedule("linear"), clip_norm=0.4),
+            replace(
+                ADAM,
+                optimizer="adamw",
+                weight_decay=0.3,
+                step_schedule=Schedule("linear"),
+                clip_norm=0.4,
+            ),
             lambda p, lr: torch.optim.AdamW(p, lr, weight_decay=0.3),
         ),
     ],
@@ -158,7 +187,8 @@ def test_two_clients_have_weights_and_rates_of_their_own() -> None:
 
 
 def test_running_statistics_are_neither_decayed_nor_cut() -> None:
-    """Batch normalisation's: as they are without clipping and decay, where the parameters do not move."""
+    """Batch normalisation's: as they are without clipping and decay, where the parameters do not
+    move."""
 
     def network() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(6), nn.Linear(6, 3))
@@ -183,7 +213,10 @@ def sgd(parameters: list[Any], lr: float) -> torch.optim.Optimizer:
 @pytest.mark.parametrize(
     ("work", "words"),
     [
-        ({"momentum": 0.9}, "local.momentum = 0.9 does not apply: model 'torch' has an optimizer of its own"),
+        (
+            {"momentum": 0.9},
+            "local.momentum = 0.9 does not apply: model 'torch' has an optimizer of its own",
+        ),
         ({"optimizer": "adam"}, "local.optimizer = 'adam' does not apply"),
         ({"weight_decay": 0.1}, "local.weight_decay = 0.1 does not apply"),
     ],

@@ -1,4 +1,5 @@
-"""Weights of samples in local training: the loss of a batch is their weighted sum divided by its number of samples."""
+"""Weights of samples in local training: the loss of a batch is their weighted sum divided by its
+number of samples."""
 
 from __future__ import annotations
 
@@ -52,23 +53,33 @@ def test_a_step_is_the_weighted_sum_over_the_number_of_samples(name: str) -> Non
     got, own = update(name, WHOLE, WEIGHTS), np.split(WEIGHTS, np.cumsum(SIZES)[:-1])
     for row in range(3):
         np.testing.assert_allclose(got[row], by_hand(row, own[row]), atol=2e-6)
-    np.testing.assert_allclose(update(name, WHOLE, WEIGHTS / 2), got / 2, atol=1e-6)  # no division by their sum
+    np.testing.assert_allclose(
+        update(name, WHOLE, WEIGHTS / 2), got / 2, atol=1e-6
+    )  # no division by their sum
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_of_one_change_nothing(name: str) -> None:
     work = LocalTraining(3, batch_size=2, lr=0.1, momentum=0.5)
-    np.testing.assert_allclose(update(name, work, np.ones(SIZES.sum())), update(name, work, None), atol=1e-6)
+    np.testing.assert_allclose(
+        update(name, work, np.ones(SIZES.sum())), update(name, work, None), atol=1e-6
+    )
 
 
 def test_weights_follow_their_samples_into_shuffled_batches_and_both_libraries_agree() -> None:
     work = LocalTraining(3, batch_size=2, lr=0.1, class_weights="balanced", label_smoothing=0.1)
-    np.testing.assert_allclose(update("torch", work, WEIGHTS), update("jax", work, WEIGHTS), atol=2e-6)
+    np.testing.assert_allclose(
+        update("torch", work, WEIGHTS), update("jax", work, WEIGHTS), atol=2e-6
+    )
     first = np.where(np.concatenate([np.arange(size) for size in SIZES]) == 0, 1.0, 0.0)
-    plain = LocalTraining(1, batch_size=1, lr=0.5)  # one step on the first sample, and steps of zero
+    plain = LocalTraining(
+        1, batch_size=1, lr=0.5
+    )  # one step on the first sample, and steps of zero
     got = update("jax", plain, first)
     for row in range(3):
-        np.testing.assert_allclose(got[row], by_hand(row, np.eye(SIZES[row])[0] * SIZES[row]), atol=2e-6)
+        np.testing.assert_allclose(
+            got[row], by_hand(row, np.eye(SIZES[row])[0] * SIZES[row]), atol=2e-6
+        )
 
 
 @pytest.mark.parametrize("name", MODELS)

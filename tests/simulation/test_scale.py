@@ -55,7 +55,10 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_round_of_twenty(data: FederatedData, touched: list[int]) -> None:
     population = Population(dropout=0.01, stragglers=0.01, arrivals={5: 100_000})
     world = SimulatedWorld(
-        data, mclr(data), LocalTraining(epochs=2, batch_size=10, lr=0.1, partial=True), population=population
+        data,
+        mclr(data),
+        LocalTraining(epochs=2, batch_size=10, lr=0.1, partial=True),
+        population=population,
     )
     start = np.tile(world.initial(Stream(0)), (2, 1))
     assert len(world.clients(4)) == 900_000 and len(world.clients(5)) == N
@@ -72,5 +75,7 @@ def test_a_round_of_twenty(data: FederatedData, touched: list[int]) -> None:
     sample = data.train[int(cohort[row])]
     batches = [np.array([0]), np.array([0])]
     work = LocalTraining(lr=0.1)
-    update, _, _ = numpy_reference.train(start[0], (2, 3), data.x[sample], data.y[sample], batches, 1, work)
+    update, _, _ = numpy_reference.train(
+        start[0], (2, 3), data.x[sample], data.y[sample], batches, 1, work
+    )
     np.testing.assert_allclose(got.update[row], update, rtol=1e-4, atol=1e-6)

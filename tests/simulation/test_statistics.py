@@ -1,7 +1,9 @@
-"""A model with running statistics: they become what the training pass says, and no gradient ever touches them.
+"""A model with running statistics: they become what the training pass says, and no gradient ever
+touches them.
 
-The model is logistic regression on centred features. In training the centre is the mean of the batch, of which the
-running mean takes a tenth; in inference it is the running mean. NumPy does the same by hand.
+The model is logistic regression on centred features. In training the centre is the mean of the
+batch, of which the running mean takes a tenth; in inference it is the running mean. NumPy does the
+same by hand.
 """
 
 from __future__ import annotations
@@ -29,8 +31,13 @@ from tests.simulation.small_federation import EVERYONE, federation, models, samp
 DATA = federation()
 STREAM = Stream(3, 2, "run/train")
 WHICH = np.array([0, 1, 1, 0, 1, 0, 1])
-WORK = LocalTraining(epochs=3, batch_size=200, lr=0.1)  # a batch is all that a client has, and padding
-MEAN, REST = slice(0, 6), slice(6, 27)  # leaves in the order of their names: mean [6], weight [3 6], zero [3]
+WORK = LocalTraining(
+    epochs=3, batch_size=200, lr=0.1
+)  # a batch is all that a client has, and padding
+MEAN, REST = (
+    slice(0, 6),
+    slice(6, 27),
+)  # leaves in the order of their names: mean [6], weight [3 6], zero [3]
 KERNEL = (6, 3)
 
 
@@ -81,7 +88,12 @@ def by_hand(start: np.ndarray, client: int, work: LocalTraining) -> np.ndarray:
 
 @pytest.mark.parametrize(
     "work",
-    [WORK, replace(WORK, momentum=0.5), replace(WORK, mu=0.7), replace(WORK, optimizer="adam", lr=0.01)],
+    [
+        WORK,
+        replace(WORK, momentum=0.5),
+        replace(WORK, mu=0.7),
+        replace(WORK, optimizer="adam", lr=0.01),
+    ],
     ids=["sgd", "momentum", "proximal", "adam"],
 )
 def test_training_by_hand(work: LocalTraining) -> None:
@@ -101,11 +113,14 @@ def test_no_step_is_taken_on_statistics(optimizer: str, mu: float) -> None:
 
 
 def test_only_samples_that_count_move_the_statistics() -> None:
-    """One client has a single sample in batches of 200, another 130: the mean is over those alone, once an epoch."""
+    """One client has a single sample in batches of 200, another 130: the mean is over those alone,
+    once an epoch."""
     got = trained(replace(WORK, epochs=1))
     for row, client in enumerate(EVERYONE.tolist()):
         start, centre = models(MODEL)[WHICH[row], MEAN], samples(DATA, client)[0].mean(axis=0)
-        np.testing.assert_allclose(got.update[row, MEAN], 0.1 * (centre - start), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            got.update[row, MEAN], 0.1 * (centre - start), rtol=1e-4, atol=1e-6
+        )
 
 
 def test_scores_are_taken_at_the_running_mean() -> None:
@@ -123,7 +138,11 @@ def test_scores_are_taken_at_the_running_mean() -> None:
 def test_full_gradients_of_statistics_are_zero(riding: bool) -> None:
     """Though the scores depend on them; all other numbers are by hand, at the running mean."""
     start = models(MODEL)
-    got = trained(gradient=True).gradient if riding else world().run(Gradients(start, WHICH), EVERYONE).gradients
+    got = (
+        trained(gradient=True).gradient
+        if riding
+        else world().run(Gradients(start, WHICH), EVERYONE).gradients
+    )
     assert got is not None and not got[:, MEAN].any()
     for row, client in enumerate(EVERYONE.tolist()):
         x, y = samples(DATA, client)
@@ -133,13 +152,18 @@ def test_full_gradients_of_statistics_are_zero(riding: bool) -> None:
 
 
 def test_fedavg_averages_them_with_the_parameters() -> None:
-    """By training samples: after one epoch the mean is 0.9 of the old and a tenth of the mean over all samples."""
+    """By training samples: after one epoch the mean is 0.9 of the old and a tenth of the mean over
+    all samples."""
     w = world()
     w.work = replace(WORK, epochs=1)
     state = FedAvg().init(w, Stream(3, 0, "init"))
     after = FedAvg().round(w, state, EVERYONE, Stream(3, 1, "method"))
     everything = np.concatenate([samples(DATA, c)[0] for c in EVERYONE.tolist()]).astype(np.float64)
-    np.testing.assert_allclose(after.models[0, MEAN], 0.1 * everything.mean(axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        after.models[0, MEAN], 0.1 * everything.mean(axis=0), rtol=1e-5, atol=1e-6
+    )
     size = DATA.train.sizes
     updates = np.stack([by_hand(state.models[0], c, w.work) for c in EVERYONE.tolist()])
-    np.testing.assert_allclose(after.models[0] - state.models[0], size @ updates / size.sum(), rtol=1e-3, atol=2e-6)
+    np.testing.assert_allclose(
+        after.models[0] - state.models[0], size @ updates / size.sum(), rtol=1e-3, atol=2e-6
+    )

@@ -1,4 +1,5 @@
-"""SHA-256 of what a training call returns, as JSON; run by itself with several host devices, and imported with one."""
+"""SHA-256 of what a training call returns, as JSON; run by itself with several host devices, and
+imported with one."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ WORK = LocalTraining(epochs=2, batch_size=10, lr=0.1, momentum=0.5, mu=0.1)
 
 
 class Network(eqx.Module):
-    """Everything that could go wrong in one: a layer wide enough for the written-out gradient, and random numbers."""
+    """Everything that could go wrong in one: a layer wide enough for the written-out gradient, and
+    random numbers."""
 
     first: Dense
     second: Dense

@@ -53,7 +53,9 @@ from tests.simulation.test_data_shifts import SCENARIO, RequestRound
 from tests.simulation.torch.twins import HIDDEN, of_jax
 from tests.tasks.worlds import REFERENCE, WORK, WORLDS, Kind, Opened, simulated
 
-DATA = federation(sizes=(1, 2, 7, 23, 1), test_sizes=(3, 0, 1, 20, 2))  # two clients with one sample, one without tests
+DATA = federation(
+    sizes=(1, 2, 7, 23, 1), test_sizes=(3, 0, 1, 20, 2)
+)  # two clients with one sample, one without tests
 STREAM = Stream(3, 1, "run").child("task")
 HALF = Population(dropout=0.5)
 MODELS: dict[str, AnyModel] = {
@@ -65,8 +67,9 @@ DETECTORS: dict[str, AnyModel] = {
     "small": numpy_detectors.small(),
     "torch": of_jax(numpy_detectors.linear(), (6, 1)),
 }
-# One program takes all rows at once, or blocks of another size, and so sums float32 numbers in another order: an error
-# of some 1e-7 in each, which training multiplies. Counts, classes and flags are the same.
+# One program takes all rows at once, or blocks of another size, and so sums float32 numbers in
+# another order: an error of some 1e-7 in each, which training multiplies. Counts, classes and flags
+# are the same.
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 3e-6}
 
 
@@ -115,10 +118,14 @@ EXAMPLES = {
     "ask": Example(lambda g: Ask(2)),
     "classes": Example(lambda g: Classes()),
     "detections": Example(lambda g: Detections(g.models, g.index, g.positive), detectors=True),
-    "detections of test samples": Example(lambda g: Detections(g.models, g.index, g.positive, "test"), detectors=True),
+    "detections of test samples": Example(
+        lambda g: Detections(g.models, g.index, g.positive, "test"), detectors=True
+    ),
     "directions": Example(lambda g: Directions(g.models)),
     "evaluate": Example(lambda g: Evaluate(g.models, g.index)),
-    "evaluate detectors": Example(lambda g: Evaluate(g.models, g.together, "train"), detectors=True),
+    "evaluate detectors": Example(
+        lambda g: Evaluate(g.models, g.together, "train"), detectors=True
+    ),
     "evaluate the client's own": Example(
         lambda g: EvaluateOwn(g.models, g.index, "train"),
         before=(lambda g: TrainBeside(g.models, WORK, g.index, reduce=True),),
@@ -133,7 +140,9 @@ EXAMPLES = {
         before=(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head),),
     ),
     "controlled": Example(lambda g: Controlled(g.models, g.models[2] / 9, WORK, g.index, WORK.lr)),
-    "controlled by gradients": Example(lambda g: Controlled(g.models, g.models[2] / 9, WORK, g.index, WORK.lr, "I")),
+    "controlled by gradients": Example(
+        lambda g: Controlled(g.models, g.models[2] / 9, WORK, g.index, WORK.lr, "I")
+    ),
     "criterion gradients": Example(lambda g: CriterionGradients(g.models, g.index)),
     "gradients": Example(lambda g: Gradients(g.models, g.index)),
     "label errors": Example(lambda g: LabelErrors(g.models)),
@@ -141,50 +150,73 @@ EXAMPLES = {
     "losses": Example(lambda g: Losses(g.models)),
     "evaluate mixture": Example(lambda g: EvaluateMixture(g.models, SOFT, "train")),
     "membership": Example(lambda g: MixtureWeights(g.models, SOFT, SHARES)),
-    "train mixture": Example(lambda g: TrainMixture(g.models.reshape(1, -1), replace(WORK, momentum=0.5), SOFT)),
+    "train mixture": Example(
+        lambda g: TrainMixture(g.models.reshape(1, -1), replace(WORK, momentum=0.5), SOFT)
+    ),
     "train mixture by label": Example(
         lambda g: TrainMixture(g.models.reshape(1, -1), WORK, SOFT, by_label=True, shares=SHARES)
     ),
     "importance": Example(lambda g: Importance(g.models)),
-    "train towards": Example(lambda g: TrainTowards(g.models, WORK, g.index, importance=SOME_KNOWN)),
+    "train towards": Example(
+        lambda g: TrainTowards(g.models, WORK, g.index, importance=SOME_KNOWN)
+    ),
     "note": Example(lambda g: Note()),
     "personal, head first": Example(
         lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, head_epochs=2)
     ),
-    "personal, single": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, reduce=False)),
+    "personal, single": Example(
+        lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, reduce=False)
+    ),
     "personal": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head)),
     "sample counts": Example(lambda g: SampleCounts()),
     "describing model": Example(lambda g: DescribingModel(g.models[0])),
-    "score moments": Example(lambda g: ScoreMoments(g.models[0]), before=(lambda g: DescribingModel(g.models[0]),)),
+    "score moments": Example(
+        lambda g: ScoreMoments(g.models[0]), before=(lambda g: DescribingModel(g.models[0]),)
+    ),
     "score moments without labels": Example(
         lambda g: ScoreMoments(g.models[1], False), before=(lambda g: DescribingModel(g.models[1]),)
     ),
     "shifted": Example(lambda g: Shifted("label_aware", 0.1), before=(lambda g: Note(),)),
     "similarities": Example(
-        lambda g: Similarities(g.models[0], g.models, WORK), before=(lambda g: Directions(g.models),)
+        lambda g: Similarities(g.models[0], g.models, WORK),
+        before=(lambda g: Directions(g.models),),
     ),
     "sketch moments": Example(lambda g: SketchMoments(g.models[0], WORK, 4, 7)),
     "sketch sums": Example(lambda g: SketchSums(g.models[0], WORK, 4, 7, NEAR)),
     "sketch, single": Example(lambda g: SketchSums(g.models[0], WORK, 4, 7, NEAR, reduce=False)),
     "nearest sketch": Example(lambda g: NearestSketch(g.models[0], WORK, 4, 7, NEAR)),
-    "span scores": Example(lambda g: SpanScores(g.models, 0 * g.index, DATA.train.sizes[g.clients])),
+    "span scores": Example(
+        lambda g: SpanScores(g.models, 0 * g.index, DATA.train.sizes[g.clients])
+    ),
     "subspace": Example(lambda g: Subspace(2)),
-    "train": Example(lambda g: Train(g.models, replace(WORK, epochs=PER_ROW, momentum=0.5, mu=0.1), g.index)),
+    "train": Example(
+        lambda g: Train(g.models, replace(WORK, epochs=PER_ROW, momentum=0.5, mu=0.1), g.index)
+    ),
     "train a part": Example(lambda g: Train(g.models, WORK, g.index, part=g.spec.head_bias)),
-    "train beside": Example(lambda g: TrainBeside(g.models, WORK, g.index, strength=0.7, own_epochs=1, own_lr=0.05)),
-    "train envelope": Example(lambda g: TrainEnvelope(g.models, WORK, g.index, strength=2.0, own_steps=3, own_lr=0.05)),
+    "train beside": Example(
+        lambda g: TrainBeside(g.models, WORK, g.index, strength=0.7, own_epochs=1, own_lr=0.05)
+    ),
+    "train envelope": Example(
+        lambda g: TrainEnvelope(g.models, WORK, g.index, strength=2.0, own_steps=3, own_lr=0.05)
+    ),
     "train mixed": Example(
         lambda g: TrainMixed(g.models, WORK, g.index, share=0.3, share_lr=0.1),
         before=(lambda g: TrainMixed(g.models, WORK, g.index),),
     ),
     "train beside to means": Example(lambda g: TrainBeside(g.models, WORK, g.index, reduce=True)),
-    "train detectors": Example(lambda g: Train(g.models, replace(WORK, positive=g.positive), g.index), detectors=True),
+    "train detectors": Example(
+        lambda g: Train(g.models, replace(WORK, positive=g.positive), g.index), detectors=True
+    ),
     "train own": Example(lambda g: Train(g.models, WORK, g.index, local=True)),
     "train spans": Example(lambda g: TrainSpans(g.models, WORK, g.index, half_of(g.clients))),
-    "train steps": Example(lambda g: Train(g.models, replace(WORK, steps=4, optimizer="adam", lr=0.01), g.index)),
+    "train steps": Example(
+        lambda g: Train(g.models, replace(WORK, steps=4, optimizer="adam", lr=0.01), g.index)
+    ),
     "train the best": Example(lambda g: Train(g.models, WORK)),
     "train to means": Example(lambda g: Train(g.models, WORK, g.index, reduce=True, gradient=True)),
-    "train with a test": Example(lambda g: Train(g.models, WORK, g.index, reduce=True, test=True, save=True)),
+    "train with a test": Example(
+        lambda g: Train(g.models, WORK, g.index, reduce=True, test=True, save=True)
+    ),
 }
 MODELLESS = {
     "sample counts",
@@ -221,11 +253,17 @@ def given(name: str, model: str) -> Given:
     return Given(made.spec, models(made, 3), clients, index, (index + clients) % 3, together)
 
 
-def run_in(kind: Kind | Opened, name: str, model: str, rows: Any = slice(None)) -> tuple[Reply, Opened]:
+def run_in(
+    kind: Kind | Opened, name: str, model: str, rows: Any = slice(None)
+) -> tuple[Reply, Opened]:
     """Run an example twice, as what clients keep may matter; the last reply."""
     g, example = given(name, model), EXAMPLES[name]
     with ExitStack() as stack:
-        opened = kind if isinstance(kind, Opened) else stack.enter_context(kind.open(DATA, model_of(name, model)))
+        opened = (
+            kind
+            if isinstance(kind, Opened)
+            else stack.enter_context(kind.open(DATA, model_of(name, model)))
+        )
         chosen = np.arange(len(g.clients))[rows]
         reply = None
         for make in (*example.before, example.make, example.make):
@@ -255,14 +293,20 @@ def assert_same_arrays(got: dict[str, np.ndarray], expected: dict[str, np.ndarra
 
 @each_pair
 @pytest.mark.parametrize("kind", WORLDS)
-def test_every_world_gives_the_same_reply_ledger_and_memory(kind: str, name: str, model: str) -> None:
+def test_every_world_gives_the_same_reply_ledger_and_memory(
+    kind: str, name: str, model: str
+) -> None:
     task = EXAMPLES[name].make(given(name, model))
     if (task.between_peers or task.local) and not WORLDS[kind].peers:
         pytest.skip("this world has no peers")
     if model in WORLDS[kind].skips:
         pytest.skip("this model is not the same in this world")
-    (expected, reference), (got, opened) = (run_in(world, name, model) for world in (REFERENCE, WORLDS[kind]))
-    assert got.arrays.keys() - expected.arrays.keys() <= {"test_sums"}  # which messages carry without another request
+    (expected, reference), (got, opened) = (
+        run_in(world, name, model) for world in (REFERENCE, WORLDS[kind])
+    )
+    assert got.arrays.keys() - expected.arrays.keys() <= {
+        "test_sums"
+    }  # which messages carry without another request
     assert_same_arrays({array: got.arrays[array] for array in expected.arrays}, expected.arrays)
     np.testing.assert_array_equal(got.arrived, expected.arrived)
     np.testing.assert_array_equal(got.nonfinite, expected.nonfinite)
@@ -290,7 +334,9 @@ def test_clients_that_drop_out_leave_the_schemas_missing_values_and_keep_nothing
         for array, schema in task.up.of("row").items():
             np.testing.assert_array_equal(
                 reply.arrays[array][lost],
-                np.broadcast_to(np.array(schema.missing, schema.dtype), reply.arrays[array][lost].shape),
+                np.broadcast_to(
+                    np.array(schema.missing, schema.dtype), reply.arrays[array][lost].shape
+                ),
             )
         for column, kept in opened.memory().items():
             assert not column.endswith(".kept") or not kept[clients[lost]].any()
@@ -308,7 +354,9 @@ def test_shifts_are_detected_the_same_client_by_client(test: str) -> None:
         with simulated(EXCHANGED, LOGISTIC, compiled, shift=RequestRound()) as opened:
             for round in (0, 2, 4):
                 opened.world.begin(SCENARIO.at(round))
-                found.append(np.flatnonzero(opened.world.run(Shifted(test), np.arange(7)).shifted).tolist())
+                found.append(
+                    np.flatnonzero(opened.world.run(Shifted(test), np.arange(7)).shifted).tolist()
+                )
                 opened.world.run(Note(), np.array([6, 3])[:round])
     assert found == [[], [1, 6], [6]] * 2
 
@@ -316,7 +364,9 @@ def test_shifts_are_detected_the_same_client_by_client(test: str) -> None:
 # --- each row by itself
 
 
-@pytest.mark.parametrize(("name", "model"), [pair for pair in PAIRS if pair[1] != "dense"], ids=lambda value: value)
+@pytest.mark.parametrize(
+    ("name", "model"), [pair for pair in PAIRS if pair[1] != "dense"], ids=lambda value: value
+)
 @pytest.mark.parametrize("kind", ["reference", *WORLDS])
 def test_rows_do_not_depend_on_other_rows_of_the_call(kind: str, name: str, model: str) -> None:
     """Nor does what a client keeps; alone, in other company, and in another order."""
@@ -335,7 +385,10 @@ def test_rows_do_not_depend_on_other_rows_of_the_call(kind: str, name: str, mode
         np.testing.assert_array_equal(part.arrived, whole.arrived[rows])
         for column, kept in opened.memory().items():
             assert_same(kept[clients[rows]], columns[column][clients[rows]], column)
-            assert column not in columns or not kept[np.setdiff1d(np.arange(DATA.clients), clients[rows])].any()
+            assert (
+                column not in columns
+                or not kept[np.setdiff1d(np.arange(DATA.clients), clients[rows])].any()
+            )
 
 
 @pytest.mark.parametrize("name", ["train to means"])
@@ -374,7 +427,9 @@ def test_the_reply_is_what_the_schema_says(name: str, model: str) -> None:
         assert not ((values < schema.low) | (values > schema.high)).any(), array
     assert reply.arrived.shape == reply.nonfinite.shape == (n,) and reply.arrived.all()
     assert (reply.weight is not None) == bool(task.up.of("model"))
-    assert set(opened.memory()) <= {f"clients/{column}{state}" for column in task.memory for state in ("", ".kept")}
+    assert set(opened.memory()) <= {
+        f"clients/{column}{state}" for column in task.memory for state in ("", ".kept")
+    }
 
 
 @pytest.mark.parametrize(
@@ -384,7 +439,10 @@ def test_a_call_without_clients_has_a_reply_without_rows(name: str) -> None:
     model = models_for(name)[-1]
     for world in (REFERENCE, Kind(lambda data, made: simulated(data, made, compiled=False))):
         reply, opened = run_in(world, name, model, np.zeros(0, np.int64))
-        assert all(len(reply.arrays[array]) == 0 for array in EXAMPLES[name].make(given(name, model)).up.of("row"))
+        assert all(
+            len(reply.arrays[array]) == 0
+            for array in EXAMPLES[name].make(given(name, model)).up.of("row")
+        )
         assert reply.arrived.shape == (0,) and opened.world.ledger.total() == (0, 0)
         assert not any(values.any() for values in opened.memory().values())
 
@@ -401,13 +459,18 @@ def kinds() -> list[type[Task]]:
     found = []
     for name in modules():
         members = vars(importlib.import_module(name)).values()
-        found += [m for m in members if isinstance(m, type) and issubclass(m, Task) and m.__module__ == name]
+        found += [
+            m
+            for m in members
+            if isinstance(m, type) and issubclass(m, Task) and m.__module__ == name
+        ]
     return found
 
 
 def test_every_task_of_fedkin_has_an_example() -> None:
-    """But those of secret sums: their replies are noise, each time another, and tested in tests/secret and tests/run
-    by the sums that come of them, and in tests/server by simulated and real clients that give the same."""
+    """But those of secret sums: their replies are noise, each time another, and tested in
+    tests/secret and tests/run by the sums that come of them, and in tests/server by simulated and
+    real clients that give the same."""
     examples = {type(EXAMPLES[name].make(given(name, model))) for name, model in PAIRS}
     masked = {kind for kind in kinds() if kind.name.startswith("secret_")}
     assert set(kinds()) - masked - examples == set(), "give each a line in EXAMPLES"
@@ -415,13 +478,21 @@ def test_every_task_of_fedkin_has_an_example() -> None:
 
 
 def test_each_kind_of_client_work_is_in_one_file_of_its_package() -> None:
-    """Every file has one kind, or several that belong together; no class is derived from a task anywhere else."""
+    """Every file has one kind, or several that belong together; no class is derived from a task
+    anywhere else."""
     assert {kind.__module__ for kind in kinds()} == set(modules())
-    root, bases = Path(fedkin.tasks.__file__).parents[1], {"Task", *(kind.__name__ for kind in kinds())}
+    root, bases = (
+        Path(fedkin.tasks.__file__).parents[1],
+        {"Task", *(kind.__name__ for kind in kinds())},
+    )
     for path in root.rglob("*.py"):
-        classes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+        classes = [
+            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+        ]
         names = [
-            c.name for c in classes if bases & {getattr(base, "id", getattr(base, "attr", "")) for base in c.bases}
+            c.name
+            for c in classes
+            if bases & {getattr(base, "id", getattr(base, "attr", "")) for base in c.bases}
         ]
         assert not names or path.parent.name == "tasks", f"{path}: {names} belong into fedkin/tasks"
 
@@ -433,7 +504,8 @@ def test_tasks_are_known_by_their_names() -> None:
 
 
 def test_arrays_of_schemas_say_what_each_row_has() -> None:
-    """No array without a dtype that messages have, and none by a name of the task's fields in another sense."""
+    """No array without a dtype that messages have, and none by a name of the task's fields in
+    another sense."""
     for name, model in PAIRS:
         for array in EXAMPLES[name].make(given(name, model)).up.arrays.values():
             assert isinstance(array, Array) and array.over in ("row", "model", "all")

@@ -31,13 +31,16 @@ WORK = LocalTraining(epochs=2, batch_size=10, lr=0.1)
 
 
 def fake(lr: float = 0.5, examples: tuple[int, ...] = (10, 30, 60), **options: Any) -> FakeWorld:
-    """Three quadratic clients with 10, 30 and 60 samples: an epoch goes half the way to the client's target."""
+    """Three quadratic clients with 10, 30 and 60 samples: an epoch goes half the way to the
+    client's target."""
     return FakeWorld(TARGET, np.array(examples), LocalTraining(lr=lr), head=HEAD, **options)
 
 
 def personal(world: Any, clients: Any, body: Any = (0, 0), stream: Stream = STREAM) -> Reply:
     clients = np.asarray(clients)
-    task = Personal(np.array([body], np.float32), world.work, np.zeros(len(clients), np.int64), START, HEAD)
+    task = Personal(
+        np.array([body], np.float32), world.work, np.zeros(len(clients), np.int64), START, HEAD
+    )
     return world.run(task, clients, stream)
 
 
@@ -49,7 +52,9 @@ def simulated(**options: Any) -> SimulatedWorld:
     return SimulatedWorld(DATA, MODEL, WORK, **options)
 
 
-def trained(world: SimulatedWorld, rounds: int = 2, first: int = 1, clients: Any = EVERYONE) -> list[Reply]:
+def trained(
+    world: SimulatedWorld, rounds: int = 2, first: int = 1, clients: Any = EVERYONE
+) -> list[Reply]:
     """Rounds from one start, two models in turn."""
     start = MODEL.initial(STREAM.words())
     bodies = body_of(np.stack([start, start / 2]), MODEL.spec.head)
@@ -59,13 +64,17 @@ def trained(world: SimulatedWorld, rounds: int = 2, first: int = 1, clients: Any
 
 def scoring(world: SimulatedWorld) -> EvaluatePersonal:
     start = MODEL.initial(STREAM.words())
-    return EvaluatePersonal(body_of(start[None], MODEL.spec.head), np.zeros(7, np.int64), start, MODEL.spec.head)
+    return EvaluatePersonal(
+        body_of(start[None], MODEL.spec.head), np.zeros(7, np.int64), start, MODEL.spec.head
+    )
 
 
 # --- parts of a model
 
 
-@pytest.mark.parametrize("head", [slice(0, 2), slice(1, 3), slice(3, 5), slice(0, 5), slice(1, 5, 2), None])
+@pytest.mark.parametrize(
+    "head", [slice(0, 2), slice(1, 3), slice(3, 5), slice(0, 5), slice(1, 5, 2), None]
+)
 def test_bodies_and_heads_make_the_models_they_were(head: slice | None) -> None:
     models = np.arange(15, dtype=np.float32).reshape(3, 5)
     own = models[:, head] if head else models[:, :0]
@@ -77,7 +86,8 @@ def test_bodies_and_heads_make_the_models_they_were(head: slice | None) -> None:
 
 
 def test_the_body_goes_to_the_mean_and_each_head_to_its_own_target() -> None:
-    """From the body (0, 0) to (1, 0) and (0, 2) with weights 10 and 30; heads half the way from (2, 2)."""
+    """From the body (0, 0) to (1, 0) and (0, 2) with weights 10 and 30; heads half the way from (2,
+    2)."""
     world = fake()
     reply = personal(world, [0, 1])
     np.testing.assert_allclose(reply.update, [[0.25, 1.5]])
@@ -102,7 +112,9 @@ def test_losses_are_those_of_the_whole_model() -> None:
 def test_several_bodies() -> None:
     """Each client trains the body of its index; one without clients has no update."""
     world = fake()
-    task = Personal(np.array([[0, 0], [4, 4], [8, 0]], np.float32), world.work, np.array([0, 2]), START, HEAD)
+    task = Personal(
+        np.array([[0, 0], [4, 4], [8, 0]], np.float32), world.work, np.array([0, 2]), START, HEAD
+    )
     reply = world.run(task, np.array([0, 1]), STREAM)
     np.testing.assert_array_equal(reply.update, [[1, 0], [0, 0], [-4, 2]])
     np.testing.assert_array_equal(reply.weight, [10, 0, 30])
@@ -111,7 +123,9 @@ def test_several_bodies() -> None:
 def test_without_a_head_it_is_training() -> None:
     world = fake()
     task = Personal(START[None], world.work, np.zeros(3, np.int64), START, None)
-    expected = train(fake(), START[None], np.arange(3), np.zeros(3, np.int64), reduce=True, stream=STREAM)
+    expected = train(
+        fake(), START[None], np.arange(3), np.zeros(3, np.int64), reduce=True, stream=STREAM
+    )
     np.testing.assert_array_equal(world.run(task, np.arange(3), STREAM).update, expected.update)
 
 
@@ -128,7 +142,10 @@ def test_no_head_is_in_a_reply() -> None:
 def test_bytes_are_those_of_bodies() -> None:
     world = fake()
     personal(world, [0, 1])
-    world.run(EvaluatePersonal(np.zeros((1, 2), np.float32), np.zeros(3, np.int64), START, HEAD), np.arange(3))
+    world.run(
+        EvaluatePersonal(np.zeros((1, 2), np.float32), np.zeros(3, np.int64), START, HEAD),
+        np.arange(3),
+    )
     assert world.ledger.down == {"personal": 2 * 2 * 4, "evaluate_personal": 3 * 2 * 4}
     assert world.ledger.up == {"personal": 2 * 2 * 4, "evaluate_personal": 0}
 
@@ -145,7 +162,9 @@ def test_a_client_whose_training_diverged_keeps_its_head(compiled: bool) -> None
     reply = personal(world, [0, 1, 2])
     np.testing.assert_array_equal(reply.nonfinite, [False, True, False])
     np.testing.assert_array_equal((heads(world) != before).any(axis=1), [True, False, True])
-    np.testing.assert_allclose(reply.update, [[2.5, 2]])  # the mean of half the way to (2, 0) and (8, 8)
+    np.testing.assert_allclose(
+        reply.update, [[2.5, 2]]
+    )  # the mean of half the way to (2, 0) and (8, 8)
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -179,13 +198,19 @@ def test_dropouts_keep_their_heads_in_a_simulation() -> None:
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_client_by_client_it_is_the_same(dropout: float) -> None:
-    worlds = [simulated(compiled=compiled, population=Population(dropout=dropout)) for compiled in (True, False)]
+    worlds = [
+        simulated(compiled=compiled, population=Population(dropout=dropout))
+        for compiled in (True, False)
+    ]
     first, second = ([*trained(world), world.run(scoring(world), EVERYONE)] for world in worlds)
     for a, b in zip(first, second, strict=True):
         for name, array in a.arrays.items():
             np.testing.assert_allclose(b.arrays[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
     np.testing.assert_allclose(heads(worlds[1]), heads(worlds[0]), rtol=1e-5, atol=1e-6)
-    assert worlds[0].ledger.down == worlds[1].ledger.down and worlds[0].ledger.up == worlds[1].ledger.up
+    assert (
+        worlds[0].ledger.down == worlds[1].ledger.down
+        and worlds[0].ledger.up == worlds[1].ledger.up
+    )
 
 
 def test_a_client_does_not_depend_on_the_others() -> None:
@@ -221,7 +246,9 @@ def test_evaluation_is_that_of_the_joined_models() -> None:
     for split in ("test", "train"):
         reply = world.run(replace(scoring(world), split=split), EVERYONE)
         scores = evaluate(world, models, EVERYONE, EVERYONE, split=split)
-        np.testing.assert_array_equal([reply.correct, reply.examples], [scores.correct, scores.examples])
+        np.testing.assert_array_equal(
+            [reply.correct, reply.examples], [scores.correct, scores.examples]
+        )
         np.testing.assert_allclose(reply.loss, scores.loss, rtol=1e-6)
 
 
@@ -237,7 +264,10 @@ def test_evaluation_changes_no_head() -> None:
 
 
 def test_parts_that_make_no_model_are_refused() -> None:
-    with pytest.raises(TaskError, match=r"personal: of a model of 4 numbers, without its head, 2 are left, and .* 3"):
+    with pytest.raises(
+        TaskError,
+        match=r"personal: of a model of 4 numbers, without its head, 2 are left, and .* 3",
+    ):
         personal(fake(), [0], body=(0, 0, 0))
 
 

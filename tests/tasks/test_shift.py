@@ -19,7 +19,9 @@ def federation(counts: np.ndarray = START) -> FakeWorld:
     return FakeWorld(np.zeros((3, 1), np.float32), np.ones(3, np.int64), counts=counts.copy())
 
 
-def shifted(world: FakeWorld, counts: np.ndarray, clients: np.ndarray = ALL, task: Shifted | None = None) -> list[bool]:
+def shifted(
+    world: FakeWorld, counts: np.ndarray, clients: np.ndarray = ALL, task: Shifted | None = None
+) -> list[bool]:
     """Which clients find that their data have shifted, with these samples."""
     world.counts = counts
     return world.run(task or Shifted(), clients).shifted.tolist()
@@ -68,7 +70,8 @@ def test_only_those_who_note_forget() -> None:
 
 
 def test_the_size_that_counts_is_that_of_the_start() -> None:
-    """Client 0 now has 40 samples; of its first 100 a fifth is 20: to lose 20 more is no shift, 21 is one."""
+    """Client 0 now has 40 samples; of its first 100 a fifth is 20: to lose 20 more is no shift, 21
+    is one."""
     world, now = federation(), START.copy()
     now[0] = [40, 0, 0, 0]
     note(world, np.array([0]), now)
@@ -131,7 +134,8 @@ def test_memory_is_copies_of_the_stored_counts() -> None:
 
 
 def test_what_was_noted_outlasts_a_change_of_cluster() -> None:
-    """A migration is what the shift test decides on: a client that moves notes anew, and forgets nothing before."""
+    """A migration is what the shift test decides on: a client that moves notes anew, and forgets
+    nothing before."""
     world, now = federation(), START // 2
     note(world, np.array([0]), now)
     world.reassigned(ALL)
@@ -139,5 +143,7 @@ def test_what_was_noted_outlasts_a_change_of_cluster() -> None:
 
 
 def test_an_unknown_test() -> None:
-    with pytest.raises(MethodError, match="must be one of label_blind, label_aware, got 'label_deaf'"):
+    with pytest.raises(
+        MethodError, match="must be one of label_blind, label_aware, got 'label_deaf'"
+    ):
         Shifted("label_deaf")

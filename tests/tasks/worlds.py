@@ -28,7 +28,9 @@ class Opened(NamedTuple):
     """A world, and where its clients' memory is."""
 
     world: World
-    memory: Callable[[], dict[str, np.ndarray]]  # columns [N ...], and which rows are kept (``.kept``)
+    memory: Callable[
+        [], dict[str, np.ndarray]
+    ]  # columns [N ...], and which rows are kept (``.kept``)
 
 
 class Kind(NamedTuple):
@@ -47,7 +49,11 @@ class Kind(NamedTuple):
 
 @contextmanager
 def simulated(
-    data: FederatedData, model: AnyModel, compiled: bool = True, population: Population | None = None, **options: Any
+    data: FederatedData,
+    model: AnyModel,
+    compiled: bool = True,
+    population: Population | None = None,
+    **options: Any,
 ) -> Iterator[Opened]:
     """The simulator."""
     world = SimulatedWorld(data, model, WORK, compiled=compiled, population=population, **options)
@@ -58,8 +64,8 @@ def simulated(
 def over_messages(
     data: FederatedData, model: AnyModel, groups: Sequence[Sequence[int]] | None = None
 ) -> Iterator[Opened]:
-    """Nodes of some clients each, by default of one, behind a server: every message is encoded and decoded, and every
-    request meets a node as its disk tells it."""
+    """Nodes of some clients each, by default of one, behind a server: every message is encoded and
+    decoded, and every request meets a node as its disk tells it."""
     transport, run = MemoryTransport(), "conformance"
     own = [[client] for client in range(data.clients)] if groups is None else groups
     nodes = [node_of(f"site-{number}", clients, data, model) for number, clients in enumerate(own)]
@@ -73,8 +79,12 @@ def over_messages(
         columns: dict[str, np.ndarray] = {}
         for clients, node in zip(own, nodes, strict=True):
             for name, kept in node.disk.load_memory(run).items():
-                if name.startswith(PREFIX):  # in front of a column; what was sent to keep, and last replies, are others
-                    columns.setdefault(name, np.zeros((data.clients, *kept.shape[1:]), kept.dtype))[clients] = kept
+                if name.startswith(
+                    PREFIX
+                ):  # in front of a column; what was sent to keep, and last replies, are others
+                    columns.setdefault(name, np.zeros((data.clients, *kept.shape[1:]), kept.dtype))[
+                        clients
+                    ] = kept
         return columns
 
     yield Opened(world, memory)
@@ -83,8 +93,9 @@ def over_messages(
 REFERENCE = Kind(simulated)
 WORLDS: dict[str, Kind] = {
     "client by client": Kind(partial(simulated, compiled=False)),
-    # A node's batches are as wide as its largest client needs, and the masks of dropout are drawn for the whole width:
-    # a client that has less than a batch gets other masks alone than among clients that have more.
+    # A node's batches are as wide as its largest client needs, and the masks of dropout are drawn
+    # for the whole width: a client that has less than a batch gets other masks alone than among
+    # clients that have more.
     "nodes of one client": Kind(over_messages, peers=False, skips=frozenset({"dropout"})),
     "a node of all clients": Kind(partial(over_messages, groups=[range(5)]), peers=False),
 }

@@ -1,4 +1,5 @@
-"""Trackers: what they are told, that nothing they do changes a run, and that what they wrote can be read again."""
+"""Trackers: what they are told, that nothing they do changes a run, and that what they wrote can be
+read again."""
 
 from __future__ import annotations
 
@@ -43,8 +44,12 @@ class Notes:
         self.ended.append(summary)
 
 
-def simulate(data: FederatedData, out: Path | None = None, rounds: int = 4, **options: Any) -> fk.Run:
-    model = MODELS.setdefault(id(data), fk.models.mclr(data))  # one object, so that it compiles once
+def simulate(
+    data: FederatedData, out: Path | None = None, rounds: int = 4, **options: Any
+) -> fk.Run:
+    model = MODELS.setdefault(
+        id(data), fk.models.mclr(data)
+    )  # one object, so that it compiles once
     return fk.simulate(
         fk.IFCA(clusters=2),
         data,
@@ -75,7 +80,10 @@ def test_every_round_of_every_method_and_how_it_ended(tiny: FederatedData, tmp_p
     notes = Notes()
     run = simulate(tiny, tmp_path / "mine", rounds=2, against=[fk.FedAvg()], callbacks=notes)
     assert [begun[0] for begun in notes.begun] == ["mine ifca seed 0", "mine fedavg seed 0"]
-    assert [begun[2] for begun in notes.begun] == [tmp_path / "mine", tmp_path / "mine/against/fedavg"]
+    assert [begun[2] for begun in notes.begun] == [
+        tmp_path / "mine",
+        tmp_path / "mine/against/fedavg",
+    ]
     assert notes.begun[0][1]["method"]["clusters"] == 2
     assert notes.rounds == [(method, round) for method in ("ifca", "fedavg") for round in (0, 1, 2)]
     assert notes.ended == [run.summary(), run.against["fedavg"].summary()]
@@ -107,22 +115,42 @@ def test_a_resumed_run_tells_no_round_twice(tiny: FederatedData, tmp_path: Path)
 def test_a_run_that_is_tracked_later_tells_what_it_has(tiny: FederatedData, tmp_path: Path) -> None:
     simulate(tiny, tmp_path / "run", rounds=2)
     early, late = Notes(), Notes()
-    simulate(tiny, tmp_path / "run", rounds=2, resume=True, callbacks=early)  # nothing is left to do
+    simulate(
+        tiny, tmp_path / "run", rounds=2, resume=True, callbacks=early
+    )  # nothing is left to do
     simulate(tiny, tmp_path / "run", rounds=3, resume=True, callbacks=late)
     assert early.rounds == [("ifca", round) for round in range(3)] and early.ended[0]
     assert late.rounds == [("ifca", 3)]  # of the same kind: it knows the others
 
 
 def test_figures_are_flat_numbers() -> None:
-    record = {"round": 4, "method": "ifca", "accuracy": 0.5, "ari": None, "partial": False, "trust": "ff"}
-    record |= {"accuracy_by_cluster": [0.25, None], "bytes_by_operation": {"train": [3, 7]}, "cluster_sizes": [1] * 33}
+    record = {
+        "round": 4,
+        "method": "ifca",
+        "accuracy": 0.5,
+        "ari": None,
+        "partial": False,
+        "trust": "ff",
+    }
+    record |= {
+        "accuracy_by_cluster": [0.25, None],
+        "bytes_by_operation": {"train": [3, 7]},
+        "cluster_sizes": [1] * 33,
+    }
     expected = {"accuracy": 0.5, "partial": 0.0, "accuracy_by_cluster/0": 0.25}
-    assert flat_numbers(record) == expected | {"bytes_by_operation/train/0": 3.0, "bytes_by_operation/train/1": 7.0}
+    assert flat_numbers(record) == expected | {
+        "bytes_by_operation/train/0": 3.0,
+        "bytes_by_operation/train/1": 7.0,
+    }
 
 
 def test_settings_are_flat_too() -> None:
     description = {"method": {"name": "ifca", "clusters": 2}, "run": {"against": []}}
-    assert flat_settings(description) == {"method.name": "ifca", "method.clusters": 2, "run.against": "[]"}
+    assert flat_settings(description) == {
+        "method.name": "ifca",
+        "method.clusters": 2,
+        "run.against": "[]",
+    }
 
 
 # --- nothing they do changes a run
@@ -149,7 +177,9 @@ class Failing(Notes):
 
 
 @pytest.mark.parametrize("tracker", [Meddler, Failing, Notes])
-def test_a_run_is_the_same_with_and_without(tiny: FederatedData, tmp_path: Path, tracker: type[Notes]) -> None:
+def test_a_run_is_the_same_with_and_without(
+    tiny: FederatedData, tmp_path: Path, tracker: type[Notes]
+) -> None:
     simulate(tiny, tmp_path / "without")
     simulate(tiny, tmp_path / "with", callbacks=tracker())
     for file in ("config.toml", "metrics.jsonl", "migrations.jsonl", "clients.parquet"):
@@ -163,7 +193,9 @@ def test_a_tracker_that_fails_is_let_go_with_one_warning(
     with caplog.at_level(logging.WARNING, "fedkin"):
         simulate(tiny, tmp_path / "run", callbacks=[failing, notes])
     assert len(caplog.records) == 1
-    assert "Failing failed and is dropped" in caplog.text and "No space left on device" in caplog.text
+    assert (
+        "Failing failed and is dropped" in caplog.text and "No space left on device" in caplog.text
+    )
     assert [round for _, round in failing.rounds] == [0, 1] and not failing.ended
     assert [round for _, round in notes.rounds] == [0, 1, 2, 3, 4] and notes.ended
 
@@ -172,7 +204,8 @@ def test_a_tracker_that_fails_is_let_go_with_one_warning(
 
 
 def events(folder: Path) -> list[Any]:
-    """All events of a folder's files, by the frame of TFRecord: length (8), checksum (4), bytes, checksum (4)."""
+    """All events of a folder's files, by the frame of TFRecord: length (8), checksum (4), bytes,
+    checksum (4)."""
     from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboardX.record_writer import masked_crc32c
 
@@ -182,7 +215,10 @@ def events(folder: Path) -> list[Any]:
         while raw:
             (length,) = struct.unpack("<Q", raw[:8])
             data = raw[12 : 12 + length]
-            sums = struct.unpack("<I", raw[8:12]), struct.unpack("<I", raw[12 + length : 16 + length])
+            sums = (
+                struct.unpack("<I", raw[8:12]),
+                struct.unpack("<I", raw[12 + length : 16 + length]),
+            )
             assert sums == ((masked_crc32c(raw[:8]),), (masked_crc32c(data),))
             event = Event()
             event.ParseFromString(data)
@@ -193,11 +229,16 @@ def events(folder: Path) -> list[Any]:
 
 def scalars(folder: Path) -> list[tuple[int, str, float]]:
     return [
-        (e.step, v.tag, v.simple_value) for e in events(folder) for v in e.summary.value if not v.HasField("metadata")
+        (e.step, v.tag, v.simple_value)
+        for e in events(folder)
+        for v in e.summary.value
+        if not v.HasField("metadata")
     ]
 
 
-def test_tensorboard_has_every_figure_once_though_the_run_was_interrupted(tiny: FederatedData, tmp_path: Path) -> None:
+def test_tensorboard_has_every_figure_once_though_the_run_was_interrupted(
+    tiny: FederatedData, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         simulate(tiny, out, callbacks=["tensorboard", stopped_at(3)])
@@ -205,9 +246,15 @@ def test_tensorboard_has_every_figure_once_though_the_run_was_interrupted(tiny: 
     written = scalars(out)
     assert max(Counter((step, tag) for step, tag, _ in written).values()) == 1
     for name in ("accuracy", "bottom_decile", "loss", "bytes_down", "ari"):
-        kept = [(r["round"], pytest.approx(r[name], rel=1e-6)) for r in records(out) if r[name] is not None]
+        kept = [
+            (r["round"], pytest.approx(r[name], rel=1e-6))
+            for r in records(out)
+            if r[name] is not None
+        ]
         assert kept and [(step, value) for step, tag, value in written if tag == name] == kept
-    sizes = [value for step, tag, value in written if step == 4 and tag.startswith("cluster_sizes/")]
+    sizes = [
+        value for step, tag, value in written if step == 4 and tag.startswith("cluster_sizes/")
+    ]
     assert sizes == records(out)[4]["cluster_sizes"]
     assert all(e.file_version == "brain.Event:2" for e in events(out) if e.file_version)
 
@@ -227,12 +274,18 @@ def test_tensorboard_has_the_hyper_parameters(tiny: FederatedData, tmp_path: Pat
                 content.ParseFromString(value.metadata.plugin_data.content)
                 starts.append(content.session_start_info.hparams)
     assert len(starts) == 1
-    assert starts[0]["method.name"].string_value == "ifca" and starts[0]["method.clusters"].number_value == 2
+    assert (
+        starts[0]["method.name"].string_value == "ifca"
+        and starts[0]["method.clusters"].number_value == 2
+    )
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_tensorboard_on_a_full_disk_is_dropped_with_one_warning(
-    tiny: FederatedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tiny: FederatedData,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The thread of its writer dies, which nobody is told: the file no longer grows."""
     from tensorboardX.event_file_writer import EventsWriter
@@ -253,7 +306,9 @@ def test_tensorboard_on_a_full_disk_is_dropped_with_one_warning(
     assert "TensorBoard failed and is dropped" in caplog.text
 
 
-def test_every_seed_and_every_method_has_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_seed_and_every_method_has_its_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     quick = ["run.rounds=1", "run.cohort=3", "local.epochs=1", "data.clients=8", "run.seeds=2"]
     done = CliRunner().invoke(app, ["run", *quick, "--track", "tensorboard", "--out", "many"])
@@ -268,7 +323,9 @@ def test_every_seed_and_every_method_has_its_own_files(tmp_path: Path, monkeypat
 def test_mlflow_keeps_one_run_in_a_local_store(
     tiny: FederatedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="mlflow-skinny is not installed: pip install 'fedkin[mlflow]'")
+    mlflow = pytest.importorskip(
+        "mlflow", reason="mlflow-skinny is not installed: pip install 'fedkin[mlflow]'"
+    )
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -283,14 +340,19 @@ def test_mlflow_keeps_one_run_in_a_local_store(
     (kept,) = client.search_runs([experiment.experiment_id])
     assert (kept.info.run_name, kept.info.status) == ("run ifca seed 0", "FINISHED")
     assert kept.data.params["method.clusters"] == "2" and kept.data.params["data.name"] == "tiny"
-    history = sorted((m.step, m.value) for m in client.get_metric_history(kept.info.run_id, "accuracy"))
-    assert history == [(r["round"], r["accuracy"]) for r in records(tmp_path / "run") if r["accuracy"] is not None]
+    history = sorted(
+        (m.step, m.value) for m in client.get_metric_history(kept.info.run_id, "accuracy")
+    )
+    assert history == [
+        (r["round"], r["accuracy"]) for r in records(tmp_path / "run") if r["accuracy"] is not None
+    ]
     assert kept.data.metrics["summary/bytes_up"] == summary["bytes_up"]
 
 
 def wandb_records(file: Path) -> list[Any]:
-    """The records of an offline file: after a header of 7 bytes, blocks of 32 kB, in them chunks behind a checksum (4),
-    a length (2) and a kind (1): whole (1), first (2), middle (3) or last (4)."""
+    """The records of an offline file: after a header of 7 bytes, blocks of 32 kB, in them chunks
+    behind a checksum (4), a length (2) and a kind (1): whole (1), first (2), middle (3) or last
+    (4)."""
     from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore[reportAttributeAccessIssue]
 
     raw, found, part, at = file.read_bytes(), [], b"", 7
@@ -323,9 +385,16 @@ def test_wandb_stays_offline_and_asks_nothing(
     assert files and len({file.stem for file in files}) == 1  # what goes on keeps its id
     written = [record for file in files for record in wandb_records(file)]
     assert {r.run.display_name for r in written if r.HasField("run")} == {"run ifca seed 0"}
-    history = [{i.key or i.nested_key[0]: json.loads(i.value_json) for i in r.history.item} for r in written]
+    history = [
+        {i.key or i.nested_key[0]: json.loads(i.value_json) for i in r.history.item}
+        for r in written
+    ]
     told = [(row["_step"], row["accuracy"]) for row in history if "accuracy" in row]
-    assert told == [(r["round"], pytest.approx(r["accuracy"])) for r in records(tmp_path / "run") if r["accuracy"]]
+    assert told == [
+        (r["round"], pytest.approx(r["accuracy"]))
+        for r in records(tmp_path / "run")
+        if r["accuracy"]
+    ]
 
 
 # --- what cannot be
@@ -336,7 +405,11 @@ def test_unknown_and_missing_trackers_are_refused_before_anything_is_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke
-    refused(run(app, ["run", "--track", "tensorbord"]), "unknown tracker 'tensorbord'", "did you mean 'tensorboard'?")
+    refused(
+        run(app, ["run", "--track", "tensorbord"]),
+        "unknown tracker 'tensorbord'",
+        "did you mean 'tensorboard'?",
+    )
     refused(run(app, ["run", "--track", "tensorboard", "--track", "tensorboard"]), "named twice")
     monkeypatch.setitem(sys.modules, "wandb", None)
     refused(run(app, ["run", "--track", "wandb"]), "wandb", "pip install 'fedkin[wandb]'")

@@ -5,4 +5,6 @@ from __future__ import annotations
 from fedkin.analysis.advise.advice import Advice as Advice
 from fedkin.analysis.advise.advisor import advise as advise
 from fedkin.analysis.advise.advisor import of_config as of_config
-from fedkin.analysis.advise.split_half_stability import estimate_cluster_count as estimate_cluster_count
+from fedkin.analysis.advise.split_half_stability import (
+    estimate_cluster_count as estimate_cluster_count,
+)

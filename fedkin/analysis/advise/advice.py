@@ -1,4 +1,5 @@
-"""The advice: heterogeneity of the clients, the number of clusters, whether clustering helps, and a configuration."""
+"""The advice: heterogeneity of the clients, the number of clusters, whether clustering helps, and a
+configuration."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ class Advice:
         local, run: sections of a configuration, as ``toml`` writes them.
         heterogeneity: measures of it, compared with IID splits.
         cluster_count: the number of clusters, by all criteria.
-        pilots: gains of clustered methods with ``pilot_clusters`` clusters (``run_pilots``); None where no client has
-            test samples.
+        pilots: gains of clustered methods with ``pilot_clusters`` clusters (``run_pilots``); None
+            where no client has test samples.
     """
 
     data: str
@@ -63,9 +64,9 @@ class Advice:
 
     @property
     def method(self) -> str:
-        """The method to run. With one cluster FedAvg. Else the cheapest of the best methods with a significant gain;
-        FedAvg where there is none; where no gain is known the prior's best clustered method, or FlexCFL without a
-        prior, to run beside FedAvg."""
+        """The method to run. With one cluster FedAvg. Else the cheapest of the best methods with a
+        significant gain; FedAvg where there is none; where no gain is known the prior's best
+        clustered method, or FlexCFL without a prior, to run beside FedAvg."""
         if self.clusters == 1:
             return BASELINE
         if self.gains.empty:
@@ -78,12 +79,14 @@ class Advice:
 
     @property
     def prior(self) -> FieldPrior | None:
-        """What the benchmark of the field says of clients that differ like these; where pilots can, they decide."""
+        """What the benchmark of the field says of clients that differ like these; where pilots can,
+        they decide."""
         return field_prior(self.heterogeneity, self.clusters)
 
     @property
     def verdict(self) -> str:
-        """``cluster``; ``do not cluster``; or, where the gain of several clusters is not known, ``cannot tell``."""
+        """``cluster``; ``do not cluster``; or, where the gain of several clusters is not known,
+        ``cannot tell``."""
         if self.method == BASELINE:
             return DO_NOT
         return CANNOT_TELL if self.gains.empty else CLUSTER
@@ -99,24 +102,33 @@ class Advice:
             return f"{reason}; {self._unknown} the gain of two clusters is not known"
         significant = self.gains.query("low > 0")
         name = (self.gains if significant.empty else significant)["gain"].idxmax()
-        but = "" if significant.empty else ", significant although no clusters were found; stability decides"
+        but = (
+            ""
+            if significant.empty
+            else ", significant although no clusters were found; stability decides"
+        )
         return f"{reason}; with two clusters: {name} {_gain(self.gains.loc[name])}{but}"
 
     @property
     def instability(self) -> str:
-        """Why no number of clusters from 2 on is stable: which of the two conditions they miss, with its numbers."""
+        """Why no number of clusters from 2 on is stable: which of the two conditions they miss,
+        with its numbers."""
         count = self.cluster_count
         best, chance = count.stability[1:].max(), count.chance
         if best < THRESHOLD:
             missed = f", and {THRESHOLD:.0%} is needed ({_percent(chance)} in IID splits of the same data)"
             return f"no number of clusters is stable: split-half stability is at most {_percent(best)}{missed}"
         return (
-            f"no number of clusters is stable beyond chance: split-half stability is at most {_percent(best)}, and IID "
+            f"no number of clusters is stable beyond chance: split-half stability is at most "
+            f"{_percent(best)}, and IID "
             f"splits of the same data have up to {_percent(chance)}"
         )
 
     def _why_several(self) -> str:
-        limit, stability = self.cluster_count.max_clusters, self.cluster_count.stability[self.clusters - 1]
+        limit, stability = (
+            self.cluster_count.max_clusters,
+            self.cluster_count.stability[self.clusters - 1],
+        )
         number = f"at least {limit}" if self.clusters == limit else f"{self.clusters}"
         reason = f"{number} clusters of clients, split-half stability {stability:.0%}"
         if self.gains.empty:
@@ -128,7 +140,11 @@ class Advice:
 
     @property
     def _unknown(self) -> str:
-        return "no client has test samples, so" if self.pilots is None else "no pilot could be scored, so"
+        return (
+            "no client has test samples, so"
+            if self.pilots is None
+            else "no pilot could be scored, so"
+        )
 
     @property
     def criteria(self) -> pd.DataFrame:
@@ -152,7 +168,8 @@ class Advice:
         return {"method": method, "local": self.local, "run": {**self.run, "against": [BASELINE]}}
 
     def toml(self) -> str:
-        """The sections [method], [local] and [run] to put under [data] and [model], as ``fedkin run`` reads them."""
+        """The sections [method], [local] and [run] to put under [data] and [model], as ``fedkin
+        run`` reads them."""
         return tomli_w.dumps(self.configuration())
 
     def summary(self) -> dict[str, Any]:
@@ -173,7 +190,9 @@ class Advice:
             "heterogeneity": rows_of(self.heterogeneity.reset_index()),
             "pilot_clusters": None if self.pilots is None else self.pilot_clusters,
             "pilots": None if self.pilots is None else rows_of(self.pilots.reset_index()),
-            "prior": None if self.prior is None else {"kind": self.prior.kind, "ranks": self.prior.ranks},
+            "prior": None
+            if self.prior is None
+            else {"kind": self.prior.kind, "ranks": self.prior.ranks},
             "configuration": self.configuration(),
         }
 

@@ -42,19 +42,22 @@ def advise(
     cohort: int = COHORT,
     progress: Progress | None = None,
 ) -> Advice:
-    """Advise whether to cluster these clients, in how many clusters, with which method, at which gain and cost.
+    """Advise whether to cluster these clients, in how many clusters, with which method, at which
+    gain and cost.
 
     Short pilots are run in the simulator. Two questions decide:
 
-    1. How many clusters are there (``estimate_cluster_count``)? Every client's data are split into halves at random. A
-       number of clusters is stable where at least 75% of the clients of each cluster stay in it by the other half of
-       their data, and more than in IID splits of the same data; the largest stable number is taken.
-    2. What does clustering gain (``run_pilots``)? Clustered methods are compared with FedAvg, with that many clusters.
+    1. How many clusters are there (``estimate_cluster_count``)? Every client's data are split into
+       halves at random. A number of clusters is stable where at least 75% of the clients of each
+       cluster stay in it by the other half of their data, and more than in IID splits of the same
+       data; the largest stable number is taken.
+    2. What does clustering gain (``run_pilots``)? Clustered methods are compared with FedAvg, with
+       that many clusters.
 
-    The verdict is "do not cluster" where one cluster is found: two are tried all the same, and their gain is reported
-    and changes nothing. With several clusters it is "cluster" where the 95% interval of some method's gain lies above
-    zero, "do not cluster" where that of none does, and "cannot tell" where no gain is known, because no client has test
-    samples.
+    The verdict is "do not cluster" where one cluster is found: two are tried all the same, and
+    their gain is reported and changes nothing. With several clusters it is "cluster" where the 95%
+    interval of some method's gain lies above zero, "do not cluster" where that of none does, and
+    "cannot tell" where no gain is known, because no client has test samples.
 
     Args:
         data: the clients' data.
@@ -78,21 +81,29 @@ def advise(
     _check_local(local)
     plan = pilots or PilotPlan(seed=seed)
     check_supported(data, model)
-    count = estimate_cluster_count(data, model, local, seed=seed, max_clusters=max_clusters, progress=progress)
+    count = estimate_cluster_count(
+        data, model, local, seed=seed, max_clusters=max_clusters, progress=progress
+    )
     progress("heterogeneity of the clients, compared with IID splits")
     measures = heterogeneity(data, model, seed=seed, private_labels=private_labels)
     run = {"rounds": rounds, "cohort": min(cohort, data.clients)}
-    advice = Advice(data.name, model.name, data.clients, _section(local), run, measures, count, None)
+    advice = Advice(
+        data.name, model.name, data.clients, _section(local), run, measures, count, None
+    )
     compared = data.select(count.clients)
-    if not compared.part(compared.scored_split).sizes.any():  # a gain cannot be measured without such samples
+    if not compared.part(
+        compared.scored_split
+    ).sizes.any():  # a gain cannot be measured without such samples
         return advice
     table = run_pilots(compared, model, local, advice.pilot_clusters, plan, progress)
     return replace(advice, pilots=table)
 
 
-def of_config(config: RunConfig, *, private_labels: bool = False, progress: Progress | None = None) -> Advice:
-    """Advice on a configuration: its data, model, local training, seed, rounds and cohort. Its method, scenario and
-    shift are ignored.
+def of_config(
+    config: RunConfig, *, private_labels: bool = False, progress: Progress | None = None
+) -> Advice:
+    """Advice on a configuration: its data, model, local training, seed, rounds and cohort. Its
+    method, scenario and shift are ignored.
 
     Args:
         config: the configuration.
@@ -117,8 +128,15 @@ def of_config(config: RunConfig, *, private_labels: bool = False, progress: Prog
 
 
 def _check_local(local: LocalTraining) -> None:
-    if local.mu or local.partial or local.positive is not None or not isinstance(local.epochs, (int, np.integer)):
-        raise ConfigError("local: mu, partial and positive belong to a method, and epochs must be one number")
+    if (
+        local.mu
+        or local.partial
+        or local.positive is not None
+        or not isinstance(local.epochs, (int, np.integer))
+    ):
+        raise ConfigError(
+            "local: mu, partial and positive belong to a method, and epochs must be one number"
+        )
 
 
 def _section(local: LocalTraining) -> Values:

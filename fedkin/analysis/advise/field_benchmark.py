@@ -1,4 +1,5 @@
-"""What the benchmark of the field says of a kind of heterogeneity: a prior for what to try, before any pilot."""
+"""What the benchmark of the field says of a kind of heterogeneity: a prior for what to try, before
+any pilot."""
 
 from __future__ import annotations
 
@@ -39,14 +40,16 @@ class FieldPrior:
     def __str__(self) -> str:
         best = ", ".join(f"{name} {rank:.1f}" for name, rank in list(self.ranks.items())[:SHOWN])
         return (
-            f"prior, from other data: where {WORDS[self.kind]}, the best average ranks of {len(self.ranks)} methods "
-            f"were {best} (docs/benchmark-field.md: {', '.join(self.settings)}); pilots on your data decide, not these"
+            f"prior, from other data: where {WORDS[self.kind]}, the best average ranks of "
+            f"{len(self.ranks)} methods "
+            f"were {best} (docs/benchmark-field.md: {', '.join(self.settings)}); pilots on your "
+            f"data decide, not these"
         )
 
 
 def field_prior(heterogeneity: pd.DataFrame, clusters: int) -> FieldPrior | None:
-    """The benchmark's findings for clients like these: labels differ where their divergence is above that of every IID
-    split; else, with several clusters, something else differs by cluster.
+    """The benchmark's findings for clients like these: labels differ where their divergence is
+    above that of every IID split; else, with several clusters, something else differs by cluster.
 
     Args:
         heterogeneity: measures of it, compared with IID splits.

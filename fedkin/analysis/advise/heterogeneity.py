@@ -1,4 +1,5 @@
-"""How heterogeneous clients are, in three measures, each compared with an IID split of the same samples."""
+"""How heterogeneous clients are, in three measures, each compared with an IID split of the same
+samples."""
 
 from __future__ import annotations
 
@@ -25,14 +26,19 @@ Measures = dict[str, float]
 
 
 def heterogeneity(
-    data: FederatedData, model: AnyModel, *, seed: int = 0, iid_splits: int = 5, private_labels: bool = False
+    data: FederatedData,
+    model: AnyModel,
+    *,
+    seed: int = 0,
+    iid_splits: int = 5,
+    private_labels: bool = False,
 ) -> pd.DataFrame:
-    """One row per measure (its index): ``value``; mean, lowest and highest of several IID splits of the same samples
-    (``iid``, ``low``, ``high``); and ``ratio``, the value divided by their mean.
+    """One row per measure (its index): ``value``; mean, lowest and highest of several IID splits of
+    the same samples (``iid``, ``low``, ``high``); and ``ratio``, the value divided by their mean.
 
-    PNI is FedSim's index of ten random models, label divergence the mean Jensen-Shannon divergence of a client's labels
-    to those of all (left out where labels are private: it needs their counts), gradient dissimilarity FedProx's B^2 at
-    the initial model.
+    PNI is FedSim's index of ten random models, label divergence the mean Jensen-Shannon divergence
+    of a client's labels to those of all (left out where labels are private: it needs their counts),
+    gradient dissimilarity FedProx's B^2 at the initial model.
 
     Args:
         data: the clients' data.
@@ -49,17 +55,28 @@ def heterogeneity(
         rng = stream.child(f"deal {number}").rng()
         same_sizes = bare.with_rows(iid_split(bare.train, rng), bare.test)
         chance.append(_measure(same_sizes, model, stream, private_labels))
-    rows = {name: _row(value, np.array([other[name] for other in chance])) for name, value in values.items()}
+    rows = {
+        name: _row(value, np.array([other[name] for other in chance]))
+        for name, value in values.items()
+    }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("measure")
 
 
 def _row(value: float, chance: Float[np.ndarray, "deals"]) -> Measures:
     mean = float(chance.mean())
     ratio = value / mean if mean > 0 and np.isfinite(value) else float("nan")
-    return {"value": value, "iid": mean, "low": float(chance.min()), "high": float(chance.max()), "ratio": ratio}
+    return {
+        "value": value,
+        "iid": mean,
+        "low": float(chance.min()),
+        "high": float(chance.max()),
+        "ratio": ratio,
+    }
 
 
-def _measure(data: FederatedData, model: AnyModel, stream: Stream, private_labels: bool) -> Measures:
+def _measure(
+    data: FederatedData, model: AnyModel, stream: Stream, private_labels: bool
+) -> Measures:
     world = SimulatedWorld(data, model)
     measures: dict[str, Callable[[], float]] = {
         "PNI": lambda: index_of_world(world, models=MODELS, seed=stream.seed).pni,
@@ -67,7 +84,9 @@ def _measure(data: FederatedData, model: AnyModel, stream: Stream, private_label
         "gradient dissimilarity": lambda: _dissimilarity(world, stream),
     }
     return {
-        name: measure() for name, measure in measures.items() if not (private_labels and name == "label divergence")
+        name: measure()
+        for name, measure in measures.items()
+        if not (private_labels and name == "label divergence")
     }
 
 
@@ -75,7 +94,9 @@ def _dissimilarity(world: SimulatedWorld, stream: Stream) -> float:
     """B^2 at the initial model, of all clients, or of some at random where there are many."""
     clients = np.arange(world.total_clients)
     if len(clients) > _MAX_GRADIENTS:
-        clients = np.sort(stream.child("clients").rng().choice(clients, _MAX_GRADIENTS, replace=False))
+        clients = np.sort(
+            stream.child("clients").rng().choice(clients, _MAX_GRADIENTS, replace=False)
+        )
     start = world.initial(stream.child("model"))
     gradients = world.run(Gradients(start[None], np.zeros_like(clients)), clients).gradients
     return gradient_dissimilarity(gradients, world.data.train.sizes[clients])

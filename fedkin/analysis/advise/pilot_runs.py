@@ -1,4 +1,5 @@
-"""Pilot runs: the gain of clustered methods over FedAvg, on the same data and cohorts, from a few seeds."""
+"""Pilot runs: the gain of clustered methods over FedAvg, on the same data and cohorts, from a few
+seeds."""
 
 from __future__ import annotations
 
@@ -51,18 +52,20 @@ def run_pilots(
     plan: PilotPlan,
     progress: Callable[[str], None] = lambda _: None,
 ) -> pd.DataFrame:
-    """Run FedAvg and the clustered methods; one row per method (its index), FedAvg first. Means over seeds, accuracies
-    in per cent, gains over FedAvg in percentage points.
+    """Run FedAvg and the clustered methods; one row per method (its index), FedAvg first. Means
+    over seeds, accuracies in per cent, gains over FedAvg in percentage points.
 
     Accuracies are on validation samples where the data have such a split, else on test samples.
 
-    Cohorts are drawn round robin (``run.selection``): every client takes its turn once, in the order of ids and so
-    equally from every seed, and draws are uniform after that; so all have a cluster as early as can be. An interval
-    is for this one federation: seeds differ in initial models, later cohorts and batches, not in clients or data.
+    Cohorts are drawn round robin (``run.selection``): every client takes its turn once, in the
+    order of ids and so equally from every seed, and draws are uniform after that; so all have a
+    cluster as early as can be. An interval is for this one federation: seeds differ in initial
+    models, later cohorts and batches, not in clients or data.
 
-    ``accuracy``, ``bottom_decile``: at the end, of the clients that have a cluster by then; ``gain``, ``low`` and
-    ``high``: of ``accuracy``, paired by seeds, with Student's 95% interval; ``bytes``: download and upload per round
-    and client, in the last round; ``bytes_once``: all other traffic per client (cold start, assigning clusters).
+    ``accuracy``, ``bottom_decile``: at the end, of the clients that have a cluster by then;
+    ``gain``, ``low`` and ``high``: of ``accuracy``, paired by seeds, with Student's 95% interval;
+    ``bytes``: download and upload per round and client, in the last round; ``bytes_once``: all
+    other traffic per client (cold start, assigning clusters).
 
     Args:
         data: the clients' data.
@@ -77,12 +80,17 @@ def run_pilots(
     """
     split = data.scored_split
     if not data.part(split).sizes.any():
-        raise DataError(f"{data.name}: no client has {split} samples; a gain cannot be measured without them")
+        raise DataError(
+            f"{data.name}: no client has {split} samples; a gain cannot be measured without them"
+        )
     methods = {BASELINE: FedAvg(), **{name: make(clusters) for name, make in CLUSTERED.items()}}
     runs: dict[str, list[Run]] = {name: [] for name in methods}
     cohort = min(plan.cohort, data.clients)
     for number in range(plan.seeds):
-        progress(f"pilot {number + 1} of {plan.seeds}: {', '.join(methods)}, {plan.rounds} rounds of {cohort} clients")
+        progress(
+            f"pilot {number + 1} of {plan.seeds}: {', '.join(methods)}, {plan.rounds} rounds of "
+            f"{cohort} clients"
+        )
         for name, method in methods.items():
             run = simulate(
                 method,
@@ -101,7 +109,9 @@ def run_pilots(
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
 
 
-def _row(runs: list[Run], baseline: Float[np.ndarray, "S"], cohort: int, clients: int) -> dict[str, float]:
+def _row(
+    runs: list[Run], baseline: Float[np.ndarray, "S"], cohort: int, clients: int
+) -> dict[str, float]:
     accuracy = _of(runs, "accuracy")
     band = interval((accuracy - baseline)[:, None])
     every = np.mean([_last_round(run) for run in runs]) / cohort

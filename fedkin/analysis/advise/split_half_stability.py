@@ -1,17 +1,19 @@
 """The number of clusters of a federation's clients, by split-half stability.
 
-Every client splits its data at random into halves and trains from the initial model on each half: two independent
-estimates of its direction. A number of clusters is stable if the clusters of one half are found again in the other
-(``clustering.cluster_count.split_half_stability``); the largest stable number is taken.
+Every client splits its data at random into halves and trains from the initial model on each half:
+two independent estimates of its direction. A number of clusters is stable if the clusters of one
+half are found again in the other (``clustering.cluster_count.split_half_stability``); the largest
+stable number is taken.
 
-* A pilot trains until the clients have learnt their halves: twice as long again, until the training loss of the last
-  epoch is ``LOSS_RATIO`` of the first's, or for ``MAX_EPOCHS``. A gradient, or a short training, shows how many samples
-  of each class a client has, which is noise where clusters differ in what their data mean; a local solution shows what
-  the client has learnt of them. Longer training, or a model after some rounds of averaging, shows no more.
-* A number is stable where at least ``THRESHOLD`` of the clients of every cluster stay in it: half way between the half
-  of them that stay in the smaller part of a split of noise, and all of them.
-* It must also be more than at any number of clusters in any of several IID splits of the same data, which guards
-  against chance where clients are few.
+* A pilot trains until the clients have learnt their halves: twice as long again, until the training
+  loss of the last epoch is ``LOSS_RATIO`` of the first's, or for ``MAX_EPOCHS``. A gradient, or a
+  short training, shows how many samples of each class a client has, which is noise where clusters
+  differ in what their data mean; a local solution shows what the client has learnt of them. Longer
+  training, or a model after some rounds of averaging, shows no more.
+* A number is stable where at least ``THRESHOLD`` of the clients of every cluster stay in it: half
+  way between the half of them that stay in the smaller part of a split of noise, and all of them.
+* It must also be more than at any number of clusters in any of several IID splits of the same data,
+  which guards against chance where clients are few.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.train import TrainingReply, train
 
-MIN_CLIENTS, MIN_SAMPLES = 8, 8  # training samples of a client: a half of fewer than four says nothing
+MIN_CLIENTS, MIN_SAMPLES = (
+    8,
+    8,
+)  # training samples of a client: a half of fewer than four says nothing
 MAX_CLIENTS = 200  # more do not change the result, and take longer
 EPOCHS, MAX_EPOCHS = 10, 160  # of a pilot
 LOSS_RATIO = 1 / 3  # to the loss in the first epoch
@@ -51,7 +56,8 @@ class ClusterCount:
     Attributes:
         clusters: the largest stable number; 1 where none is.
         clients: ids of the n clients that were compared, ascending.
-        stability: the least share of a cluster's clients that stay in it, median over splits and directions.
+        stability: the least share of a cluster's clients that stay in it, median over splits and
+            directions.
         chance: the largest stability in any IID split, at any number of clusters from 2 on.
         gap, silhouette, spectrum, heights: see ``clustering.cluster_count``.
         points: the clients along the first principal components of their updates.
@@ -100,7 +106,8 @@ def estimate_cluster_count(
     Args:
         data: the clients' data.
         model: what they train.
-        local: local training; a pilot trains ``EPOCHS`` epochs, and more where that is too little to learn anything.
+        local: local training; a pilot trains ``EPOCHS`` epochs, and more where that is too little
+            to learn anything.
         seed: of splits and initial model.
         max_clusters: the largest number to try; no more than a quarter of the clients.
         splits: how many times every client splits its data.
@@ -109,7 +116,8 @@ def estimate_cluster_count(
 
     Raises:
         ConfigError: an invalid number.
-        DataError: fewer than ``MIN_CLIENTS`` clients with ``MIN_SAMPLES`` samples, or a single class.
+        DataError: fewer than ``MIN_CLIENTS`` clients with ``MIN_SAMPLES`` samples, or a single
+            class.
         ModelError: a detector, or a model that does not fit the data.
     """
     numbers = {
@@ -124,39 +132,60 @@ def estimate_cluster_count(
     progress = progress or (lambda _: None)
     stream = Stream(seed, 0, "advise")
     clients = usable_clients(data, stream)
-    trained = dataclasses.replace(data.select(clients), validation=None)  # halves are of training samples alone
+    trained = dataclasses.replace(
+        data.select(clients), validation=None
+    )  # halves are of training samples alone
     pilots = _HalfPilots(trained, model, _pilot_training(local), stream)
     pilots.choose_epochs(progress)
     halves: list[_Halves] = []
     for number in range(splits):
-        progress(f"split {number + 1} of {splits}: {len(clients)} clients train on both halves of their data")
+        progress(
+            f"split {number + 1} of {splits}: {len(clients)} clients train on both halves of "
+            f"their data"
+        )
         halves.append(pilots.train(f"halves {number}", iid=False))
-    complete: Bool[np.ndarray, "n"] = np.all([half.any(axis=1) for pair in halves for half in pair], axis=0)
+    complete: Bool[np.ndarray, "n"] = np.all(
+        [half.any(axis=1) for pair in halves for half in pair], axis=0
+    )
     if complete.sum() < MIN_CLIENTS:
         raise DataError(
-            f"{complete.sum()} of {len(clients)} clients gave an update in every pilot; try a smaller local.lr"
+            f"{complete.sum()} of {len(clients)} clients gave an update in every pilot; try a "
+            f"smaller local.lr"
         )
     limit = min(max_clusters, int(complete.sum()) // 4)
-    shares = [_stability(first[complete], second[complete], limit, pilots.rng) for first, second in halves]
-    chance = max(_chance(pilots, number, iid_splits, limit, progress) for number in range(iid_splits))
+    shares = [
+        _stability(first[complete], second[complete], limit, pilots.rng) for first, second in halves
+    ]
+    chance = max(
+        _chance(pilots, number, iid_splits, limit, progress) for number in range(iid_splits)
+    )
     updates = np.sum([first[complete] + second[complete] for first, second in halves], axis=0)
-    return _count(clients[complete], np.median(np.concatenate(shares), axis=0), chance, updates, pilots.rng)
+    return _count(
+        clients[complete], np.median(np.concatenate(shares), axis=0), chance, updates, pilots.rng
+    )
 
 
 def check_supported(data: FederatedData, model: AnyModel) -> None:
     """Refuse data and models whose updates cannot be clustered."""
     if model.spec.detects:
-        raise ModelError("advice needs a model with a score for every class, got a detector; take model.name=mclr")
+        raise ModelError(
+            "advice needs a model with a score for every class, got a detector; take "
+            "model.name=mclr"
+        )
     if np.count_nonzero(data.label_counts().sum(axis=0)) < 2:
-        raise DataError(f"{data.name}: all training samples are of one class; there is nothing to learn")
+        raise DataError(
+            f"{data.name}: all training samples are of one class; there is nothing to learn"
+        )
 
 
 def usable_clients(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
-    """The clients with enough samples to split, ``MAX_CLIENTS`` of them at random where there are more."""
+    """The clients with enough samples to split, ``MAX_CLIENTS`` of them at random where there are
+    more."""
     enough = np.flatnonzero(data.train.sizes >= MIN_SAMPLES)
     if len(enough) < MIN_CLIENTS:
         raise DataError(
-            f"{data.name}: advice needs at least {MIN_CLIENTS} clients with {MIN_SAMPLES} training samples or more, "
+            f"{data.name}: advice needs at least {MIN_CLIENTS} clients with {MIN_SAMPLES} "
+            f"training samples or more, "
             f"got {len(enough)} of {data.clients} clients"
         )
     if len(enough) > MAX_CLIENTS:
@@ -175,7 +204,8 @@ def _pilot_training(local: LocalTraining | None) -> LocalTraining:
 
 
 class _Halves(NamedTuple):
-    """The directions of all clients' updates on each half: rows of length 1, zero where there is no update."""
+    """The directions of all clients' updates on each half: rows of length 1, zero where there is no
+    update."""
 
     first: Float[np.ndarray, "n P"]
     second: Float[np.ndarray, "n P"]
@@ -218,16 +248,22 @@ class _HalfPilots:
         world = SimulatedWorld(self.data.with_rows(halves, empty), self.model, self.local)
         clients = np.arange(len(halves))
         start = world.initial(self.stream.child("model"))
-        return train(world, start[None], clients, np.zeros_like(clients), stream=stream.child("train"))
+        return train(
+            world, start[None], clients, np.zeros_like(clients), stream=stream.child("train")
+        )
 
 
 def _halves(part: Ragged, rng: np.random.Generator) -> Ragged:
     """Every client as two: the first halves of all, then the second halves."""
     shuffled = [rng.permutation(part[client]) for client in range(len(part))]
-    return Ragged.of([own[: len(own) // 2] for own in shuffled] + [own[len(own) // 2 :] for own in shuffled])
+    return Ragged.of(
+        [own[: len(own) // 2] for own in shuffled] + [own[len(own) // 2 :] for own in shuffled]
+    )
 
 
-def _chance(pilots: _HalfPilots, number: int, iid_splits: int, limit: int, progress: Progress) -> float:
+def _chance(
+    pilots: _HalfPilots, number: int, iid_splits: int, limit: int, progress: Progress
+) -> float:
     """The largest stability in an IID split."""
     progress(f"IID split {number + 1} of {iid_splits} of the same data")
     first, second = pilots.train(f"deal {number}", iid=True)
@@ -235,7 +271,9 @@ def _chance(pilots: _HalfPilots, number: int, iid_splits: int, limit: int, progr
     limit = min(limit, int(complete.sum()) // 4)
     if limit < 2:
         return 1.0
-    return float(_stability(first[complete], second[complete], limit, pilots.rng).mean(axis=0)[1:].max())
+    return float(
+        _stability(first[complete], second[complete], limit, pilots.rng).mean(axis=0)[1:].max()
+    )
 
 
 def _count(
@@ -256,7 +294,9 @@ def _count(
         chance=chance,
         gap=cluster_count.gap_statistic(points, limit, rng),
         silhouette=cluster_count.silhouettes(points, limit, rng),
-        spectrum=cluster_count.laplacian_spectrum(np.clip(cosine(centred, centred), 0, None), limit + 1),
+        spectrum=cluster_count.laplacian_spectrum(
+            np.clip(cosine(centred, centred), 0, None), limit + 1
+        ),
         heights=cluster_count.merge_heights(points, limit),
         points=points,
     )

@@ -12,7 +12,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.analysis.compare.comparison_folder import cells_of, finished_run, missing_line, read_failed, reopen
+from fedkin.analysis.compare.comparison_folder import (
+    cells_of,
+    finished_run,
+    missing_line,
+    read_failed,
+    reopen,
+)
 from fedkin.analysis.pairwise_tests import pairs
 from fedkin.analysis.ranks import Ranks, rank
 from fedkin.analysis.repeated_runs import CURVES, curve_of, curves_of
@@ -47,7 +53,9 @@ class Comparison:
     folder: Path | None = None
 
     def __repr__(self) -> str:
-        shape = f"{len(self.settings)} settings x {len(self.methods)} methods x {len(self.seeds)} seeds"
+        shape = (
+            f"{len(self.settings)} settings x {len(self.methods)} methods x {len(self.seeds)} seeds"
+        )
         return f"Comparison({shape}: {len(self.finished)} finished, {len(self.missing)} missing)"
 
     @property
@@ -78,13 +86,17 @@ class Comparison:
 
     @property
     def not_run(self) -> list[str]:
-        """Which runs could not be run, and why: a line for all seeds of a cell that have the same reason."""
+        """Which runs could not be run, and why: a line for all seeds of a cell that have the same
+        reason."""
         return self._not_run_lines([(s, m) for s in self.settings for m in self.methods])
 
     @property
     def partly_not_run(self) -> list[str]:
-        """As ``not_run``, of cells of which some seeds have been run: tables show no reason in their rows."""
-        return self._not_run_lines([(s, m) for s in self.settings for m in self.methods if self.runs(s, m)])
+        """As ``not_run``, of cells of which some seeds have been run: tables show no reason in
+        their rows."""
+        return self._not_run_lines(
+            [(s, m) for s in self.settings for m in self.methods if self.runs(s, m)]
+        )
 
     def _not_run_lines(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
         lines: list[str] = []
@@ -105,7 +117,9 @@ class Comparison:
 
     def refused(self, setting: str, method: str) -> bool:
         """Whether a cell has no run, and none of its seeds could be run."""
-        return not self.runs(setting, method) and all((setting, method, seed) in self.failed for seed in self.seeds)
+        return not self.runs(setting, method) and all(
+            (setting, method, seed) in self.failed for seed in self.seeds
+        )
 
     @property
     def by(self) -> str:
@@ -114,7 +128,11 @@ class Comparison:
 
     def runs(self, setting: str, method: str) -> list[Run]:
         """The finished runs of a cell, in the order of the seeds."""
-        return [self.finished[setting, method, seed] for seed in self.seeds if (setting, method, seed) in self.finished]
+        return [
+            self.finished[setting, method, seed]
+            for seed in self.seeds
+            if (setting, method, seed) in self.finished
+        ]
 
     def values(self, setting: str, name: str) -> dict[str, Float[np.ndarray, "S"]]:
         """A number of the runs' summaries by method, one per seed; NaN where there is none."""
@@ -130,19 +148,23 @@ class Comparison:
     def curves(
         self, setting: str, column: str = "accuracy", partial: bool = False
     ) -> dict[str, Float[np.ndarray, "S R"]]:
-        """A column of the histories by method, one row per finished seed, NaN in rounds after a run had
-        stopped; a method without one is left out.
+        """A column of the histories by method, one row per finished seed, NaN in rounds after a run
+        had stopped; a method without one is left out.
 
         Args:
             setting: the setting's label.
             column: of the histories.
-            partial: whether accuracies of rounds in which clients have no cluster yet are there; else they are NaN.
+            partial: whether accuracies of rounds in which clients have no cluster yet are there;
+                else they are NaN.
         """
-        return curves_of({method: self.runs(setting, method) for method in self.methods}, column, partial)
+        return curves_of(
+            {method: self.runs(setting, method) for method in self.methods}, column, partial
+        )
 
     def target(self, setting: str) -> float | None:
-        """The accuracy of ``rounds_to_target``: ``run.target``, else that of the comparison's first method in its last
-        round (mean over the seeds), on the samples on which rounds are scored."""
+        """The accuracy of ``rounds_to_target``: ``run.target``, else that of the comparison's first
+        method in its last round (mean over the seeds), on the samples on which rounds are scored.
+        """
         targets = [run.config.target for m in self.methods for run in self.runs(setting, m)]
         if targets and targets[0] is not None:
             return float(targets[0])
@@ -151,15 +173,19 @@ class Comparison:
         return float(np.mean(known)) if known else None
 
     def table(self) -> pd.DataFrame:
-        """One row per cell: its finished seeds; the mean over them of the final accuracy, of that over all clients, of
-        the best accuracy and of the bottom 10% of clients, with its 95% interval (Student's t; none below three seeds);
-        where the data have a validation split, the same of the best accuracy on it, by which options are chosen;
-        where true clusters are known, the same of the agreement with them at the end (``ari``, ``nmi``); where clients
-        attack, the same of honest clients' accuracy and agreement, and of the attackers' share that is alone;
-        clusters that have clients at the end (mean) and those configured; rounds to the target (mean over the
-        ``reached`` seeds; from round 1 on, because in round 0 methods do different things to find their clusters);
-        bytes and seconds per run; where runs could not be run, the ``reason``."""
-        return pd.DataFrame([self._row(setting, method) for setting in self.settings for method in self.methods])
+        """One row per cell: its finished seeds; the mean over them of the final accuracy, of that
+        over all clients, of the best accuracy and of the bottom 10% of clients, with its 95%
+        interval (Student's t; none below three seeds); where the data have a validation split, the
+        same of the best accuracy on it, by which options are chosen; where true clusters are known,
+        the same of the agreement with them at the end (``ari``, ``nmi``); where clients attack, the
+        same of honest clients' accuracy and agreement, and of the attackers' share that is alone;
+        clusters that have clients at the end (mean) and those configured; rounds to the target
+        (mean over the
+        ``reached`` seeds; from round 1 on, because in round 0 methods do different things to find
+        their clusters); bytes and seconds per run; where runs could not be run, the ``reason``."""
+        return pd.DataFrame(
+            [self._row(setting, method) for setting in self.settings for method in self.methods]
+        )
 
     def _row(self, setting: str, method: str) -> dict[str, Any]:
         runs = self.runs(setting, method)
@@ -182,39 +208,50 @@ class Comparison:
         return row
 
     def differences(self, measure: str | None = None) -> pd.DataFrame:
-        """Every pair of methods in every setting, and whether they differ significantly (``pairwise_tests.pairs``).
+        """Every pair of methods in every setting, and whether they differ significantly
+        (``pairwise_tests.pairs``).
 
         Args:
-            measure: ``final`` or ``best`` accuracy, that of the ``bottom`` 10% of clients, or the best one on
-                ``validation`` samples; the comparison's own (``by``) where nothing is said.
+            measure: ``final`` or ``best`` accuracy, that of the ``bottom`` 10% of clients, or the
+                best one on ``validation`` samples; the comparison's own (``by``) where nothing is
+                said.
 
         Raises ConfigError for another measure.
         """
         compared = self.grid.measure(measure)
-        tables = [self._pairs(setting, compared).assign(setting=setting) for setting in self.settings]
+        tables = [
+            self._pairs(setting, compared).assign(setting=setting) for setting in self.settings
+        ]
         whole = pd.concat(tables, ignore_index=True).assign(measure=compared.by)
         first = ["setting", "measure"]
-        return whole.reindex(columns=[*first, *(name for name in whole.columns if name not in first)])
+        return whole.reindex(
+            columns=[*first, *(name for name in whole.columns if name not in first)]
+        )
 
     def scores(self, setting: str, measure: str | None = None) -> dict[str, Float[np.ndarray, "S"]]:
-        """What methods are compared by, one number per seed, NaN where there is none (``scores.score``)."""
+        """What methods are compared by, one number per seed, NaN where there is none
+        (``scores.score``)."""
         return self._scores_and_reasons(setting, self.grid.measure(measure))[0]
 
     def _scores_and_reasons(
         self, setting: str, measure: Measure
     ) -> tuple[dict[str, Float[np.ndarray, "S"]], dict[str, str]]:
-        runs = {m: [self.finished.get((setting, m, seed)) for seed in self.seeds] for m in self.methods}
+        runs = {
+            m: [self.finished.get((setting, m, seed)) for seed in self.seeds] for m in self.methods
+        }
         return scores_by_method(runs, measure)
 
     def _pairs(self, setting: str, measure: Measure) -> pd.DataFrame:
         values, reasons = self._scores_and_reasons(setting, measure)
-        values = {method: scores for method, scores in values.items() if not self.refused(setting, method)}
+        values = {
+            method: scores for method, scores in values.items() if not self.refused(setting, method)
+        }
         log_reasons(f"{setting}: {reason}" if setting else reason for reason in reasons.values())
         return pairs(values, None, reasons, measure.sign)
 
     def ranks(self, measure: str | None = None) -> Ranks:
-        """Average ranks of the methods over the settings in which no score is missing, and the tests of Friedman,
-        Nemenyi and Wilcoxon.
+        """Average ranks of the methods over the settings in which no score is missing, and the
+        tests of Friedman, Nemenyi and Wilcoxon.
 
         Args:
             measure: as in ``differences``.
@@ -222,15 +259,25 @@ class Comparison:
         Raises ConfigError for another measure.
         """
         compared = self.grid.measure(measure)
-        means = {s: {m: np.mean(v) for m, v in self.scores(s, measure).items()} for s in self.settings}
-        return rank(pd.DataFrame.from_dict(means, orient="index", columns=self._ranked_methods()), compared.sign)
+        means = {
+            s: {m: np.mean(v) for m, v in self.scores(s, measure).items()} for s in self.settings
+        }
+        return rank(
+            pd.DataFrame.from_dict(means, orient="index", columns=self._ranked_methods()),
+            compared.sign,
+        )
 
     def _ranked_methods(self) -> list[str]:
         """The methods, but those that could not be run in any setting."""
-        return [method for method in self.methods if not all(self.refused(s, method) for s in self.settings)]
+        return [
+            method
+            for method in self.methods
+            if not all(self.refused(s, method) for s in self.settings)
+        ]
 
     def why_ranks_are_missing(self, measure: str | None = None) -> str | None:
-        """Why methods or settings have no ranks; None where all have them, or where there is one setting.
+        """Why methods or settings have no ranks; None where all have them, or where there is one
+        setting.
 
         Args:
             measure: as in ``differences``.
@@ -249,7 +296,8 @@ class Comparison:
         unranked = [method for method in self.methods if method not in ranked]
         parts = [f"{', '.join(unranked)} could not be run in any setting"] if unranked else []
         parts += [
-            f"{setting} has no score of {', '.join(without)} from every seed" for setting, without in lacking.items()
+            f"{setting} has no score of {', '.join(without)} from every seed"
+            for setting, without in lacking.items()
         ]
         if not parts:
             return None
@@ -269,11 +317,14 @@ class Comparison:
             "rank_tests": ranks.summary(),
             "ranks_missing": self.why_ranks_are_missing(measure),
             "missing": [list(key) for key in self.missing],
-            "failed": [{"cell": list(key), "reason": reason} for key, reason in self.failed.items()],
+            "failed": [
+                {"cell": list(key), "reason": reason} for key, reason in self.failed.items()
+            ],
         }
 
     def write(self, folder: Path, measure: str | None = None) -> Path:
-        """Write comparison.csv, differences.csv, curves.csv and summary.json; ``fk.draw`` writes tables and the figure.
+        """Write comparison.csv, differences.csv, curves.csv and summary.json; ``fk.draw`` writes
+        tables and the figure.
 
         Raises StorageError where they cannot be written.
         """
@@ -284,7 +335,9 @@ class Comparison:
             write_atomic(folder / RANKS, ranks.table().to_csv(index=False))
             write_atomic(folder / RANK_TESTS, ranks.pairs.to_csv(index=False))
         write_atomic(folder / CURVES, self._long_table().to_csv(index=False))
-        write_atomic(folder / run_folder.SUMMARY, json.dumps(self.summary(measure), indent=2) + "\n")
+        write_atomic(
+            folder / run_folder.SUMMARY, json.dumps(self.summary(measure), indent=2) + "\n"
+        )
         return folder
 
     def _long_table(self) -> pd.DataFrame:
@@ -308,7 +361,11 @@ class Comparison:
         cells = list(cells_of(grid, folder))
         runs = {cell.key: run for cell in cells if (run := finished_run(cell)) is not None}
         kept = read_failed(folder)
-        failed = {cell.key: reason for cell in cells if (reason := kept.get(cell.key)) and cell.key not in runs}
+        failed = {
+            cell.key: reason
+            for cell in cells
+            if (reason := kept.get(cell.key)) and cell.key not in runs
+        }
         return cls(grid, runs, failed, folder)
 
 
@@ -317,7 +374,11 @@ def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) ->
     agreement = [name for name in AGREEMENT if any(one.get(name) is not None for one in summaries)]
     return [
         *MEANS,
-        *(["validation_accuracy"] if any("validation_accuracy" in one for one in summaries) else []),
+        *(
+            ["validation_accuracy"]
+            if any("validation_accuracy" in one for one in summaries)
+            else []
+        ),
         *agreement,
         *(HONEST if any("attackers" in one for one in summaries) else ()),
         *(measure.name for measure in own),
@@ -326,7 +387,11 @@ def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) ->
 
 def _last_score(run: Run) -> float | None:
     """The last accuracy on the samples on which its rounds are scored."""
-    return run.summary()["final_accuracy"] if run.scored_split == "test" else run.records[-1]["accuracy"]
+    return (
+        run.summary()["final_accuracy"]
+        if run.scored_split == "test"
+        else run.records[-1]["accuracy"]
+    )
 
 
 def _first_round(run: Run, target: float | None) -> int | None:

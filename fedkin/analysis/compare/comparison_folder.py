@@ -33,7 +33,15 @@ COMPARISON, CELLS = "comparison.toml", "cells"
 FAILED = "failed.json"
 _WRITTEN = (
     *(f"comparison.{ending}" for ending in ("csv", "md", "tex")),
-    *("differences.csv", "curves.csv", "figure.png", "figure.svg", run_folder.SUMMARY, FAILED, CELLS),
+    *(
+        "differences.csv",
+        "curves.csv",
+        "figure.png",
+        "figure.svg",
+        run_folder.SUMMARY,
+        FAILED,
+        CELLS,
+    ),
 )
 
 
@@ -65,7 +73,9 @@ def create(path: Path, grid: Grid) -> list[Path]:
     if (path / COMPARISON).exists():
         other = _other_part(_read(path), grid)
         how = f"this comparison; go on with it: --resume {path} --seeds {len(grid.seeds)} (in Python resume=True)"
-        raise StorageError(f"{path} already holds {f'one of other {other}; choose another folder' if other else how}")
+        raise StorageError(
+            f"{path} already holds {f'one of other {other}; choose another folder' if other else how}"
+        )
     if holds_run(path):
         raise StorageError(f"{path} already holds a run; choose another folder")
     run_folder.refuse_others(path, _WRITTEN)
@@ -87,7 +97,8 @@ def abandon(path: Path, created: Sequence[Path]) -> None:
 
 
 def reopen_same(path: Path, grid: Grid) -> None:
-    """Resume a comparison with a grid that may have more or fewer seeds; refuse that of another grid.
+    """Resume a comparison with a grid that may have more or fewer seeds; refuse that of another
+    grid.
 
     Raises CheckpointError.
     """
@@ -98,9 +109,12 @@ def reopen_same(path: Path, grid: Grid) -> None:
 
 
 def _other_part(stored: dict[str, Any], grid: Grid) -> str:
-    """The part in which another comparison differs from a grid; empty for the same one, from whatever seeds."""
+    """The part in which another comparison differs from a grid; empty for the same one, from
+    whatever seeds."""
     own = _plain(grid.description())
-    return next((part for part in ("methods", "settings") if _plain(stored).get(part) != own[part]), "")
+    return next(
+        (part for part in ("methods", "settings") if _plain(stored).get(part) != own[part]), ""
+    )
 
 
 def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> Grid:
@@ -130,7 +144,12 @@ def cells_of(grid: Grid, out: Path) -> Iterator[Cell]:
     for setting in grid.settings:
         for seed in grid.seeds:
             for method in grid.methods:
-                yield Cell(setting, method, seed, out / CELLS / slug(setting.label) / slug(method.label) / str(seed))
+                yield Cell(
+                    setting,
+                    method,
+                    seed,
+                    out / CELLS / slug(setting.label) / slug(method.label) / str(seed),
+                )
 
 
 def finished_run(cell: Cell) -> Run | None:
@@ -149,7 +168,9 @@ def finished_run(cell: Cell) -> Run | None:
     if _plain(determining_part(description)) != determining_part(run.config):
         raise CheckpointError(f"{cell.path} holds another run than this comparison's; move it away")
     stopped = run.records and stop_of_resumed(config.run, run.records, run.final.get("stopped"))
-    return run if run.records and (stopped or run.records[-1]["round"] == config.run.rounds) else None
+    return (
+        run if run.records and (stopped or run.records[-1]["round"] == config.run.rounds) else None
+    )
 
 
 def missing_line(setting: str, method: str, reason: str, seeds: Sequence[int] = ()) -> str:
@@ -167,7 +188,8 @@ def missing_line(setting: str, method: str, reason: str, seeds: Sequence[int] = 
 
 
 def keep_failed(path: Path, failed: Mapping[tuple[str, str, int], str]) -> None:
-    """Write why runs could not be run, for whoever reads the folder later; no file where there are none.
+    """Write why runs could not be run, for whoever reads the folder later; no file where there are
+    none.
 
     Args:
         path: the comparison's folder.
@@ -182,14 +204,19 @@ def keep_failed(path: Path, failed: Mapping[tuple[str, str, int], str]) -> None:
 
 
 def read_failed(path: Path) -> dict[tuple[str, str, int], str]:
-    """Why runs could not be run, by setting, method and seed; empty where the file is missing or damaged.
+    """Why runs could not be run, by setting, method and seed; empty where the file is missing or
+    damaged.
 
     Args:
         path: the comparison's folder.
     """
     try:
         cells = json.loads((path / FAILED).read_text())
-        return {(str(s), str(m), int(i)): str(cell["reason"]) for cell in cells for s, m, i in [cell["cell"]]}
+        return {
+            (str(s), str(m), int(i)): str(cell["reason"])
+            for cell in cells
+            for s, m, i in [cell["cell"]]
+        }
     except (OSError, ValueError, TypeError, KeyError):
         return {}
 

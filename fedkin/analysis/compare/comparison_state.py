@@ -1,4 +1,5 @@
-"""The state of a comparison's folder beside its cells: what was not run, and whether its tables fit its runs."""
+"""The state of a comparison's folder beside its cells: what was not run, and whether its tables fit
+its runs."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ class ComparisonState(FolderState):
 def comparison_state(folder: Path) -> ComparisonState:
     """What is missing and what is wrong.
 
-    Cells without a run are no damage. A table that is not what the finished runs give is: it was edited or cut off, or
-    the comparison was killed after more of them.
+    Cells without a run are no damage. A table that is not what the finished runs give is: it was
+    edited or cut off, or the comparison was killed after more of them.
 
     Args:
         folder: of the comparison.

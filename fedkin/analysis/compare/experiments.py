@@ -1,4 +1,5 @@
-"""The experiments of a comparison's settings: what their methods refuse before the first run, and the runs."""
+"""The experiments of a comparison's settings: what their methods refuse before the first run, and
+the runs."""
 
 from __future__ import annotations
 
@@ -51,9 +52,12 @@ class Observer:
 
 
 class Experiments:
-    """The experiments of settings. Settings with the same data share them; else one data set is in memory at a time."""
+    """The experiments of settings. Settings with the same data share them; else one data set is in
+    memory at a time."""
 
-    def __init__(self, before: Mapping[tuple[str, str, int], Run], on_round: OnRound | None) -> None:
+    def __init__(
+        self, before: Mapping[tuple[str, str, int], Run], on_round: OnRound | None
+    ) -> None:
         """Experiments that are made when they are needed.
 
         Args:
@@ -63,7 +67,9 @@ class Experiments:
         self._before = before
         self._on_round = on_round
         self._described: Entry | None = None  # the configuration of the data
-        self._worlds: SimulatedWorlds | None = None  # whose data the experiments that are kept share
+        self._worlds: SimulatedWorlds | None = (
+            None  # whose data the experiments that are kept share
+        )
         self._running: str | None = None  # label of the setting of the last run
         self._kept: dict[str, tuple[SimulatedExperiment, Digests]] = {}  # by label of the setting
 
@@ -79,12 +85,16 @@ class Experiments:
         """
         pairs = {cell.pair: cell for cell in cells if cell.key not in self._before}
         refused: dict[Pair, str] = {}
-        for cell in reversed(pairs.values()):  # the experiment of the first setting is then there for the first run
+        for cell in reversed(
+            pairs.values()
+        ):  # the experiment of the first setting is then there for the first run
             try:
                 self._check(cell)
             except (CheckpointError, StorageError):
                 raise
-            except Exception as error:  # a method, model or task of the user's own may raise anything
+            except (
+                Exception
+            ) as error:  # a method, model or task of the user's own may raise anything
                 refused[cell.pair] = reason_of(error)
         return {pair: refused[pair] for pair in pairs if pair in refused}
 
@@ -96,7 +106,9 @@ class Experiments:
             self._kept.pop(self._running, None)  # its compiled programs are not needed any more
         self._running = cell.setting.label
         experiment, digests = self._experiment(cell.setting, config)
-        return experiment.with_seed(cell.seed).side_by_side(methods, digests, cell.path, holds_run(cell.path))
+        return experiment.with_seed(cell.seed).side_by_side(
+            methods, digests, cell.path, holds_run(cell.path)
+        )
 
     def _check(self, cell: Cell) -> None:
         """Refuse (FedkinError) a method that cannot be run in a setting."""
@@ -104,7 +116,9 @@ class Experiments:
         experiment, _ = self._experiment(cell.setting, config)
         experiment.with_seed(cell.seed).check(_methods(config))
 
-    def _experiment(self, setting: Setting, config: RunConfig) -> tuple[SimulatedExperiment, Digests]:
+    def _experiment(
+        self, setting: Setting, config: RunConfig
+    ) -> tuple[SimulatedExperiment, Digests]:
         """The experiment of a setting, and the digests of its data."""
         if setting.label in self._kept:
             return self._kept[setting.label]
@@ -125,8 +139,10 @@ class Experiments:
         for (label, *_), run in self._before.items():
             if label == setting.label and fingerprint(run.config, *digests) != run.fingerprint:
                 raise CheckpointError(
-                    f"{run.folder} was run on other data, or with another model or version of JAX, than the runs of "
-                    "this comparison that are missing would be now; start a new comparison in another folder"
+                    f"{run.folder} was run on other data, or with another model or version of "
+                    f"JAX, than the runs of "
+                    "this comparison that are missing would be now; start a new comparison in "
+                    "another folder"
                 )
 
 

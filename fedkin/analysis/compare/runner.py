@@ -1,4 +1,5 @@
-"""Running a grid: one cell after another in one process, each in a folder of its own, none of them twice."""
+"""Running a grid: one cell after another in one process, each in a folder of its own, none of them
+twice."""
 
 from __future__ import annotations
 
@@ -11,7 +12,14 @@ from typing import Any, NoReturn
 
 from fedkin.analysis.compare import comparison_folder
 from fedkin.analysis.compare.comparison import Comparison, Key
-from fedkin.analysis.compare.comparison_folder import Cell, abandon, cells_of, create, finished_run, reopen_same
+from fedkin.analysis.compare.comparison_folder import (
+    Cell,
+    abandon,
+    cells_of,
+    create,
+    finished_run,
+    reopen_same,
+)
 from fedkin.analysis.compare.experiments import Experiments, Observer, reason_of
 from fedkin.analysis.jobs import Earlier, Job, Outcome, check_jobs, replay, several
 from fedkin.analysis.side_by_side import run_side_by_side
@@ -44,36 +52,42 @@ def compare(
     jobs: int | None = None,
     engine: str | None = None,
 ) -> Comparison:
-    """Compare methods on the same data, scenarios and seeds, as ``fedkin compare`` does; ``fk.draw`` writes tables and
-    figure.
+    """Compare methods on the same data, scenarios and seeds, as ``fedkin compare`` does;
+    ``fk.draw`` writes tables and figure.
 
     Args:
-        study: a TOML file as for ``fedkin run``, possibly with a section [compare] (see ``config.comparison``); the
-            demonstration where nothing is said.
+        study: a TOML file as for ``fedkin run``, possibly with a section [compare] (see
+            ``config.comparison``); the demonstration where nothing is said.
         overrides: ``section.key=value``.
-        methods: in place of the file's: names, methods that were made (``fk.IFCA(clusters=4)``, or of your own), or
-            tables with a name and options; a dictionary has them by label.
+        methods: in place of the file's: names, methods that were made (``fk.IFCA(clusters=4)``, or
+            of your own), or tables with a name and options; a dictionary has them by label.
         seeds: how many, in place of the file's; 3 where nothing is said.
         grid: ``{"local.lr": [0.01, 0.03]}``: each with each.
-        by: the measure by which methods are compared: ``final``, ``best``, ``bottom`` or ``validation``.
+        by: the measure by which methods are compared: ``final``, ``best``, ``bottom`` or
+            ``validation``.
         out: the folder that keeps it; with ``resume``, one that holds the same comparison already.
         resume: whether to go on with the comparison in ``out``.
         on_round: called with the record of every round; with ``jobs``, when its run is finished.
-        jobs: how many runs at a time, in processes of one core each; folders are the same but for timings.
-        engine: where the processes run: on this machine, where nothing is said; ``ray``, or ``ray:`` and the address of
-            a cluster, by default one on each of its cores.
+        jobs: how many runs at a time, in processes of one core each; folders are the same but for
+            timings.
+        engine: where the processes run: on this machine, where nothing is said; ``ray``, or
+            ``ray:`` and the address of a cluster, by default one on each of its cores.
 
     Raises:
-        ConfigError: an invalid configuration, or a grid without a cell; with ``jobs``, a method that other processes
-            cannot import.
+        ConfigError: an invalid configuration, or a grid without a cell; with ``jobs``, a method
+            that other processes cannot import.
         StorageError, CheckpointError: about the folder.
     """
-    checked = replace(load(user_path(study) if study else None, overrides, methods, seeds, axes=grid), by=by)
+    checked = replace(
+        load(user_path(study) if study else None, overrides, methods, seeds, axes=grid), by=by
+    )
     check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
     folder = user_path(out)
     with folder_lock(folder), interruptible():
         created = reopen_same(folder, checked) if resume else create(folder, checked)
-        comparison = run(checked, folder, on_round=on_round, created=created, jobs=jobs, engine=engine)
+        comparison = run(
+            checked, folder, on_round=on_round, created=created, jobs=jobs, engine=engine
+        )
         comparison.write(folder)
     return comparison
 
@@ -88,13 +102,14 @@ def run(
     engine: str | None = None,
     on_refused: OnRefused | None = None,
 ) -> Comparison:
-    """Run all cells that are not finished; one that cannot be run, for whatever error, is logged, and the others go on.
+    """Run all cells that are not finished; one that cannot be run, for whatever error, is logged,
+    and the others go on.
 
-    What methods refuse is found before the first run: a method is left out of a setting that it refuses, with one
-    warning for all seeds.
+    What methods refuse is found before the first run: a method is left out of a setting that it
+    refuses, with one warning for all seeds.
 
-    Data and compiled programs are set up once for all methods and seeds of a setting, and kept for the next setting
-    where its data are the same.
+    Data and compiled programs are set up once for all methods and seeds of a setting, and kept for
+    the next setting where its data are the same.
 
     Args:
         grid: settings, methods and seeds.
@@ -103,12 +118,14 @@ def run(
         on_round: called with the record of every round; with ``jobs``, when its run is finished.
         jobs: how many cells at a time, in processes of one core each.
         engine: where these run.
-        created: folders that were created for a new comparison; they are removed where no cell can be run.
+        created: folders that were created for a new comparison; they are removed where no cell can
+            be run.
         on_refused: called before the first run with each cell that is left out.
 
     Raises:
         ConfigError: no cell could be run.
-        CheckpointError, StorageError: a cell's folder holds another run or is damaged; the disk is full.
+        CheckpointError, StorageError: a cell's folder holds another run or is damaged; the disk is
+            full.
     """
     check_jobs(jobs, [setting.config(method) for setting, method in grid.cells], engine)
     cells = list(cells_of(grid, out))
@@ -124,7 +141,9 @@ def run(
     if parallel:
         del experiments  # its data are not needed here: each process has its own
         jobs_left = [_job(cell, before) for cell in left if cell.key not in before]
-        outcomes = _at_once(left, before, on_cell, on_round, run_side_by_side(jobs_left, jobs, engine))
+        outcomes = _at_once(
+            left, before, on_cell, on_round, run_side_by_side(jobs_left, jobs, engine)
+        )
     else:
         outcomes = _in_turn(left, before, on_cell, observer, experiments)
     runs = _collect(outcomes, failed)
@@ -135,31 +154,45 @@ def run(
 
 
 def _left_out(
-    experiments: Experiments, cells: Sequence[Cell], before: Mapping[Key, Run], on_refused: OnRefused | None
+    experiments: Experiments,
+    cells: Sequence[Cell],
+    before: Mapping[Key, Run],
+    on_refused: OnRefused | None,
 ) -> dict[Key, str]:
     """Why runs cannot be made, found before the first one; a warning for each method and setting."""
     refused = experiments.refusals(cells)
-    failed = {cell.key: refused[cell.pair] for cell in cells if cell.pair in refused and cell.key not in before}
+    failed = {
+        cell.key: refused[cell.pair]
+        for cell in cells
+        if cell.pair in refused and cell.key not in before
+    }
     if len(failed) == len(cells):  # then the error at the end says it
         return failed
     for pair, reason in refused.items():
-        _log.warning("left out of the comparison: %s", comparison_folder.missing_line(*pair, reason=reason))
+        _log.warning(
+            "left out of the comparison: %s", comparison_folder.missing_line(*pair, reason=reason)
+        )
     for cell in cells:
         if on_refused and cell.key in failed:
             on_refused(cell)
     return failed
 
 
-def _end_without_runs(failed: Mapping[Key, str], out: Path, created: Sequence[Path] | None) -> NoReturn:
+def _end_without_runs(
+    failed: Mapping[Key, str], out: Path, created: Sequence[Path] | None
+) -> NoReturn:
     """Remove the folder of a new comparison of which no cell can be run, and say why (ConfigError)."""
     comparison_folder.keep_failed(out, {})
     if created is not None:
         abandon(out, created)
-    raise ConfigError(f"no cell of the comparison could be run; the first says: {next(iter(failed.values()))}")
+    raise ConfigError(
+        f"no cell of the comparison could be run; the first says: {next(iter(failed.values()))}"
+    )
 
 
 def _collect(outcomes: Outcomes, failed: dict[Key, str]) -> dict[Key, Run]:
-    """The runs as they end. A failure is added to ``failed``, and logged once for all seeds that have it.
+    """The runs as they end. A failure is added to ``failed``, and logged once for all seeds that
+    have it.
 
     Raises CheckpointError, StorageError: of a cell's folder.
     """
@@ -177,7 +210,9 @@ def _collect(outcomes: Outcomes, failed: dict[Key, str]) -> dict[Key, Run]:
                 failed[cell.key] = reason
                 if (*cell.pair, reason) not in logged:
                     logged.add((*cell.pair, reason))
-                    warnings.append(comparison_folder.missing_line(*cell.pair, seeds=[cell.seed], reason=reason))
+                    warnings.append(
+                        comparison_folder.missing_line(*cell.pair, seeds=[cell.seed], reason=reason)
+                    )
             while runs and warnings:  # where nothing can be run, the error at the end says it once
                 _log.warning("%s", warnings.pop(0))
     return runs
@@ -210,7 +245,8 @@ def _at_once(
     on_round: OnRound | None,
     side_by_side: Generator[Outcome, None, None],
 ) -> Outcomes:
-    """The same of cells that other processes run, in the order in which they end; those finished before come first."""
+    """The same of cells that other processes run, in the order in which they end; those finished
+    before come first."""
     by_key = {cell.key: cell for cell in cells}
     for key, run in before.items():
         if on_cell:
@@ -236,4 +272,6 @@ def _job(cell: Cell, before: Mapping[Key, Run]) -> Job:
         for (label, *_), run in before.items()
         if label == cell.setting.label
     )
-    return Job(cell.key, cell.setting.config(cell.method).description(), cell.seed, cell.path, earlier)
+    return Job(
+        cell.key, cell.setting.config(cell.method).description(), cell.seed, cell.path, earlier
+    )

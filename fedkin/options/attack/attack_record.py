@@ -1,4 +1,5 @@
-"""What a summary says of a run in which clients attack: who they are, and what honest clients reach.
+"""What a summary says of a run in which clients attack: who they are, and what honest clients
+reach.
 
 The attackers' own accuracy means nothing.
 """
@@ -18,9 +19,10 @@ from fedkin.options.base import RunEnd
 def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
     """What a summary says of an attack.
 
-    ``honest_accuracy`` is the mean of honest clients' accuracies, ``honest_bottom_decile`` that of the bottom 10% of
-    them, ``honest_ari`` the agreement of their clusters with the true ones, ``attackers_alone`` the share of attackers
-    in clusters without honest clients, of those that have a cluster; each None where there is nothing to count.
+    ``honest_accuracy`` is the mean of honest clients' accuracies, ``honest_bottom_decile`` that of
+    the bottom 10% of them, ``honest_ari`` the agreement of their clusters with the true ones,
+    ``attackers_alone`` the share of attackers in clusters without honest clients, of those that
+    have a cluster; each None where there is nothing to count.
 
     Args:
         attacks: which clients attack.
@@ -40,7 +42,9 @@ def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
 
 
 def _honest_ari(
-    assignment: Int[np.ndarray, "N"], attacks: Bool[np.ndarray, "N"], true_clusters: Int[np.ndarray, "N"] | None
+    assignment: Int[np.ndarray, "N"],
+    attacks: Bool[np.ndarray, "N"],
+    true_clusters: Int[np.ndarray, "N"] | None,
 ) -> float | None:
     """Of honest clients that have a cluster."""
     honest = ~attacks & (assignment != UNASSIGNED)
@@ -50,7 +54,8 @@ def _honest_ari(
 
 
 def share_alone(assignment: Int[np.ndarray, "N"], attacks: Bool[np.ndarray, "N"]) -> float | None:
-    """The share of attackers in clusters without honest clients, of those that have a cluster; None without any.
+    """The share of attackers in clusters without honest clients, of those that have a cluster; None
+    without any.
 
     Args:
         assignment: cluster of each client, or UNASSIGNED.

@@ -1,9 +1,11 @@
-"""What Byzantine clients send in place of their updates, where they know those of all honest clients of their model.
+"""What Byzantine clients send in place of their updates, where they know those of all honest
+clients of their model.
 
-Rows h_i [h P] are the honest ones, mu their mean, s their standard deviation. Sources: sign flip and inner-product
-manipulation (IPM; Xie et al., UAI 2019), a little is enough (ALIE; Baruch et al., NeurIPS 2019), mimic (Karimireddy et
-al., ICLR 2022), MinMax and MinSum (Shejwalkar and Houmansadr, NDSS 2021). An optimal attack knows the rule, and
-searches for the factor that does most harm (Shejwalkar and Houmansadr).
+Rows h_i [h P] are the honest ones, mu their mean, s their standard deviation. Sources: sign flip
+and inner-product manipulation (IPM; Xie et al., UAI 2019), a little is enough (ALIE; Baruch et al.,
+NeurIPS 2019), mimic (Karimireddy et al., ICLR 2022), MinMax and MinSum (Shejwalkar and Houmansadr,
+NDSS 2021). An optimal attack knows the rule, and searches for the factor that does most harm
+(Shejwalkar and Houmansadr).
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ def little_is_enough(honest: Rows, z: float = 1.5) -> Row:
 
 
 def largest_hidden_shift(n: int, f: int) -> float:
-    """ALIE's z_max = Phi^-1((n - f - k) / (n - f)), k = floor(n / 2 + 1) - f: a majority is beyond that shift.
+    """ALIE's z_max = Phi^-1((n - f - k) / (n - f)), k = floor(n / 2 + 1) - f: a majority is beyond
+    that shift.
 
     Args:
         n: clients.
@@ -56,18 +59,22 @@ def mimic(honest: Rows, target: int = 0) -> Row:
 
 
 def min_max(honest: Rows, direction: str = "unit") -> Row:
-    """mu + g p with the largest g at which no honest row is farther away than the honest rows from each other.
+    """mu + g p with the largest g at which no honest row is farther away than the honest rows from
+    each other.
 
     Args:
         honest: their rows.
         direction: p: ``unit`` -mu / |mu|, ``std`` -s, ``sign`` -sign(mu).
     """
     limit = float(squared_distances(honest).max())
-    return _farthest(honest, direction, lambda row: float(((honest - row) ** 2).sum(axis=1).max()) <= limit)
+    return _farthest(
+        honest, direction, lambda row: float(((honest - row) ** 2).sum(axis=1).max()) <= limit
+    )
 
 
 def min_sum(honest: Rows, direction: str = "unit") -> Row:
-    """mu + g p with the largest g at which the sum of squared distances to the honest rows is that of an honest row.
+    """mu + g p with the largest g at which the sum of squared distances to the honest rows is that
+    of an honest row.
 
     Args:
         honest: their rows.
@@ -133,10 +140,13 @@ def optimal(honest: Rows, attack: Callable[[Rows, float], Row], rule: str, f: in
 
 
 def best_factor(
-    harm: Callable[[float], float], trials: int = _TRIALS, step: float = _STEP, shrinkage: float = _SHRINKAGE
+    harm: Callable[[float], float],
+    trials: int = _TRIALS,
+    step: float = _STEP,
+    shrinkage: float = _SHRINKAGE,
 ) -> float:
-    """A factor from 0 up at which a function is large: steps forward from the best so far, which double until the first
-    that does not help, and then shrink.
+    """A factor from 0 up at which a function is large: steps forward from the best so far, which
+    double until the first that does not help, and then shrink.
 
     Args:
         harm: the function.
@@ -154,7 +164,10 @@ def best_factor(
     return best
 
 
-OPTIMAL: dict[str, Callable[[Rows, float], Row]] = {"optimal_alie": little_is_enough, "optimal_ipm": inner_product}
+OPTIMAL: dict[str, Callable[[Rows, float], Row]] = {
+    "optimal_alie": little_is_enough,
+    "optimal_ipm": inner_product,
+}
 ATTACKS: dict[str, Callable[..., Row]] = {
     "sign_flip": sign_flip,
     "ipm": inner_product,

@@ -1,4 +1,5 @@
-"""Byzantine clients in a simulation: who they are, what they send for their updates, and what they lie about."""
+"""Byzantine clients in a simulation: who they are, what they send for their updates, and what they
+lie about."""
 
 from __future__ import annotations
 
@@ -44,25 +45,30 @@ class Byzantine(Option):
     """Who attacks, how, and from when on.
 
     Attributes:
-        attack: ``sign_flip`` (- mean of the honest), ``ipm`` (- 0.5 mean), ``alie`` (mean - 1.5 deviations),
-            ``optimal_ipm``, ``optimal_alie`` (with the factor that does most harm to the rule ``against``), ``mimic``
-            (a copy of one), ``min_max``, ``min_sum``, ``gaussian`` (noise), ``nan`` (not finite); of the attacker's own
-            update, ``own_sign_flip`` (-1 times) and ``stretch`` (-10 times); or what comes of training on other data:
-            ``label_flip`` (labels y -> classes - 1 - y), ``backdoor`` (half of the images have a patch of 3 x 3 in a
-            corner and the label 0), ``backdoor_replacement`` (that, times the clients of the model for each attacker);
-            ``none``: its own update, together with a ``disguise`` or a ``lie``.
+        attack: ``sign_flip`` (- mean of the honest), ``ipm`` (- 0.5 mean), ``alie`` (mean - 1.5
+            deviations), ``optimal_ipm``, ``optimal_alie`` (with the factor that does most harm to
+            the rule ``against``), ``mimic`` (a copy of one), ``min_max``, ``min_sum``, ``gaussian``
+            (noise), ``nan`` (not finite); of the attacker's own update, ``own_sign_flip`` (-1
+            times) and ``stretch`` (-10 times); or what comes of training on other data:
+            ``label_flip`` (labels y -> classes - 1 - y), ``backdoor`` (half of the images have a
+            patch of 3 x 3 in a corner and the label 0), ``backdoor_replacement`` (that, times the
+            clients of the model for each attacker); ``none``: its own update, together with a
+            ``disguise`` or a ``lie``.
         share: of the clients.
         spread: ``evenly`` over the true clusters, or ``random``.
-        start: the round from which on they attack (sleepers: above 0); 0 is the start, where clusters are found.
-        disguise: what they send before ``start``, so that clusters are wrong: ``imitation`` (the mean of another
-            kind), ``splitting`` (two bundles on either side of their kind's mean), ``blob`` (all the same row, in the
-            middle of all), ``bridge`` (rows between two kinds); ``none``: their own.
-        lie: what else they say, from the start on: ``lowest`` or ``highest`` of all numbers that a client says of
-            every model, such as losses and cosines; ``sizes`` (2^40 samples), ``bits`` (yes to all questions, such as
-            whether their data have shifted), ``choice`` (IFCA: the model that fewest others chose); ``none``.
+        start: the round from which on they attack (sleepers: above 0); 0 is the start, where
+            clusters are found.
+        disguise: what they send before ``start``, so that clusters are wrong: ``imitation`` (the
+            mean of another kind), ``splitting`` (two bundles on either side of their kind's mean),
+            ``blob`` (all the same row, in the middle of all), ``bridge`` (rows between two kinds);
+            ``none``: their own.
+        lie: what else they say, from the start on: ``lowest`` or ``highest`` of all numbers that a
+            client says of every model, such as losses and cosines; ``sizes`` (2^40 samples),
+            ``bits`` (yes to all questions, such as whether their data have shifted), ``choice``
+            (IFCA: the model that fewest others chose); ``none``.
         against: the rule that optimal attacks know.
-        clients: the attackers' positions, from 0, in place of share and spread. Names of clients are not positions:
-            the position of the client "6" is ``data.client_names.index("6")``.
+        clients: the attackers' positions, from 0, in place of share and spread. Names of clients
+            are not positions: the position of the client "6" is ``data.client_names.index("6")``.
         seed: of who they are.
     """
 
@@ -88,7 +94,8 @@ class Byzantine(Option):
         parse(self.against)
         if self.disguise != NOTHING and not self.start:
             raise ConfigError(
-                "attack.disguise: attackers are disguised before the round attack.start, which is 0; set it to the "
+                "attack.disguise: attackers are disguised before the round attack.start, which is "
+                "0; set it to the "
                 "first round after the clusters are found"
             )
 
@@ -97,7 +104,9 @@ class Byzantine(Option):
             return f"{type(run.method).__name__} has no server; attacks between peers are not simulated"
         return ""
 
-    def simulated(self, data: FederatedData, shift: Shift | None) -> tuple[FederatedData, Shift | None]:
+    def simulated(
+        self, data: FederatedData, shift: Shift | None
+    ) -> tuple[FederatedData, Shift | None]:
         """The data with poisoned samples of attackers, at once or later.
 
         Raises:
@@ -111,16 +120,21 @@ class Byzantine(Option):
             return POISONS[self.attack](data, attacks), shift
         if shift is not None:
             raise ConfigError(
-                f"attack.start: {self.attack} after the start does not go with other shifts of data; leave one out"
+                f"attack.start: {self.attack} after the start does not go with other shifts of "
+                f"data; leave one out"
             )
-        return data, LaterPoisoning(self.attack, tuple(np.flatnonzero(attacks).tolist()), self.start)
+        return data, LaterPoisoning(
+            self.attack, tuple(np.flatnonzero(attacks).tolist()), self.start
+        )
 
     def bind(self, run: RunFacts) -> ActiveOption:
         # Attackers are named by their numbers, so that data that shift change none of them.
         attackers = np.flatnonzero(self.attackers(run.clients, run.true_clusters))
         return ActiveAttack(replace(self, clients=tuple(attackers.tolist())))
 
-    def attackers(self, total: int, true_clusters: Int[np.ndarray, "N"] | None) -> Bool[np.ndarray, "N"]:
+    def attackers(
+        self, total: int, true_clusters: Int[np.ndarray, "N"] | None
+    ) -> Bool[np.ndarray, "N"]:
         """Which clients attack.
 
         Args:
@@ -133,7 +147,11 @@ class Byzantine(Option):
         if self.clients is not None:
             return _mask(self.clients, total)
         rng = Stream(self.seed, 0, "byzantine").rng()
-        known = np.zeros(total, np.int64) if true_clusters is None or self.spread == "random" else true_clusters
+        known = (
+            np.zeros(total, np.int64)
+            if true_clusters is None or self.spread == "random"
+            else true_clusters
+        )
         order = rng.permutation(total)
         chosen: list[int] = []
         for cluster in np.unique(known):
@@ -168,10 +186,15 @@ class Byzantine(Option):
             sent[attacks] = np.nan
             return sent
         for k in np.unique(index[attacks]):
-            theirs, honest = (index == k) & attacks, updates[(index == k) & ~attacks].astype(np.float64)
+            theirs, honest = (
+                (index == k) & attacks,
+                updates[(index == k) & ~attacks].astype(np.float64),
+            )
             if self.attack == REPLACEMENT:
                 sent[theirs] *= (len(honest) + theirs.sum()) / theirs.sum()
-            elif len(honest) >= (2 if self.attack in _PAIRS else 1):  # else no client to imitate: they stay honest
+            elif len(honest) >= (
+                2 if self.attack in _PAIRS else 1
+            ):  # else no client to imitate: they stay honest
                 sent[theirs] = self._rows(honest, int(theirs.sum()), rng)
         return sent
 
@@ -249,7 +272,9 @@ class AttackedWorld(WorldProxy):
         self._asleep = round < attack.start
         self._attackers = attack.attackers(world.total_clients, world.true_clusters)
         if attack.disguise != NOTHING and world.true_clusters is None:
-            raise ConfigError(f"attack.disguise = {attack.disguise!r} needs data with known true clusters")
+            raise ConfigError(
+                f"attack.disguise = {attack.disguise!r} needs data with known true clusters"
+            )
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The reply, with what attackers send and say."""
@@ -268,16 +293,25 @@ class AttackedWorld(WorldProxy):
         return reply if single is task else mean_reply(task, reply, clients)
 
     def _with_vectors(
-        self, reply: Reply, vectors: list[str], clients: Int[np.ndarray, "n"], attacks: Bool[np.ndarray, "n"]
+        self,
+        reply: Reply,
+        vectors: list[str],
+        clients: Int[np.ndarray, "n"],
+        attacks: Bool[np.ndarray, "n"],
     ) -> Reply:
-        """The reply with vectors of attackers changed; what is not finite does not count as arrived."""
+        """The reply with vectors of attackers changed; what is not finite does not count as
+        arrived."""
         here = np.flatnonzero(reply.arrived)
         index = reply.arrays.get(INDEX, np.zeros(len(clients), np.int64))[here]
         arrays, broken = dict(reply.arrays), np.zeros(len(clients), bool)
         for name in vectors:
             rows = arrays[name][here]
             if self._asleep:
-                kinds = np.zeros(self.total_clients, np.int64) if self.true_clusters is None else self.true_clusters
+                kinds = (
+                    np.zeros(self.total_clients, np.int64)
+                    if self.true_clusters is None
+                    else self.true_clusters
+                )
                 sent = self._attack.disguised(rows, index, attacks[here], kinds[clients[here]])
             else:
                 noise = Stream(self._attack.seed, self._round, f"byzantine/{name}").rng()
@@ -298,7 +332,8 @@ def _check_positions(clients: Any) -> None:
         if isinstance(client, bool) or not isinstance(client, int):
             given = clients if client is None else client
             raise ConfigError(
-                "attack.clients: expected positions of clients, whole numbers from 0 in a tuple or list such as "
+                "attack.clients: expected positions of clients, whole numbers from 0 in a tuple "
+                "or list such as "
                 f'(0, 3); got {given!r}. The position of the client "a" is data.client_names.index("a")'
             )
 
@@ -308,8 +343,10 @@ def _mask(clients: Sequence[int], total: int) -> Bool[np.ndarray, "N"]:
     for client in clients:
         if not 0 <= client < total:
             raise ConfigError(
-                f"attack.clients: there is no client at position {client}; positions are 0 to {total - 1}, "
-                "whatever the names of clients are (data.client_names.index(name) is the position of one)"
+                f"attack.clients: there is no client at position {client}; positions are 0 to "
+                f"{total - 1}, "
+                "whatever the names of clients are (data.client_names.index(name) is the position "
+                "of one)"
             )
         mask[client] = True
     return mask

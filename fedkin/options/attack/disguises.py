@@ -1,6 +1,8 @@
-"""What attackers send while clusters are found, so that these are wrong: rows of updates in place of their own.
+"""What attackers send while clusters are found, so that these are wrong: rows of updates in place
+of their own.
 
-They know the honest rows of the same model, and of which kind (true cluster) each client is. Rows [n p].
+They know the honest rows of the same model, and of which kind (true cluster) each client is. Rows
+[n p].
 """
 
 from __future__ import annotations
@@ -43,8 +45,9 @@ def imitation(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "cou
 
 
 def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """Two bundles on either side of their kind's mean, as far from it as honest rows are, along the direction in which
-    these differ most: so that the kind is cut in two, and two others are merged where K is fixed.
+    """Two bundles on either side of their kind's mean, as far from it as honest rows are, along the
+    direction in which these differ most: so that the kind is cut in two, and two others are merged
+    where K is fixed.
 
     Args:
         honest: rows of the same model.
@@ -60,7 +63,8 @@ def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "cou
 
 
 def blob(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """The mean of all honest rows from every attacker: a dense cluster in the middle, that takes a centre.
+    """The mean of all honest rows from every attacker: a dense cluster in the middle, that takes a
+    centre.
 
     Args:
         honest: rows of the same model.
@@ -71,7 +75,8 @@ def blob(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"
 
 
 def bridge(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """Rows in equal steps from their kind's mean to another's, so that what joins near rows joins both.
+    """Rows in equal steps from their kind's mean to another's, so that what joins near rows joins
+    both.
 
     Args:
         honest: rows of the same model.

@@ -1,6 +1,7 @@
-"""Lies about what a server takes a client's word for: numbers of a reply other than vectors, as the task's schema has
-them. No task is named here: an array by row with an entry for each model (the axis K) is what a client says of the
-models, such as losses or cosines; ``WEIGHT`` is its number of samples, ``INDEX`` the model that it chose.
+"""Lies about what a server takes a client's word for: numbers of a reply other than vectors, as the
+task's schema has them. No task is named here: an array by row with an entry for each model (the
+axis K) is what a client says of the models, such as losses or cosines; ``WEIGHT`` is its number of
+samples, ``INDEX`` the model that it chose.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ def lie(
     """A reply's arrays with those of liars changed.
 
     Args:
-        about: one of ``LIES``: the ``lowest`` or ``highest`` possible number for every model; the most samples that can
-            be true (``sizes``); yes to every question of yes or no (``bits``); the model that fewest others have
-            chosen, where clients choose (``choice``).
+        about: one of ``LIES``: the ``lowest`` or ``highest`` possible number for every model; the
+            most samples that can be true (``sizes``); yes to every question of yes or no
+            (``bits``); the model that fewest others have chosen, where clients choose (``choice``).
         task: whose schema declares what the arrays are.
         arrays: by name; those by row are read.
         liars: rows that are changed.
@@ -40,7 +41,12 @@ def lie(
 
 
 def _claim(
-    about: str, task: Task, name: str, array: Array, values: np.ndarray, liars: Bool[np.ndarray, "n"]
+    about: str,
+    task: Task,
+    name: str,
+    array: Array,
+    values: np.ndarray,
+    liars: Bool[np.ndarray, "n"],
 ) -> float | int | bool | None:
     """What liars say in place of an array's values; None: the truth."""
     kind = np.dtype(array.dtype).kind
@@ -59,7 +65,9 @@ def _claim(
 
 def chosen_by_clients(task: Task) -> bool:
     """Whether each client chooses its model itself."""
-    fields = [(getattr(task, name), down) for name, down in fields_down(task) if down.kind == "chosen"]
+    fields = [
+        (getattr(task, name), down) for name, down in fields_down(task) if down.kind == "chosen"
+    ]
     return any(value is not None and getattr(task, down.by) is None for value, down in fields)
 
 

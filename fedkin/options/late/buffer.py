@@ -27,7 +27,8 @@ class Row(NamedTuple):
 
 @dataclass
 class LateBuffer:
-    """Late replies with their updates, and how many were used and dropped so far: the arrays of a checkpoint."""
+    """Late replies with their updates, and how many were used and dropped so far: the arrays of a
+    checkpoint."""
 
     rows: Int[np.ndarray, "b 7"]
     updates: Float[np.ndarray, "b p"]
@@ -36,7 +37,11 @@ class LateBuffer:
     @classmethod
     def empty(cls) -> LateBuffer:
         """Without any."""
-        return cls(np.zeros((0, len(Row._fields)), np.int64), np.zeros((0, 0), np.float32), np.zeros(2, np.int64))
+        return cls(
+            np.zeros((0, len(Row._fields)), np.int64),
+            np.zeros((0, 0), np.float32),
+            np.zeros(2, np.int64),
+        )
 
     @property
     def known(self) -> Row:
@@ -44,9 +49,16 @@ class LateBuffer:
         return Row(*self.rows.T)
 
     def add(
-        self, call: Task, clients: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], vector: str, sent: int, due: int
+        self,
+        call: Task,
+        clients: Int[np.ndarray, "r"],
+        arrays: dict[str, np.ndarray],
+        vector: str,
+        sent: int,
+        due: int,
     ) -> None:
-        """Put replies to the others. Updates of another length than theirs are dropped: one is kept at a time.
+        """Put replies to the others. Updates of another length than theirs are dropped: one is kept
+        at a time.
 
         Args:
             call: the task that they are of.
@@ -61,7 +73,10 @@ class LateBuffer:
         if former.shape[1] != updates.shape[1]:
             self.counts[1] += len(clients)
             return
-        same = [np.full(len(clients), value) for value in (_checksum(call), call.sizes()["K"], sent, due)]
+        same = [
+            np.full(len(clients), value)
+            for value in (_checksum(call), call.sizes()["K"], sent, due)
+        ]
         rows = Row(same[0], clients, arrays[INDEX], same[1], arrays[WEIGHT], same[2], same[3])
         self.rows = np.concatenate([self.rows, np.stack(rows, axis=1).astype(np.int64)])
         self.updates = np.concatenate([former, updates.astype(np.float32)])
@@ -69,7 +84,8 @@ class LateBuffer:
     def take(
         self, call: Task, round: int, oldest: int, length: int, usable: Bool[np.ndarray, "b"]
     ) -> tuple[Row, Float[np.ndarray, "u p"]]:
-        """Those that a call uses, by client, out of the buffer; those that are of no more use go, too.
+        """Those that a call uses, by client, out of the buffer; those that are of no more use go,
+        too.
 
         Args:
             call: the task.
@@ -79,10 +95,16 @@ class LateBuffer:
             usable: which of all are of use by what else is known of them.
         """
         known = self.known
-        asked = (known.task == _checksum(call)) & (known.due <= round) & (self.updates.shape[1] == length)
+        asked = (
+            (known.task == _checksum(call))
+            & (known.due <= round)
+            & (self.updates.shape[1] == length)
+        )
         old = known.sent < oldest
         chosen = np.flatnonzero(asked & ~old & usable & (known.models == call.sizes()["K"]))
-        order = chosen[np.lexsort((known.sent[chosen], known.client[chosen]))]  # sums do not depend on who came first
+        order = chosen[
+            np.lexsort((known.sent[chosen], known.client[chosen]))
+        ]  # sums do not depend on who came first
         rows, updates, stays = Row(*self.rows[order].T), self.updates[order], ~asked & ~old
         self.counts += len(order), (~stays).sum() - len(order)
         self.rows, self.updates = self.rows[stays], self.updates[stays]

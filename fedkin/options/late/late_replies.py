@@ -1,16 +1,18 @@
-"""Any method that averages, with replies that came too late: later rounds use them, up to an age (bounded staleness).
+"""Any method that averages, with replies that came too late: later rounds use them, up to an age
+(bounded staleness).
 
     u_{i,s}   the update of client i in round s, which arrived after that round's end
     s(a)      (1 + a)^-exponent, a = t - s rounds old, at most ``max_age``
     mean      in round t, of cluster k:  sum_i n_i s(a_i) u_{i,t-a_i} / sum_i n_i, over all updates that are used
 
-J. Nguyen et al.: Federated Learning with Buffered Asynchronous Aggregation. AISTATS 2022, arXiv 2106.06639, has s(a)
-with exponent 0.5 on the update, so that a mean of old ones only is a smaller step; here in each cluster, and rounds
-stay rounds. An old update counts for nothing where its client has replied in this round, where it belongs to another
-cluster by now, or where the number of clusters has changed.
+J. Nguyen et al.: Federated Learning with Buffered Asynchronous Aggregation. AISTATS 2022, arXiv
+2106.06639, has s(a) with exponent 0.5 on the update, so that a mean of old ones only is a smaller
+step; here in each cluster, and rounds stay rounds. An old update counts for nothing where its
+client has replied in this round, where it belongs to another cluster by now, or where the number of
+clusters has changed.
 
-In a simulation ``share`` makes replies late: by a rounds or more with probability share^a. Those of real clients come
-when they come (``WaitingWorld``). With ``max_age=0`` they are lost.
+In a simulation ``share`` makes replies late: by a rounds or more with probability share^a. Those of
+real clients come when they come (``WaitingWorld``). With ``max_age=0`` they are lost.
 """
 
 from __future__ import annotations
@@ -66,13 +68,13 @@ class LateReplies(Option):
         check_not_negative("exponent", self.exponent)
         check_not_negative("share", self.share)
         if self.share >= 1:
-            raise MethodError(f"share must be below 1, as nobody would ever reply in time, got {self.share:g}")
+            raise MethodError(
+                f"share must be below 1, as nobody would ever reply in time, got {self.share:g}"
+            )
 
     def refusal(self, run: RunFacts) -> str:
         if "privacy" in run.options:
-            return (
-                "a late reply would count in two rounds' sums, and privacy counts each client once; take one of the two"
-            )
+            return "a late reply would count in two rounds' sums, and privacy counts each client once; take one of the two"
         if "robust" in run.options:
             return "a robust rule compares replies of one round; take one of the two"
         return refusal(run.method)
@@ -85,7 +87,8 @@ class LateReplies(Option):
         return (1.0 + age) ** -self.exponent
 
     def delays(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
-        """How many rounds late each client's reply is, in a simulation: at least a with probability share^a.
+        """How many rounds late each client's reply is, in a simulation: at least a with probability
+        share^a.
 
         Args:
             clients: ids.
@@ -116,11 +119,21 @@ class ActiveLateReplies(ActiveOption):
         if call.step != "round" or before is None:
             return Around(world, lambda after: self._with_buffer(after, buffer))
         late_world = LateWorld(world, self._settings, buffer, before.assignment, call.round)
-        return Around(late_world, lambda after: self._after_round(after, late_world, buffer, call.round))
+        return Around(
+            late_world, lambda after: self._after_round(after, late_world, buffer, call.round)
+        )
 
     def _after_round(self, after: State, world: LateWorld, buffer: LateBuffer, round: int) -> State:
-        """The state after a round. Raises MethodError where the method averages single updates itself."""
-        check_asks_for_means(self.section, self._method, _NO_PLACE, round, single=world.single, averages=world.averages)
+        """The state after a round. Raises MethodError where the method averages single updates
+        itself."""
+        check_asks_for_means(
+            self.section,
+            self._method,
+            _NO_PLACE,
+            round,
+            single=world.single,
+            averages=world.averages,
+        )
         return self._with_buffer(after, buffer)
 
     def _buffer(self, state: State) -> LateBuffer:
@@ -129,10 +142,13 @@ class ActiveLateReplies(ActiveOption):
         return LateBuffer(arrays["rows"].copy(), arrays["updates"].copy(), arrays["counts"].copy())
 
     def _with_buffer(self, state: State, buffer: LateBuffer) -> State:
-        return self.with_arrays(state, {"rows": buffer.rows, "updates": buffer.updates, "counts": buffer.counts})
+        return self.with_arrays(
+            state, {"rows": buffer.rows, "updates": buffer.updates, "counts": buffer.counts}
+        )
 
     def record(self, state: State) -> Record:
-        """How many replies were used in a later round than their own, and how many came too late, since the start."""
+        """How many replies were used in a later round than their own, and how many came too late,
+        since the start."""
         used, dropped = self.arrays(state)["counts"]
         return {"late_used": int(used), "late_dropped": int(dropped)}
 
@@ -149,10 +165,20 @@ class LateWorld(WorldProxy):
     """
 
     def __init__(
-        self, world: World, settings: LateReplies, buffer: LateBuffer, assignment: Int[np.ndarray, "N"], round: int
+        self,
+        world: World,
+        settings: LateReplies,
+        buffer: LateBuffer,
+        assignment: Int[np.ndarray, "N"],
+        round: int,
     ) -> None:
         super().__init__(world)
-        self._settings, self._buffer, self._assignment, self._round = settings, buffer, assignment, round
+        self._settings, self._buffer, self._assignment, self._round = (
+            settings,
+            buffer,
+            assignment,
+            round,
+        )
         self.averages = self.single = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
@@ -166,8 +192,12 @@ class LateWorld(WorldProxy):
         reply = self._world.run(single, clients, stream)
         reply = self._postpone(task, vector, reply, clients, stream or Stream(0, self._round))
         known = self._buffer.known
-        cluster = self._assignment[known.client]  # none yet, where a client that chooses its own has never been in time
-        usable = ((cluster == known.model) | (cluster < 0)) & ~np.isin(known.client, clients[reply.arrived])
+        cluster = self._assignment[
+            known.client
+        ]  # none yet, where a client that chooses its own has never been in time
+        usable = ((cluster == known.model) | (cluster < 0)) & ~np.isin(
+            known.client, clients[reply.arrived]
+        )
         oldest, length = self._round - self._settings.max_age, reply.arrays[vector].shape[1]
         rows, updates = self._buffer.take(task, self._round, oldest, length, usable)
         means = mean_reply(task, reply, clients)
@@ -184,7 +214,9 @@ class LateWorld(WorldProxy):
             arrays = {name: late.reply.arrays[name][some] for name in (vector, INDEX, WEIGHT)}
             self._buffer.add(late.task, late.clients[some], arrays, vector, late.round, self._round)
 
-    def _postpone(self, task: Task, vector: str, reply: Reply, clients: Int[np.ndarray, "n"], stream: Stream) -> Reply:
+    def _postpone(
+        self, task: Task, vector: str, reply: Reply, clients: Int[np.ndarray, "n"], stream: Stream
+    ) -> Reply:
         """The reply without those that a simulation lets come late, which wait."""
         delay = np.where(reply.arrived, self._settings.delays(clients, stream), 0)
         for rounds in np.unique(delay[delay > 0]).tolist():
@@ -205,9 +237,13 @@ def _mean(
     late: Row,
     updates: Float[np.ndarray, "b p"],
 ) -> tuple[Float[np.ndarray, "K p"], Float[np.ndarray, "K"]]:
-    """The mean update of each model, of those that came in time and of late ones, and the examples behind it."""
+    """The mean update of each model, of those that came in time and of late ones, and the examples
+    behind it."""
     total = WeightedSum(task.sizes()["K"], updates.shape[1])
-    order, weight = np.argsort(clients, kind="stable"), np.where(reply.arrived, reply.arrays[WEIGHT], 0)
+    order, weight = (
+        np.argsort(clients, kind="stable"),
+        np.where(reply.arrived, reply.arrays[WEIGHT], 0),
+    )
     total.add(reply.arrays[vector][order], weight[order], reply.arrays[INDEX][order])
     total.add(updates, late.examples, late.model)
     return total.mean(reply.arrays[vector].dtype.type)

@@ -1,15 +1,17 @@
-"""Any method that averages, with a part that stays with each client: a last layer (FedRep, FedPer) or a model (Ditto).
+"""Any method that averages, with a part that stays with each client: a last layer (FedRep, FedPer)
+or a model (Ditto).
 
     head    w_i = (b_k, h_i): body b_k of the client's cluster, head h_i of the client (fedper.py)
     ditto   v_i together with w_k, pulled to the w_k that the client received in this round (ditto.py)
 
-With one cluster these are FedRep (``head_epochs=0``: FedPer) and Ditto, to the last bit. Clients are tested with the
-part that they keep; one that never trained is tested with the first head, or with its cluster's model. A client that
-changes its cluster keeps its part.
+With one cluster these are FedRep (``head_epochs=0``: FedPer) and Ditto, to the last bit. Clients
+are tested with the part that they keep; one that never trained is tested with the first head, or
+with its cluster's model. A client that changes its cluster keeps its part.
 
-What the method trains in its rounds is personal: clients of a cold start, and newcomers that are placed, train whole
-models. All clusters' heads stay that of the initial model, whatever a cold start made of them, so that sharing between
-clusters and server optimisers leave them alone. Updates that a method clusters by in a round are zero there.
+What the method trains in its rounds is personal: clients of a cold start, and newcomers that are
+placed, train whole models. All clusters' heads stay that of the initial model, whatever a cold
+start made of them, so that sharing between clusters and server optimisers leave them alone. Updates
+that a method clusters by in a round are zero there.
 
 Not every method goes with it (``refusal``): one may cluster clients by what shared last layers do
 (``ModelParts.shared_head``), or keep a part on each client already (``ModelParts.own``).
@@ -72,7 +74,9 @@ class PersonalPart(Option):
         return ActivePersonalPart(self)
 
     @classmethod
-    def evaluation(cls, state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
+    def evaluation(
+        cls, state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]
+    ) -> Task | None:
         start = state.extras[cls.section]["start"]
         clusters = state.assignment[clients]
         if not len(start):  # clients have models, not heads
@@ -84,7 +88,8 @@ class PersonalPart(Option):
 @plain_options
 @dataclass(frozen=True)
 class PersonalHead(PersonalPart):
-    """A last layer for each client, trained alone before the body is; with 0 ``head_epochs``, together with it."""
+    """A last layer for each client, trained alone before the body is; with 0 ``head_epochs``,
+    together with it."""
 
     head_epochs: int = 10  # of the head, before the body is trained
 
@@ -96,11 +101,17 @@ class PersonalHead(PersonalPart):
             check_positive_integer("head_epochs", self.head_epochs)
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
-        """As ``PersonalPart``. Raises MethodError where clients choose among models, or tell gradients of them."""
+        """As ``PersonalPart``. Raises MethodError where clients choose among models, or tell
+        gradients of them."""
         if task.model_index is None or task.gradient:
-            raise MethodError("personal heads: clients cannot compare models, or their gradients, without a last layer")
+            raise MethodError(
+                "personal heads: clients cannot compare models, or their gradients, without a "
+                "last layer"
+            )
         bodies = body_of(task.models, head)
-        return Personal(bodies, task.work, task.model_index, start, head, self.head_epochs, task.reduce)
+        return Personal(
+            bodies, task.work, task.model_index, start, head, self.head_epochs, task.reduce
+        )
 
 
 @plain_options
@@ -109,7 +120,9 @@ class PersonalModel(PersonalPart):
     """A model for each client, close to that of its cluster (Ditto)."""
 
     strength: float = 1.0  # lambda
-    own_epochs: int | None = None  # of the training of v_i (or steps, where the run's training has steps)
+    own_epochs: int | None = (
+        None  # of the training of v_i (or steps, where the run's training has steps)
+    )
     own_lr: float | None = None  # None: the run's
 
     head = False
@@ -124,7 +137,9 @@ class PersonalModel(PersonalPart):
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
         """As ``PersonalPart``."""
         given = {f.name: getattr(task, f.name) for f in fields(Train)}
-        return TrainBeside(**given, strength=float(self.strength), own_epochs=self.own_epochs, own_lr=self.own_lr)
+        return TrainBeside(
+            **given, strength=float(self.strength), own_epochs=self.own_epochs, own_lr=self.own_lr
+        )
 
 
 class ActivePersonalPart(ActiveOption):
@@ -142,11 +157,14 @@ class ActivePersonalPart(ActiveOption):
         start = self._first_model(world, call) if before is None else self.arrays(before)["start"]
         seen = world
         if call.step == "round":
-            seen = PersonalWorld(world, lambda task: self._part.task(task, start, world.spec.head), world.spec.head)
+            seen = PersonalWorld(
+                world, lambda task: self._part.task(task, start, world.spec.head), world.spec.head
+            )
         return Around(seen, lambda after: self._with_first_heads(world, start, after))
 
     def _first_model(self, world: World, call: Call) -> Float[np.ndarray, "P"]:
-        """The run's initial model; empty where clients keep whole models, which begin with their cluster's."""
+        """The run's initial model; empty where clients keep whole models, which begin with their
+        cluster's."""
         if not self._part.head:
             return np.zeros(0, np.float32)
         return world.initial(call.stream.child("model"))
@@ -187,7 +205,8 @@ def head_refusal(method: Method, spec: ModelSpec) -> str:
         return ""
     why = "has no other layer" if size else "does not end in a weight [C, d] and a bias [C]"
     return (
-        f"{type(method).__name__} with personal heads shares all layers but the last, and this model {why}: take one "
+        f"{type(method).__name__} with personal heads shares all layers but the last, and this "
+        f"model {why}: take one "
         "with hidden layers, such as model.name=mlp, or personal.name=ditto"
     )
 
@@ -212,11 +231,16 @@ class PersonalWorld(WorldProxy):
             return self._world.run(task, clients, stream)
         personal = self._personal(task)
         reply = self._world.run(personal, clients, stream)
-        return whole(reply, task.models.shape[1], self._head) if isinstance(personal, Personal) else reply
+        return (
+            whole(reply, task.models.shape[1], self._head)
+            if isinstance(personal, Personal)
+            else reply
+        )
 
 
 def whole(reply: Reply, parameters: int, head: slice | None) -> Reply:
-    """A reply to a training of bodies as one to a training of whole models, whose heads have not moved.
+    """A reply to a training of bodies as one to a training of whole models, whose heads have not
+    moved.
 
     Args:
         reply: with updates of bodies.

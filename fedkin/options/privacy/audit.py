@@ -1,14 +1,15 @@
 """An audit of the mechanism: a lower bound of epsilon from one simulated run with canaries.
 
-m canaries are clients whose updates are random directions; each is in or out by a fair coin. In each round every canary
-that is in takes part with the run's sampling probability, independently of the others, without a cap on the cohort. The
-run's own functions clip the updates and add the noise, with a fixed clip. Then whoever sees the sums guesses: the r / 2
-canaries with the highest products with the sums are in, the r / 2 with the lowest are out. So many right guesses are
-unlikely under a small epsilon. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS
-2023 (theorem 5.2).
+m canaries are clients whose updates are random directions; each is in or out by a fair coin. In
+each round every canary that is in takes part with the run's sampling probability, independently of
+the others, without a cap on the cohort. The run's own functions clip the updates and add the noise,
+with a fixed clip. Then whoever sees the sums guesses: the r / 2 canaries with the highest products
+with the sums are in, the r / 2 with the lowest are out. So many right guesses are unlikely under a
+small epsilon. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run,
+NeurIPS 2023 (theorem 5.2).
 
-Of a run with secret sums the canaries go through the clients' own clip and rounding, and only as many others as the
-smallest sum has add their shares of the noise: the least noise that any sum has.
+Of a run with secret sums the canaries go through the clients' own clip and rounding, and only as
+many others as the smallest sum has add their shares of the noise: the least noise that any sum has.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ class Audit:
     """What came of it.
 
     Attributes:
-        claim: the epsilon that the accountant says of the sums of updates; scores, which the canaries have none of, are
-            not in it.
-        lower_bound: an epsilon below which the guesses would have been right less often, at 95% confidence.
+        claim: the epsilon that the accountant says of the sums of updates; scores, which the
+            canaries have none of, are not in it.
+        lower_bound: an epsilon below which the guesses would have been right less often, at 95%
+            confidence.
         correct: right guesses.
         guesses: r.
         canaries: m.
@@ -58,7 +60,8 @@ class Audit:
 
 
 def p_value(epsilon: float, canaries: int, guesses: int, correct: int, delta: float) -> float:
-    """The most likely that (epsilon, delta) allows so many right guesses or more: with q = e^eps / (1 + e^eps),
+    """The most likely that (epsilon, delta) allows so many right guesses or more: with q = e^eps /
+    (1 + e^eps),
 
         P[Bin(r, q) >= v] + 2 m delta max over i = 1 .. v of (1 / i) P[v - i <= Bin(r, q) < v].
 
@@ -93,7 +96,11 @@ def lower_bound(canaries: int, guesses: int, correct: int, delta: float) -> floa
         return 0.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if p_value(middle, canaries, guesses, correct, delta) < LEVEL else (low, middle)
+        low, high = (
+            (middle, high)
+            if p_value(middle, canaries, guesses, correct, delta) < LEVEL
+            else (low, middle)
+        )
     return low
 
 
@@ -114,7 +121,8 @@ def audit(
         randomness: of everything.
         canaries: m.
         guesses: r, even.
-        noise_factor: of the noise that is really added; below 1 it is a fault that the audit is to find.
+        noise_factor: of the noise that is really added; below 1 it is a fault that the audit is to
+            find.
         least: n_min of secret sums, to which clients add the noise; None: the server adds it.
     """
     directions = randomness.normal(canaries, _DIMENSIONS)
@@ -139,13 +147,21 @@ def _scores(
 ) -> Float[np.ndarray, "m"]:
     """How much the sums of a trusted server speak for each canary, those of a cold start too."""
     scores = np.zeros(len(directions))
-    releases = [(1.0, 1.0, mechanism.start_noise)] * mechanism.start_sums  # probability, clip, noise multiplier
+    releases = [
+        (1.0, 1.0, mechanism.start_noise)
+    ] * mechanism.start_sums  # probability, clip, noise multiplier
     releases += [(mechanism.probability, mechanism.settings.clip, mechanism.update_noise)] * rounds
     for probability, longest, noise in releases:
         taking_part = present & (randomness.uniform(len(directions)) < probability)
-        rows = clipped(2 * longest * directions[taking_part], longest)  # too long: the clip is a part of what is tested
-        sums = noisy_sums(rows, np.zeros(len(rows), np.int64), 1, noise * noise_factor, longest, randomness)
-        scores += directions @ sums[0] / (longest * max(noise, _LEAST) ** 2)  # as the less noisy say more
+        rows = clipped(
+            2 * longest * directions[taking_part], longest
+        )  # too long: the clip is a part of what is tested
+        sums = noisy_sums(
+            rows, np.zeros(len(rows), np.int64), 1, noise * noise_factor, longest, randomness
+        )
+        scores += (
+            directions @ sums[0] / (longest * max(noise, _LEAST) ** 2)
+        )  # as the less noisy say more
     return scores
 
 
@@ -158,12 +174,17 @@ def _secret_scores(
     noise_factor: float,
     least: int,
 ) -> Float[np.ndarray, "m"]:
-    """The same of secret sums. Who takes part is seen, and the claim is of a client that does in every round: so do
-    the canaries."""
+    """The same of secret sums. Who takes part is seen, and the claim is of a client that does in
+    every round: so do the canaries."""
     seeded = randomness.rng if isinstance(randomness, SeededRandomness) else None
     rng, numbers = seeded or np.random.default_rng(), directions.shape[1]
-    grid, share = noise_share(mechanism, least, len(directions) + least - 1, numbers, seeded is not None)
-    silent, faulty = replace(share, deviation=0.0), replace(share, deviation=share.deviation * noise_factor)
+    grid, share = noise_share(
+        mechanism, least, len(directions) + least - 1, numbers, seeded is not None
+    )
+    silent, faulty = (
+        replace(share, deviation=0.0),
+        replace(share, deviation=share.deviation * noise_factor),
+    )
     updates = np.zeros(numbers + EXTRA, np.uint32)
     for direction in directions[present]:
         updates += grid.noisy(2 * share.clip * direction, grid.cap, silent, rng)

@@ -14,9 +14,9 @@ from fedkin.options.privacy.settings import PrivacySettings
 @plain_options
 @dataclass(frozen=True)
 class ClientDP(PrivacySettings, Option):
-    """Differential privacy of whole clients, by a server that they trust: each client's update is clipped, and noise is
-    added to the sums of every round. Give the noise, or the epsilon of the whole run; both together stop the run at
-    the round that would exceed that epsilon.
+    """Differential privacy of whole clients, by a server that they trust: each client's update is
+    clipped, and noise is added to the sums of every round. Give the noise, or the epsilon of the
+    whole run; both together stop the run at the round that would exceed that epsilon.
 
     Attributes:
         noise_multiplier: z, the standard deviation of the noise on a sum, divided by the clip.
@@ -26,12 +26,14 @@ class ClientDP(PrivacySettings, Option):
         adaptive: whether the clip follows the median norm, privately (Andrew et al. 2021).
         divisor: clients by which each cluster's sum is divided; by default the expected cohort / K.
         cap: most clients of a round, where a device needs a limit.
-        examples_cap: a client weighs its training examples / this number, at most 1; by default all weigh 1.
-        start_noise: noise multiplier of each noisy sum of a cold start, of all clients before the first round; by
-            default four times that of the rounds.
-        scores: noise multiplier of the sum of all clients' accuracies after the last round, whose mean is released with
-            the models; None: no score is.
-        uncharged: what becomes of client work that no noise covers: it is refused, or epsilon is infinite.
+        examples_cap: a client weighs its training examples / this number, at most 1; by default all
+            weigh 1.
+        start_noise: noise multiplier of each noisy sum of a cold start, of all clients before the
+            first round; by default four times that of the rounds.
+        scores: noise multiplier of the sum of all clients' accuracies after the last round, whose
+            mean is released with the models; None: no score is.
+        uncharged: what becomes of client work that no noise covers: it is refused, or epsilon is
+            infinite.
         testing_only_seeded_noise: noise and cohorts from the run's seed. Then nothing is private.
     """
 

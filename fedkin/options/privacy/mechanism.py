@@ -1,9 +1,10 @@
-"""The Gaussian mechanism on sums of clipped updates, by model, and the clip that follows a quantile of their norms.
+"""The Gaussian mechanism on sums of clipped updates, by model, and the clip that follows a quantile
+of their norms.
 
     u_i <- u_i min(1, C / |u_i|);   S_k = sum of w_i u_i over the clients of model k + N(0, (z C)^2)
 
-A client adds one vector no longer than C to one of the K sums, so all of them together are one release, whatever K.
-Shapes: n rows, K models, P parameters.
+A client adds one vector no longer than C to one of the K sums, so all of them together are one
+release, whatever K. Shapes: n rows, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -48,21 +49,29 @@ def noisy_sums(
     return sums + noise_multiplier * clip * randomness.normal(*sums.shape)
 
 
-def noisy_mean(shares: Float[np.ndarray, "n"], clients: int, noise_multiplier: float, randomness: Randomness) -> float:
-    """The mean over all clients of a share of each, of which the sum has noise; cut to what a share can be.
+def noisy_mean(
+    shares: Float[np.ndarray, "n"], clients: int, noise_multiplier: float, randomness: Randomness
+) -> float:
+    """The mean over all clients of a share of each, of which the sum has noise; cut to what a share
+    can be.
 
     Args:
-        shares: between 0 and 1, of a client each; what is not finite counts as 0, and so do clients without one.
+        shares: between 0 and 1, of a client each; what is not finite counts as 0, and so do clients
+            without one.
         clients: N, a number that does not depend on data.
-        noise_multiplier: standard deviation of the noise on the sum, which a client moves by 1 at most.
+        noise_multiplier: standard deviation of the noise on the sum, which a client moves by 1 at
+            most.
         randomness: of the noise.
     """
     total = np.clip(np.where(np.isfinite(shares), shares, 0), 0, 1).sum(dtype=np.float64)
-    return float(np.clip((total + noise_multiplier * float(randomness.normal(1)[0])) / clients, 0, 1))
+    return float(
+        np.clip((total + noise_multiplier * float(randomness.normal(1)[0])) / clients, 0, 1)
+    )
 
 
 def noise_of_updates(noise_multiplier: float, count_deviation: float) -> float:
-    """The noise multiplier of updates with which they and a noisy count cost as much together as one release.
+    """The noise multiplier of updates with which they and a noisy count cost as much together as
+    one release.
 
     The count is of bits of +-1/2 (Andrew et al. 2021, arXiv 1905.03871, theorem 1).
 
@@ -84,8 +93,8 @@ def next_clip(
 ) -> float:
     """The clip of the next round: it grows where fewer norms than the quantile are below it.
 
-    C <- C exp(-rate (b - quantile)), b the noisy share of norms up to C, of a number of clients that does not depend
-    on data.
+    C <- C exp(-rate (b - quantile)), b the noisy share of norms up to C, of a number of clients
+    that does not depend on data.
 
     Args:
         norms: of the updates before they were clipped.
@@ -96,6 +105,8 @@ def next_clip(
         quantile: of the norms that C follows.
         rate: how fast.
     """
-    bits = np.where(norms <= clip, 0.5, -0.5).sum() + count_deviation * float(randomness.normal(1)[0])
+    bits = np.where(norms <= clip, 0.5, -0.5).sum() + count_deviation * float(
+        randomness.normal(1)[0]
+    )
     share = bits / cohort + 0.5
     return clip * math.exp(-rate * (share - quantile))

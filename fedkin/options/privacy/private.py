@@ -1,8 +1,8 @@
 """Any method that averages, with client-level differential privacy.
 
-The method sees noisy means in place of means; what else clients would reply to it is refused by the name of the task,
-or makes epsilon infinite. A cohort is drawn by the operating system's randomness: whoever knew it would undo the
-amplification by sampling.
+The method sees noisy means in place of means; what else clients would reply to it is refused by the
+name of the task, or makes epsilon infinite. A cohort is drawn by the operating system's randomness:
+whoever knew it would undo the amplification by sampling.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def secret_settings(run: RunFacts) -> SecretSettings | None:
 
 
 def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
-    """Refuse (ConfigError) what would release more than noisy sums, and settings that have no epsilon.
+    """Refuse (ConfigError) what would release more than noisy sums, and settings that have no
+    epsilon.
 
     Args:
         settings: of the privacy.
@@ -111,23 +112,27 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
     for name in ("patience", "until"):
         if getattr(main.plan, name) is not None:
             raise ConfigError(
-                f"privacy: run.{name} stops by scores of clients, which no noise covers, and the last round would show "
+                f"privacy: run.{name} stops by scores of clients, which no noise covers, and the "
+                f"last round would show "
                 "them: leave it out"
             )
     if main.measures:
         raise ConfigError(
-            f"privacy: run.measures ({', '.join(measure.name for measure in main.measures)}) are computed of scores of "
+            f"privacy: run.measures ({', '.join(measure.name for measure in main.measures)}) are "
+            f"computed of scores of "
             "clients, which no noise covers: leave them out"
         )
     for tracker in main.trackers:
         if not isinstance(tracker, TensorBoard):
             raise ConfigError(
-                f"privacy: the tracker {type(tracker).__name__} would send scores of clients elsewhere, which no noise "
+                f"privacy: the tracker {type(tracker).__name__} would send scores of clients "
+                f"elsewhere, which no noise "
                 "covers: leave it out (tensorboard writes into the run's own folder)"
             )
     if settings.scores is not None and main.plan.sample_at_end:
         raise ConfigError(
-            "privacy.scores is of all clients, and run.sample_at_end scores some: leave out one of the two"
+            "privacy.scores is of all clients, and run.sample_at_end scores some: leave out one "
+            "of the two"
         )
     for warning in settings.warnings(main.clients):
         _log.warning("%s", warning)
@@ -156,14 +161,18 @@ def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
 
 
 def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) -> None:
-    """Refuse (ConfigError) other noise than that of what was released already, all of which is charged alike."""
+    """Refuse (ConfigError) other noise than that of what was released already, all of which is
+    charged alike."""
     for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
         for entry in journal.entries:
             if kind in entry and not math.isclose(entry["noise_multiplier"], noise):
                 raise ConfigError(
-                    f"privacy: this run has released sums of noise {entry['noise_multiplier']:.4g}, and "
-                    f"{planned_rounds} rounds at epsilon = {mechanism.settings.epsilon} have noise {noise:.4g}: noise "
-                    "that was found for an epsilon is that of the rounds planned first. Resume with as many rounds; "
+                    f"privacy: this run has released sums of noise "
+                    f"{entry['noise_multiplier']:.4g}, and "
+                    f"{planned_rounds} rounds at epsilon = {mechanism.settings.epsilon} have "
+                    f"noise {noise:.4g}: noise "
+                    "that was found for an epsilon is that of the rounds planned first. Resume "
+                    "with as many rounds; "
                     "to extend a run, give noise_multiplier from its start on"
                 )
 
@@ -178,7 +187,8 @@ class ActivePrivacy(ActiveOption):
         planned_rounds: T.
         folder: of the run; None where it has none.
         seed: of the noise, for tests only; None: the operating system's.
-        secret: settings of secret sums, to which clients add shares of the noise; None: the server sees updates.
+        secret: settings of secret sums, to which clients add shares of the noise; None: the server
+            sees updates.
     """
 
     hides_replies = True
@@ -203,8 +213,8 @@ class ActivePrivacy(ActiveOption):
         self.secret = secret
 
     def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"]:
-        """Each client with the same probability, whatever the others, or as many as a cohort of fixed size has; at most
-        the cap, of whom chance decides."""
+        """Each client with the same probability, whatever the others, or as many as a cohort of
+        fixed size has; at most the cap, of whom chance decides."""
         order = self._randomness(round, "cohort").uniform(len(reachable))
         drawn = np.flatnonzero(order < self.mechanism.probability)
         if self.mechanism.fixed_cohorts:
@@ -215,11 +225,17 @@ class ActivePrivacy(ActiveOption):
 
     def exhausted(self) -> str:
         """Why no further round may be done; empty where one may."""
-        settings, start_sums, score_sums = self.mechanism.settings, self.journal.start_sums, self.journal.score_sums
+        settings, start_sums, score_sums = (
+            self.mechanism.settings,
+            self.journal.start_sums,
+            self.journal.score_sums,
+        )
         if self.mechanism.limit is None:
             return ""
         spent = self.journal.rounds >= self.mechanism.limit
-        if start_sums > self.mechanism.start_sums or score_sums:  # a cold start that was done again, a run that goes on
+        if (
+            start_sums > self.mechanism.start_sums or score_sums
+        ):  # a cold start that was done again, a run that goes on
             scores, rounds = score_sums + self.mechanism.score_sums, self.journal.rounds + 1
             another = self.mechanism.epsilon(rounds, start_sums=start_sums, score_sums=scores)
             spent = another > (settings.epsilon or 0)
@@ -228,7 +244,8 @@ class ActivePrivacy(ActiveOption):
         return f"another round would exceed privacy.epsilon = {settings.epsilon:g} (delta = {settings.delta:g})"
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
-        """The world of noisy sums. Raises ConfigError where earlier cold starts leave no budget for this one."""
+        """The world of noisy sums. Raises ConfigError where earlier cold starts leave no budget for
+        this one."""
         if call.step == "init":
             if self.mechanism.settings.epsilon is not None and self.mechanism.start_sums:
                 self._refuse_start(self.mechanism.settings.epsilon)
@@ -244,44 +261,59 @@ class ActivePrivacy(ActiveOption):
         return Around(private_world, finish)
 
     def _check_one_sum(self, released: int, round: int) -> None:
-        """Refuse (TaskError) a method that does not train once in a round, all of the cohort together."""
+        """Refuse (TaskError) a method that does not train once in a round, all of the cohort
+        together."""
         if released != 1 and not self.journal.uncharged:
             raise TaskError(
-                f"privacy: {type(self.method).__name__} asked for {released} noisy sums in round {round}; a "
+                f"privacy: {type(self.method).__name__} asked for {released} noisy sums in round "
+                f"{round}; a "
                 "round has exactly one, of all clusters together"
             )
 
     def _refuse_start(self, budget: float) -> None:
         released = self.journal.start_sums
-        cost = self.mechanism.epsilon(self.journal.rounds, start_sums=released + self.mechanism.start_sums)
+        cost = self.mechanism.epsilon(
+            self.journal.rounds, start_sums=released + self.mechanism.start_sums
+        )
         if cost > budget:
             raise ConfigError(
                 f"privacy: another cold start would exceed privacy.epsilon = {budget:g} "
-                f"(delta = {self.mechanism.settings.delta:g}): {released} noisy sums of all clients were released by "
+                f"(delta = {self.mechanism.settings.delta:g}): {released} noisy sums of all "
+                f"clients were released by "
                 "processes that ended before their first checkpoint, and stay charged"
             )
 
     def release_scores(self, round: int, accuracy: Float[np.ndarray, "n"]) -> None:
-        """Write the noisy mean of clients' accuracies down, where the settings have it released; once for a round, and
-        not where the budget has nothing left for it.
+        """Write the noisy mean of clients' accuracies down, where the settings have it released;
+        once for a round, and not where the budget has nothing left for it.
 
         Args:
             round: the last one.
             accuracy: of each client that was scored.
         """
-        noise, budget, journal = self.mechanism.settings.scores, self.mechanism.settings.epsilon, self.journal
+        noise, budget, journal = (
+            self.mechanism.settings.scores,
+            self.mechanism.settings.epsilon,
+            self.journal,
+        )
         if noise is None or journal.mean_accuracy(round) is not None:
             return
         start_sums, score_sums = journal.start_sums, journal.score_sums + 1
         cost = self.mechanism.epsilon(journal.rounds, start_sums=start_sums, score_sums=score_sums)
         if budget is not None and cost > budget:
-            _log.warning("privacy: the scores of round %d are not released: they would exceed the epsilon", round)
+            _log.warning(
+                "privacy: the scores of round %d are not released: they would exceed the epsilon",
+                round,
+            )
             return
-        mean = noisy_mean(accuracy, self.mechanism.clients, noise, self._randomness(round, "scores"))
+        mean = noisy_mean(
+            accuracy, self.mechanism.clients, noise, self._randomness(round, "scores")
+        )
         journal.add(round=round, mean_accuracy=mean, noise_multiplier=noise)
 
     def closing(self, end: RunEnd) -> Record:
-        """What the summary says of privacy; the folder gets the statement, and what may be released."""
+        """What the summary says of privacy; the folder gets the statement, and what may be
+        released."""
         self.release_scores(end.round, end.client_accuracy)
         said = statement(self, self.planned_rounds, end.round)
         if self.folder is not None:
@@ -291,7 +323,9 @@ class ActivePrivacy(ActiveOption):
             return {"privacy": said}
         return {"privacy": said, **secret_record(self.journal, clear=self.journal.uncharged)}
 
-    def _world(self, world: World, round: int, cohort: Int[np.ndarray, "n"] | None = None) -> PrivateWorld:
+    def _world(
+        self, world: World, round: int, cohort: Int[np.ndarray, "n"] | None = None
+    ) -> PrivateWorld:
         return PrivateWorld(
             world,
             self.mechanism,
@@ -309,7 +343,8 @@ class ActivePrivacy(ActiveOption):
 
 
 def _write_release(folder: Path, said: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
-    """The part of a run's folder that may be released: models and statement; none where epsilon is infinite."""
+    """The part of a run's folder that may be released: models and statement; none where epsilon is
+    infinite."""
     with storage_errors(folder):
         for name in (MODELS, STATEMENT):
             (folder / name).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """The world of a private run: noisy sums of clients leave it, and nothing else.
 
-Sums of a round are of the clients that were drawn for it, and clipped to the run's C; sums of a cold start are of unit
-vectors, before the first round. What was released is written down first.
+Sums of a round are of the clients that were drawn for it, and clipped to the run's C; sums of a
+cold start are of unit vectors, before the first round. What was released is written down first.
 """
 
 from __future__ import annotations
@@ -61,12 +61,14 @@ class PrivateWorld(WorldProxy):
         self.released = self.started = 0  # noisy sums: of the round, of the cold start
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Noisy sums; what has no reply, and choices that a trusted server keeps to itself, as they are. Raises
-        TaskError for all other work."""
+        """Noisy sums; what has no reply, and choices that a trusted server keeps to itself, as they
+        are. Raises TaskError for all other work."""
         if wants_sums(task) or is_start(task):
             self._refuse_others(task, clients)
             return self._noisy(task, clients, stream)
-        if task.up.arrays and not (is_choice(task) and self._secret is None):  # a server of secret sums is not trusted
+        if task.up.arrays and not (
+            is_choice(task) and self._secret is None
+        ):  # a server of secret sums is not trusted
             self._charge_infinite(task)
         return self._world.run(task, clients, stream)
 
@@ -79,31 +81,46 @@ class PrivateWorld(WorldProxy):
             )
         if self._secret is not None and self._secret.others == "refuse":
             raise TaskError(
-                f"secret: the task {task.name} sends what is no sum of updates (round {self._round}); "
+                f"secret: the task {task.name} sends what is no sum of updates (round "
+                f"{self._round}); "
                 "secret.others='clear' sends it in the clear"
             )
         if task.name not in self._journal.uncharged:
-            _log.warning("privacy: the task %s sends what no noise covers: epsilon is infinite", task.name)
+            _log.warning(
+                "privacy: the task %s sends what no noise covers: epsilon is infinite", task.name
+            )
             self._journal.add(round=self._round, uncharged=task.name)
 
     def _refuse_others(self, task: Task, clients: Int[np.ndarray, "n"]) -> None:
-        """Refuse (TaskError) sums of other clients, or at another time, than those that are charged."""
+        """Refuse (TaskError) sums of other clients, or at another time, than those that are
+        charged."""
         if len(np.unique(clients)) < len(clients):
-            raise TaskError(f"privacy: a client has several rows of the task {task.name}, and may add one vector only")
+            raise TaskError(
+                f"privacy: a client has several rows of the task {task.name}, and may add one "
+                f"vector only"
+            )
         if is_start(task):
             if self._round > 0:
                 raise TaskError(
-                    f"privacy: the task {task.name} is charged as a cold start, and was asked in round {self._round}"
+                    f"privacy: the task {task.name} is charged as a cold start, and was asked in "
+                    f"round {self._round}"
                 )
             if self.started >= self._mechanism.start_sums:
                 raise TaskError(
-                    f"privacy: the task {task.name} is one more noisy sum than the {self._mechanism.start_sums} of a "
+                    f"privacy: the task {task.name} is one more noisy sum than the "
+                    f"{self._mechanism.start_sums} of a "
                     "cold start that the method declares (Requirements.start_sums)"
                 )
         elif self._cohort is not None and not np.isin(clients, self._cohort).all():
-            raise TaskError(f"privacy: the task {task.name} asks clients that were not drawn in round {self._round}")
+            raise TaskError(
+                f"privacy: the task {task.name} asks clients that were not drawn in round "
+                f"{self._round}"
+            )
         elif self._cohort is None:
-            raise TaskError(f"privacy: the task {task.name} is charged in rounds only, and was asked outside of one")
+            raise TaskError(
+                f"privacy: the task {task.name} is charged in rounds only, and was asked outside "
+                f"of one"
+            )
 
     def _noisy(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
         """The reply of sums with noise, of a task that wants means."""
@@ -114,22 +131,35 @@ class PrivateWorld(WorldProxy):
             return self._in_secret(self._secret, task, clients, stream)
         replies = self._single_replies(task, clients, stream)
         arrived = np.concatenate([reply.arrived for reply in replies])
-        index, examples = (np.concatenate([reply.arrays[name] for reply in replies]) for name in (INDEX, WEIGHT))
+        index, examples = (
+            np.concatenate([reply.arrays[name] for reply in replies]) for name in (INDEX, WEIGHT)
+        )
         (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
         updates, models = [reply.arrays[name] for reply in replies], task.sizes()["K"]
         if start:
             sums = self._release_start(task.name, updates, index, arrived, models)
         else:
             sums = self._release(task.name, updates, index, examples, arrived, models)
-        return self._means(task, sums, index, arrived, np.concatenate([reply.nonfinite for reply in replies]))
+        return self._means(
+            task, sums, index, arrived, np.concatenate([reply.nonfinite for reply in replies])
+        )
 
     def _in_secret(
-        self, settings: SecretSettings, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None
+        self,
+        settings: SecretSettings,
+        task: Any,
+        clients: Int[np.ndarray, "n"],
+        stream: Stream | None,
     ) -> Reply:
         """The same, where clients add the noise and the server sees sums only."""
         clip, noise = self._mechanism.settings.clip, self._mechanism.noise_multiplier
-        self._journal.add(round=self._round, task=task.name, clip=clip, next_clip=clip, noise_multiplier=noise)
-        own, seeded = stream or Stream(0, self._round), isinstance(self._randomness, SeededRandomness)
+        self._journal.add(
+            round=self._round, task=task.name, clip=clip, next_clip=clip, noise_multiplier=noise
+        )
+        own, seeded = (
+            stream or Stream(0, self._round),
+            isinstance(self._randomness, SeededRandomness),
+        )
         sums, arrived, made, lost = secret_noisy_sums(
             self._world, settings, self._mechanism, task, clients, own, seeded
         )
@@ -138,9 +168,15 @@ class PrivateWorld(WorldProxy):
             _log.warning(text, self._round, cluster, why)
         hidden = settings.hide_choice or task.model_index is None
         counts = {"call": self.released, "asked": len(clients), "answered": int(arrived.sum())}
-        faults = {"clipped": 0, "unusable": 0, "lost": {str(cluster): why for cluster, why in lost.items()}}
+        faults = {
+            "clipped": 0,
+            "unusable": 0,
+            "lost": {str(cluster): why for cluster, why in lost.items()},
+        }
         self._journal.add(round=self._round, sums=made, **counts, **faults)
-        index = np.full(len(clients), UNASSIGNED) if hidden else np.asarray(task.model_index, np.int64)
+        index = (
+            np.full(len(clients), UNASSIGNED) if hidden else np.asarray(task.model_index, np.int64)
+        )
         return self._means(task, sums, index, arrived, np.zeros(len(clients), bool))
 
     def _means(
@@ -151,7 +187,8 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         nonfinite: np.ndarray,
     ) -> Reply:
-        """A reply of noisy means: the sums by a fixed number of clients, of which nothing else is known."""
+        """A reply of noisy means: the sums by a fixed number of clients, of which nothing else is
+        known."""
         models, divisor = len(sums), 1.0 if is_start(task) else self._mechanism.divisor(len(sums))
         (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
         arrays: dict[str, np.ndarray] = {other: np.zeros(models) for other in task.up.of("model")}
@@ -159,12 +196,16 @@ class PrivateWorld(WorldProxy):
         arrays |= {name: means, INDEX: index, WEIGHT: np.ones(len(index), np.int64)}
         return Reply(arrays, arrived, nonfinite, np.full(models, divisor))
 
-    def _single_replies(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> list[Reply]:
+    def _single_replies(
+        self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None
+    ) -> list[Reply]:
         """Each client's own reply, in portions that fit into memory."""
         single = task.single()
         if not len(clients):
             none, nobody = np.zeros(0, np.int64), np.zeros(0, bool)
-            ((name, array),) = ((name, array) for name, array in task.up.of("model").items() if array.norm_checked)
+            ((name, array),) = (
+                (name, array) for name, array in task.up.of("model").items() if array.norm_checked
+            )
             empty = np.zeros((0, *array.shape(task.sizes())), array.dtype)
             return [Reply({name: empty, INDEX: none, WEIGHT: none}, nobody, nobody)]
         size = max(1, self.update_memory // (4 * self.spec.parameters))
@@ -179,7 +220,8 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         models: int,
     ) -> Float[np.ndarray, "K p"]:
-        """Noisy sums of vectors no longer than 1, before the first round; written down before they are returned."""
+        """Noisy sums of vectors no longer than 1, before the first round; written down before they
+        are returned."""
         rows = np.concatenate([clipped(portion, 1.0) for portion in updates]) * arrived[:, None]
         noise = self._mechanism.start_noise
         sums = noisy_sums(rows, np.where(arrived, index, 0), models, noise, 1.0, self._randomness)
@@ -206,7 +248,9 @@ class PrivateWorld(WorldProxy):
         noise, after = (mechanism.update_noise, clip, self._randomness), clip
         sums = noisy_sums(rows, np.where(arrived, index, 0), models, *noise)
         if settings.adaptive:
-            norms = np.concatenate([np.linalg.norm(portion.astype(np.float64), axis=1) for portion in updates])
+            norms = np.concatenate(
+                [np.linalg.norm(portion.astype(np.float64), axis=1) for portion in updates]
+            )
             count = (mechanism.cohort, mechanism.count_deviation, self._randomness)
             after = next_clip(norms[arrived], clip, *count)
         own = {"clip": clip, "next_clip": after, "noise_multiplier": mechanism.noise_multiplier}

@@ -1,4 +1,5 @@
-"""Randomness of noise and of cohorts: the operating system's, which no seed repeats; or a seed's, for tests only."""
+"""Randomness of noise and of cohorts: the operating system's, which no seed repeats; or a seed's,
+for tests only."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class SystemRandomness:
 
 @dataclass(frozen=True)
 class SeededRandomness:
-    """Of a seed and a round. For tests: whoever knows the seed subtracts the noise, and nothing is private."""
+    """Of a seed and a round. For tests: whoever knows the seed subtracts the noise, and nothing is
+    private."""
 
     rng: np.random.Generator
 

@@ -1,4 +1,5 @@
-"""Searches by bisection whose steps may take seconds each: one that takes long says how far it has come."""
+"""Searches by bisection whose steps may take seconds each: one that takes long says how far it has
+come."""
 
 from __future__ import annotations
 
@@ -42,14 +43,17 @@ class Search:
             self._progress(f"more than {low:.4g}")
         return low, high
 
-    def least(self, enough: Callable[[float], bool], low: float, high: float, nearest: float = 0.0) -> float:
+    def least(
+        self, enough: Callable[[float], bool], low: float, high: float, nearest: float = 0.0
+    ) -> float:
         """The smallest value that is enough, to 0.1%.
 
         Args:
             enough: whether a value is enough; so is every larger one.
             low: a value that is not enough.
             high: a value that is enough.
-            nearest: no value below this share of ``high`` is tried; for a ``high`` that is nearly right.
+            nearest: no value below this share of ``high`` is tried; for a ``high`` that is nearly
+                right.
         """
         while high - low > high * PRECISION:
             middle = max((low + high) / 2, high * nearest)

@@ -1,10 +1,12 @@
-"""Noisy sums that no server adds the noise to: every client masks its clipped update with a share of the noise.
+"""Noisy sums that no server adds the noise to: every client masks its clipped update with a share
+of the noise.
 
     each of the clients adds N(0, s^2 / (n_min - 1)) to every number, s = z (C + sqrt(p) / scale):
 
-a sum of n_min answers or more has at least the noise of the mechanism, and one of fewer is lost. The rounding to
-integers may lengthen an update by sqrt(p) steps of the grid, which is in s. (A discrete Gaussian would be the exact
-remedy; no kept library draws one for millions of numbers in a second.)
+a sum of n_min answers or more has at least the noise of the mechanism, and one of fewer is lost.
+The rounding to integers may lengthen an update by sqrt(p) steps of the grid, which is in s. (A
+discrete Gaussian would be the exact remedy; no kept library draws one for millions of numbers in a
+second.)
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from fedkin.options.secret.secret_call import SecretCall, by_model, group_rows
 from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 
-_TAIL, _LONGER = 8.0, 1.05  # deviations of noise that fit on the grid; how much longer rounding may make an update
+_TAIL, _LONGER = (
+    8.0,
+    1.05,
+)  # deviations of noise that fit on the grid; how much longer rounding may make an update
 
 
 def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
@@ -47,8 +52,10 @@ def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
 def _trusted(uncharged: list[str]) -> str:
     """Who is trusted with what: replies that are no sum reach the server as they are."""
     seen = (
-        "the server to follow the protocol, and each client to add its noise. The server sees noisy sums, who took "
-        "part in which round, each client's test scores where the run is scored, and the numbers of samples that real "
+        "the server to follow the protocol, and each client to add its noise. The server sees "
+        "noisy sums, who took "
+        "part in which round, each client's test scores where the run is scored, and the numbers "
+        "of samples that real "
         "sites tell as they join"
     )
     return f"{seen}; and each client's replies to {', '.join(uncharged)}" if uncharged else seen
@@ -63,7 +70,9 @@ class SecretNoisySums(NamedTuple):
     lost: dict[int, str]  # why a cluster has none
 
 
-def noise_share(mechanism: Mechanism, least: int, members: int, numbers: int, seeded: bool) -> tuple[Grid, NoiseShare]:
+def noise_share(
+    mechanism: Mechanism, least: int, members: int, numbers: int, seeded: bool
+) -> tuple[Grid, NoiseShare]:
     """The grid of a private sum, and what each client adds.
 
     Args:
@@ -80,7 +89,10 @@ def noise_share(mechanism: Mechanism, least: int, members: int, numbers: int, se
     grid = Grid(members, clip * (1 + _TAIL * _LONGER * share), mechanism.settings.examples_cap or 1)
     longest = clip + math.sqrt(numbers) / grid.scale
     if longest > _LONGER * clip or not grid.fits():
-        raise TaskError(f"secret: sums over {members} clients leave too few bits for updates of {numbers:,} numbers")
+        raise TaskError(
+            f"secret: sums over {members} clients leave too few bits for updates of {numbers:,} "
+            f"numbers"
+        )
     return grid, NoiseShare(clip, share * longest, seeded)
 
 

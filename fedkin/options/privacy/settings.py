@@ -1,4 +1,5 @@
-"""Client-level differential privacy as a run has it: sampling, clip, noise and their price in one object."""
+"""Client-level differential privacy as a run has it: sampling, clip, noise and their price in one
+object."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class PrivacySettings:
 
     def __post_init__(self) -> None:
         if self.noise_multiplier is None and self.epsilon is None:
-            raise ConfigError("give noise_multiplier, or the epsilon that all rounds may cost together")
+            raise ConfigError(
+                "give noise_multiplier, or the epsilon that all rounds may cost together"
+            )
         if self.noise_multiplier is not None:
             check_not_negative("noise_multiplier", self.noise_multiplier)
         if self.start_noise is not None:
@@ -59,14 +62,17 @@ class PrivacySettings:
         found: list[str] = []
         if self.delta >= 1 / clients:
             found.append(
-                f"privacy: delta = {self.delta:g} with {clients} clients allows to publish one of them whole; "
+                f"privacy: delta = {self.delta:g} with {clients} clients allows to publish one of "
+                f"them whole; "
                 f"take less than {1 / clients:.2g}"
             )
         if self.epsilon is not None and self.epsilon > accounting.MOST_EPSILON:
-            # With a cap the noise is found from the figure itself; a noise that is given is not found.
+            # With a cap the noise is found from the figure itself; a noise that is given is not
+            # found.
             by_bound = self.noise_multiplier is None and self.cap is None
             how = (
-                f" (above {accounting.MOST_EPSILON:g} the noise is found from the Renyi bound, which asks for a "
+                f" (above {accounting.MOST_EPSILON:g} the noise is found from the Renyi bound, "
+                f"which asks for a "
                 "little more of it)"
             )
             found.append(
@@ -76,7 +82,13 @@ class PrivacySettings:
         return found
 
     def mechanism(
-        self, clients: int, cohort: int, rounds: int, selection: str, start_sums: int = 0, seen_cohorts: bool = False
+        self,
+        clients: int,
+        cohort: int,
+        rounds: int,
+        selection: str,
+        start_sums: int = 0,
+        seen_cohorts: bool = False,
     ) -> Mechanism:
         """What a run does with these settings.
 
@@ -85,12 +97,13 @@ class PrivacySettings:
             cohort: the expected number of clients of a round.
             rounds: T.
             selection: how cohorts are selected.
-            start_sums: noisy sums of all clients before the first round, of the method's cold start.
+            start_sums: noisy sums of all clients before the first round, of the method's cold
+                start.
             seen_cohorts: whether who sees the sums learns who took part, as with secret sums.
 
         Raises:
-            ConfigError: cohorts of a fixed size whose members are not seen, or that are not drawn at random; a budget
-                below the price of the cold start or of one round.
+            ConfigError: cohorts of a fixed size whose members are not seen, or that are not drawn
+                at random; a budget below the price of the cold start or of one round.
             MissingExtra: dp-accounting is not installed.
         """
         fixed = selection != "poisson" and cohort < clients
@@ -104,7 +117,9 @@ class PrivacySettings:
         probability = cohort / clients
 
         def at(noise: float, limit: int | None = None) -> Mechanism:
-            return Mechanism(self, clients, cohort, probability, noise, limit, start_sums, seen_cohorts, fixed)
+            return Mechanism(
+                self, clients, cohort, probability, noise, limit, start_sums, seen_cohorts, fixed
+            )
 
         if self.start_noise is not None and start_sums:
             self._refuse_dear_start(at(0.0).epsilon(0, score_sums=0), start_sums)
@@ -112,14 +127,17 @@ class PrivacySettings:
             self._refuse_dear_scores(at(0.0).epsilon(0, start_sums=0))
         noise, most = self.noise_multiplier, rounds
         if noise is None:
-            noise = accounting.calibrate(float(self.epsilon or 0), self.delta, lambda z: at(z).priced(rounds))
+            noise = accounting.calibrate(
+                float(self.epsilon or 0), self.delta, lambda z: at(z).priced(rounds)
+            )
         elif self.epsilon is not None:
             most = accounting.affordable(self.epsilon, self.delta, at(noise).priced, rounds)
         if most == 0:
             start = f" after a cold start of {start_sums} noisy sums" if start_sums else ""
             start += "" if self.scores is None else f" with scores of noise {self.scores:g}"
             raise ConfigError(
-                f"privacy.epsilon = {self.epsilon:g} allows no round: one costs {at(noise).epsilon(1):.3g}{start} at "
+                f"privacy.epsilon = {self.epsilon:g} allows no round: one costs "
+                f"{at(noise).epsilon(1):.3g}{start} at "
                 f"noise_multiplier = {noise:g}; raise noise_multiplier, or leave it out"
             )
         return at(float(noise), None if self.epsilon is None else most)
@@ -127,24 +145,29 @@ class PrivacySettings:
     def _refuse_dear_start(self, cost: float, start_sums: int) -> None:
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
-                f"privacy.epsilon = {self.epsilon:g}: the cold start alone costs {cost:.3g}, for {start_sums} noisy "
+                f"privacy.epsilon = {self.epsilon:g}: the cold start alone costs {cost:.3g}, for "
+                f"{start_sums} noisy "
                 f"sums of noise {self.start_noise:g}: raise privacy.start_noise, or leave it out"
             )
 
     def _refuse_dear_scores(self, cost: float) -> None:
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
-                f"privacy.epsilon = {self.epsilon:g}: the sum of scores alone costs {cost:.3g}, of noise "
+                f"privacy.epsilon = {self.epsilon:g}: the sum of scores alone costs {cost:.3g}, "
+                f"of noise "
                 f"{self.scores:g}: raise privacy.scores, or leave it out"
             )
 
     def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
         known = ""
         if self.noise_multiplier:
-            fixed = accounting.fixed_cohort_epsilon(clients, cohort, self.noise_multiplier, rounds, self.delta)
+            fixed = accounting.fixed_cohort_epsilon(
+                clients, cohort, self.noise_multiplier, rounds, self.delta
+            )
             known = f" (for these settings the best that is known is epsilon {fixed:.3g})"
         raise ConfigError(
-            f"privacy: cohorts of exactly {cohort} of {clients} clients have no amplification by sampling{known}: set "
+            f"privacy: cohorts of exactly {cohort} of {clients} clients have no amplification by "
+            f"sampling{known}: set "
             f'run.selection="poisson", or run.cohort={clients} so that all clients take part'
         )
 
@@ -161,10 +184,11 @@ class Mechanism:
         noise_multiplier: z.
         limit: how many rounds the budget allows; None without one.
         start_sums: noisy sums of all clients before the first round.
-        seen_cohorts: whether who sees the sums learns who took part: then sampling amplifies nothing, and neighbours
-            differ by a client that adds noise only in place of its update.
-        fixed_cohorts: whether all rounds have exactly ``cohort`` clients, instead of each client by itself with
-            probability q. Only where cohorts are seen: no amplification is counted then.
+        seen_cohorts: whether who sees the sums learns who took part: then sampling amplifies
+            nothing, and neighbours differ by a client that adds noise only in place of its update.
+        fixed_cohorts: whether all rounds have exactly ``cohort`` clients, instead of each client by
+            itself with probability q. Only where cohorts are seen: no amplification is counted
+            then.
     """
 
     settings: PrivacySettings
@@ -192,9 +216,11 @@ class Mechanism:
         """Noisy sums of scores that are planned: one, after the last round, or none."""
         return int(self.settings.scores is not None)
 
-    def priced(self, rounds: int, start_sums: int | None = None, score_sums: int | None = None) -> NoisyRounds:
-        """What rounds are for the accountant, with the noisy sums of the cold start before them and of scores behind
-        them; by default those planned."""
+    def priced(
+        self, rounds: int, start_sums: int | None = None, score_sums: int | None = None
+    ) -> NoisyRounds:
+        """What rounds are for the accountant, with the noisy sums of the cold start before them and
+        of scores behind them; by default those planned."""
         sums = self.start_sums if start_sums is None else start_sums
         scores = self.score_sums if score_sums is None else score_sums
         noise, settings = self.noise_multiplier, self.settings
@@ -216,22 +242,33 @@ class Mechanism:
         return noise_of_updates(self.noise_multiplier, self.count_deviation)
 
     def epsilon(
-        self, rounds: int, uncharged: bool = False, start_sums: int | None = None, score_sums: int | None = None
+        self,
+        rounds: int,
+        uncharged: bool = False,
+        start_sums: int | None = None,
+        score_sums: int | None = None,
     ) -> float:
-        """The price of rounds that were released, of the cold start before them and of scores after them; infinite
-        where something else left the clients too."""
+        """The price of rounds that were released, of the cold start before them and of scores after
+        them; infinite where something else left the clients too."""
         if uncharged:
             return math.inf
         return accounting.epsilon(self.priced(rounds, start_sums, score_sums), self.settings.delta)
 
     def facts(self) -> dict[str, Any]:
         """What an epsilon must be printed with."""
-        sampling = "everybody takes part" if self.probability == 1 else f"Poisson, probability {self.probability:g}"
+        sampling = (
+            "everybody takes part"
+            if self.probability == 1
+            else f"Poisson, probability {self.probability:g}"
+        )
         if self.fixed_cohorts:
             sampling = f"exactly {self.cohort} of {self.clients} clients, without replacement"
         if self.settings.cap and not (self.fixed_cohorts and self.settings.cap >= self.cohort):
             sampling += f", at most {self.settings.cap} clients"
-        neighbours, observer = "one client added or removed", "does not learn who took part in which round"
+        neighbours, observer = (
+            "one client added or removed",
+            "does not learn who took part in which round",
+        )
         if self.seen_cohorts:
             sampling += "; who takes part is seen, so that there is no amplification by sampling"
             neighbours, observer = (
@@ -239,7 +276,9 @@ class Mechanism:
                 "may know who took part in which round",
             )
         more = {"start_noise_multiplier": self.start_noise} if self.start_sums else {}
-        more |= {} if self.settings.scores is None else {"score_noise_multiplier": self.settings.scores}
+        more |= (
+            {} if self.settings.scores is None else {"score_noise_multiplier": self.settings.scores}
+        )
         return {
             "delta": self.settings.delta,
             "clients": self.clients,

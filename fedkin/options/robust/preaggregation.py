@@ -1,8 +1,9 @@
-"""What is done to n vectors before a rule aggregates them: mixing, averages of small groups, clipping, leaving
-minorities out.
+"""What is done to n vectors before a rule aggregates them: mixing, averages of small groups,
+clipping, leaving minorities out.
 
-Sources: nearest-neighbour mixing NNM (Allouah et al., AISTATS 2023), bucketing (Karimireddy et al., ICLR 2022),
-adaptive clipping ARC (Allouah et al., 2024). Rows x_i [n P] are one client's each, in the order of their numbers.
+Sources: nearest-neighbour mixing NNM (Allouah et al., AISTATS 2023), bucketing (Karimireddy et al.,
+ICLR 2022), adaptive clipping ARC (Allouah et al., 2024). Rows x_i [n P] are one client's each, in
+the order of their numbers.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def adaptive_clipping(rows: Rows, f: int) -> Rows:
     if not k:
         return rows
     limit = np.sort(lengths)[n - k - 1]
-    return rows * np.minimum(1, np.divide(limit, lengths, out=np.ones(n), where=lengths > 0))[:, None]
+    return (
+        rows * np.minimum(1, np.divide(limit, lengths, out=np.ones(n), where=lengths > 0))[:, None]
+    )
 
 
 def clip_to_median(rows: Rows, f: int) -> Rows:
@@ -80,8 +83,8 @@ def bucket_means(rows: Rows, order: Int[np.ndarray, "n"], size: int) -> Float64[
 
 
 def bucket_order(rows: Rows) -> Int[np.ndarray, "n"]:
-    """A random order that is drawn from the rows themselves: the same in a run that goes on, and no client knows it
-    before it has sent its own."""
+    """A random order that is drawn from the rows themselves: the same in a run that goes on, and no
+    client knows it before it has sent its own."""
     seed = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).digest()
     return np.random.default_rng(int.from_bytes(seed[:16], "little")).permutation(len(rows))
 
@@ -99,12 +102,14 @@ def without_minorities(rows: Rows, f: int) -> Float64[np.ndarray, "m P"]:
 
 
 def majority(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
-    """The numbers of the rows that are left when minorities of together at most f rows that point away are left out:
-    again and again the rows are cut in two by their cosines, as long as the two differ (``best_silhouette``) and the
-    mean of the smaller has a cosine of 0 or less with that of the larger.
+    """The numbers of the rows that are left when minorities of together at most f rows that point
+    away are left out: again and again the rows are cut in two by their cosines, as long as the two
+    differ (``best_silhouette``) and the mean of the smaller has a cosine of 0 or less with that of
+    the larger.
 
-    Ours. Attackers that agree with each other pull a median, however many up to half they are; as a group of their own
-    they are found, and count nothing. A minority that does no harm to the direction of the others stays.
+    Ours. Attackers that agree with each other pull a median, however many up to half they are; as a
+    group of their own they are found, and count nothing. A minority that does no harm to the
+    direction of the others stays.
     """
     kept = np.arange(len(rows))
     while True:

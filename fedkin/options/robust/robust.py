@@ -31,9 +31,16 @@ from fedkin.options.robust.update_memory import REMEMBERED, UpdateMemory
 from fedkin.options.robust.weights import aggregate_and_weights
 from fedkin.options.summed_tasks import averages_itself, check_asks_for_means
 
-SELECTING = ("krum", "mda", "nnm")  # rules, and a step before one, by which few rows count: no sign of an attack
+SELECTING = (
+    "krum",
+    "mda",
+    "nnm",
+)  # rules, and a step before one, by which few rows count: no sign of an attack
 _NO_PLACE = "a rule has no place"  # in a method that averages itself
-JUDGED = ("rule_weight", "rule_rounds")  # arrays [N] of a state that has them: sums of weights, and of how many rounds
+JUDGED = (
+    "rule_weight",
+    "rule_rounds",
+)  # arrays [N] of a state that has them: sums of weights, and of how many rounds
 
 
 @plain_options
@@ -42,16 +49,18 @@ class RobustAggregation(Option):
     """A robust rule in place of the mean, within each cluster.
 
     Attributes:
-        rule: ``median``, ``trimmed_mean``, ``mean_around_median``, ``krum``, ``multi_krum``, ``geometric_median``,
-            ``rfa``, ``centered_clipping``, ``mda`` or ``mean``; in front of it ``nnm+`` (nearest-neighbour mixing),
-            ``arc+`` (adaptive clipping), ``clip+`` (to the median length), ``bucketing+`` (means of random pairs) or
-            ``majority+`` (without groups that point away, of as many as may be Byzantine).
+        rule: ``median``, ``trimmed_mean``, ``mean_around_median``, ``krum``, ``multi_krum``,
+            ``geometric_median``, ``rfa``, ``centered_clipping``, ``mda`` or ``mean``; in front of
+            it ``nnm+`` (nearest-neighbour mixing), ``arc+`` (adaptive clipping), ``clip+`` (to the
+            median length), ``bucketing+`` (means of random pairs) or ``majority+`` (without groups
+            that point away, of as many as may be Byzantine).
         byzantine: the share of a cluster's replies that may be Byzantine; below one half.
-        least: replies below which a cluster keeps its model in a round: a majority of few is soon Byzantine.
-        memory: rounds for which a client's last update goes on counting, so that a rule compares all clients of a
-            cluster and not only those of a round; 0: none. It costs N x P numbers.
-        split_after: updates of a client that are left out one after another before it leaves its cluster, for one of
-            those that leave it with it; 0: none does.
+        least: replies below which a cluster keeps its model in a round: a majority of few is soon
+            Byzantine.
+        memory: rounds for which a client's last update goes on counting, so that a rule compares
+            all clients of a cluster and not only those of a round; 0: none. It costs N x P numbers.
+        split_after: updates of a client that are left out one after another before it leaves its
+            cluster, for one of those that leave it with it; 0: none does.
     """
 
     section = "robust"
@@ -70,17 +79,22 @@ class RobustAggregation(Option):
         check_not_negative("split_after", self.split_after)
         if not self.byzantine < 0.5:
             raise MethodError(
-                f"robust.byzantine = {self.byzantine:g}: from one half on nobody can tell Byzantine clients from the "
+                f"robust.byzantine = {self.byzantine:g}: from one half on nobody can tell "
+                f"Byzantine clients from the "
                 "others"
             )
-        if self.split_after and (one := next((name for name in SELECTING if name in self.rule), None)):
+        if self.split_after and (
+            one := next((name for name in SELECTING if name in self.rule), None)
+        ):
             raise MethodError(
-                f"robust.split_after: {one} leaves out honest updates too, so that honest clients would leave; take "
+                f"robust.split_after: {one} leaves out honest updates too, so that honest clients "
+                f"would leave; take "
                 "geometric_median, median or trimmed_mean, or majority+geometric_median"
             )
         if "bucketing" in before and not BUCKET * self.byzantine < 0.5:
             raise MethodError(
-                f"robust.byzantine = {self.byzantine:g}: each Byzantine client may spoil a bucket of {BUCKET}, so with "
+                f"robust.byzantine = {self.byzantine:g}: each Byzantine client may spoil a bucket "
+                f"of {BUCKET}, so with "
                 f"bucketing fewer than {0.5 / BUCKET:g} may be"
             )
 
@@ -88,7 +102,9 @@ class RobustAggregation(Option):
         if "privacy" in run.options:
             return "a rule reads single updates, and privacy releases noisy sums only; take one of the two"
         if run.shares_part:
-            return "personal heads send sums of bodies besides; take personal models (ditto), or none"
+            return (
+                "personal heads send sums of bodies besides; take personal models (ditto), or none"
+            )
         if self.split_after and "server_optimizer" in run.options:
             return "a server optimizer has moments of each cluster, which no split has; leave out robust.split_after"
         return refusal(run.method) or (split_refusal(run.method) if self.split_after else "")
@@ -99,8 +115,8 @@ class RobustAggregation(Option):
     def average_and_weights(
         self, rows: Float[np.ndarray, "m p"]
     ) -> tuple[Float[np.ndarray, "p"], Float64[np.ndarray, "m"]]:
-        """The update of a cluster from those of its clients, and how much each client's counts in it: 1 as in a mean, 0
-        for one that is left out.
+        """The update of a cluster from those of its clients, and how much each client's counts in
+        it: 1 as in a mean, 0 for one that is left out.
 
         Args:
             rows: in the order of the clients' numbers, and enough of them.
@@ -135,17 +151,20 @@ def split_refusal(method: Method) -> str:
     if requirements_of(method).keeps_clusters:
         return ""
     return (
-        f"{type(method).__name__} assigns clients anew, or has more for each cluster than a model, so that none can be "
-        "split: leave out robust.split_after, or take flhc (without migration and eta_g), fedavg or fedprox"
+        f"{type(method).__name__} assigns clients anew, or has more for each cluster than a "
+        f"model, so that none can be "
+        "split: leave out robust.split_after, or take flhc (without migration and eta_g), fedavg "
+        "or fedprox"
     )
 
 
 class ActiveRule(ActiveOption):
     """A robust rule in a run.
 
-    The state holds its arrays [N]: ``rule_weight`` and ``rule_rounds``, the sum of the weights that the rule gave to a
-    client's updates, and in how many rounds; what clients sent last (``REMEMBERED``), where the rule remembers it; and
-    who left a cluster (``SPLIT``), where it splits them.
+    The state holds its arrays [N]: ``rule_weight`` and ``rule_rounds``, the sum of the weights that
+    the rule gave to a client's updates, and in how many rounds; what clients sent last
+    (``REMEMBERED``), where the rule remembers it; and who left a cluster (``SPLIT``), where it
+    splits them.
 
     Args:
         settings: the rule.
@@ -181,14 +200,24 @@ class ActiveRule(ActiveOption):
             MethodError: the method reads single updates and averages them itself.
         """
         first_clustering = requirements_of(self._method).rounds.first_clustering
-        check_asks_for_means(self.section, self._method, _NO_PLACE, round, single=world.single, averages=world.averages)
+        check_asks_for_means(
+            self.section,
+            self._method,
+            _NO_PLACE,
+            round,
+            single=world.single,
+            averages=world.averages,
+        )
         after = self._with_judgement(before, after, world)
         if self._settings.split_after and round > first_clustering:
             return self._split(after, world)
         return after
 
-    def _with_judgement(self, before: State | None, after: State, world: RobustWorld | None) -> State:
-        """The method's next state with the arrays of the rule, those of a round added up; ``world``: of that round."""
+    def _with_judgement(
+        self, before: State | None, after: State, world: RobustWorld | None
+    ) -> State:
+        """The method's next state with the arrays of the rule, those of a round added up;
+        ``world``: of that round."""
         earlier = self.arrays(before)
         clients = len(after.assignment)
         arrays = {name: earlier.get(name, np.zeros(clients)) for name in JUDGED}
@@ -213,7 +242,11 @@ class ActiveRule(ActiveOption):
         arrays = self.arrays(after)
         times = times_left_out(arrays["times_left_out"], world.weight, world.sent)
         due = world.sent & (times >= self._settings.split_after)
-        clusters = split(Clusters(after.models, after.assignment, arrays["left_cluster"]), due, self._settings.excluded)
+        clusters = split(
+            Clusters(after.models, after.assignment, arrays["left_cluster"]),
+            due,
+            self._settings.excluded,
+        )
         moved = clusters.assignment != after.assignment
         after = replace(after, models=clusters.models, assignment=clusters.assignment)
         return self.with_arrays(
@@ -232,7 +265,8 @@ class ActiveRule(ActiveOption):
 
 
 def rule_weights(state: State) -> list[float | None]:
-    """What the updates of each client counted under the rule, the mean over the rounds in which it judged them.
+    """What the updates of each client counted under the rule, the mean over the rounds in which it
+    judged them.
 
     1 is as in a mean, 0 left out, None of clients that it never judged.
     """
@@ -251,8 +285,8 @@ class RobustWorld(WorldProxy):
         assignment: cluster of each client before the round, where something is remembered.
         round: of the calls.
 
-    It adds up what each client's updates counted (``weight``), and how many there were (``judged``), knows of whom one
-    was new (``sent``), and keeps the updates in ``remembered``.
+    It adds up what each client's updates counted (``weight``), and how many there were
+    (``judged``), knows of whom one was new (``sent``), and keeps the updates in ``remembered``.
     """
 
     def __init__(
@@ -274,7 +308,10 @@ class RobustWorld(WorldProxy):
         vector = mean_vector(task)
         if vector is None:
             if task.charged == "sum" and task.up.of("model"):
-                raise TaskError(f"robust: the task {task.name} wants means of more than one update of each client")
+                raise TaskError(
+                    f"robust: the task {task.name} wants means of more than one update of each "
+                    f"client"
+                )
             self.single += task.charged == "sum"
             return self._world.run(task, clients, stream)
         self.averages += 1
@@ -284,9 +321,13 @@ class RobustWorld(WorldProxy):
         means, index = mean_reply(task, reply, clients), reply.arrays[INDEX]
         for k in range(len(means.arrays[vector])):
             rows = np.flatnonzero(reply.arrived & (index == k))
-            rows = rows[np.argsort(clients[rows], kind="stable")]  # ties do not depend on who replied first
+            rows = rows[
+                np.argsort(clients[rows], kind="stable")
+            ]  # ties do not depend on who replied first
             if len(rows):
-                means.arrays[vector][k] = self._average(reply.arrays[vector][rows], clients[rows], k)
+                means.arrays[vector][k] = self._average(
+                    reply.arrays[vector][rows], clients[rows], k
+                )
         return means
 
     def _average(

@@ -1,11 +1,13 @@
-"""Rules that aggregate n vectors of which at most f are Byzantine, and what is done to the vectors before.
+"""Rules that aggregate n vectors of which at most f are Byzantine, and what is done to the vectors
+before.
 
-Rows x_i [n P] are one client's each, in the order of the clients' numbers, so that ties (equal rows) do not depend on
-who replied first. All rules are unweighted: a client's number of samples is its own word. Sources: coordinate-wise
-median and trimmed mean (Yin et al., ICML 2018), Krum (Blanchard et al., NeurIPS 2017), geometric median and its
-smoothed steps RFA (Pillutla et al., 2022), mean around the median (Xie et al., 2018), centred clipping (Karimireddy et
-al., ICML 2021), minimum-diameter averaging MDA (El Mhamdi et al., 2018), MoNNA (Farhadkhani et al., ICML 2023). What is
-done to rows before a rule is in ``preaggregation.py``.
+Rows x_i [n P] are one client's each, in the order of the clients' numbers, so that ties (equal
+rows) do not depend on who replied first. All rules are unweighted: a client's number of samples is
+its own word. Sources: coordinate-wise median and trimmed mean (Yin et al., ICML 2018), Krum
+(Blanchard et al., NeurIPS 2017), geometric median and its smoothed steps RFA (Pillutla et al.,
+2022), mean around the median (Xie et al., 2018), centred clipping (Karimireddy et al., ICML 2021),
+minimum-diameter averaging MDA (El Mhamdi et al., 2018), MoNNA (Farhadkhani et al., ICML 2023). What
+is done to rows before a rule is in ``preaggregation.py``.
 """
 
 from __future__ import annotations
@@ -50,19 +52,24 @@ def krum(rows: Rows, f: int, neighbours: int | None = None) -> Float64[np.ndarra
 
     Args:
         rows, f: as of all rules.
-        neighbours: how many others; None: n - f - 2 (Blanchard et al.). Some libraries take n - f - 1.
+        neighbours: how many others; None: n - f - 2 (Blanchard et al.). Some libraries take n - f -
+            1.
     """
-    return rows[np.argmin(krum_scores(rows, len(rows) - f - 2 if neighbours is None else neighbours))]
+    return rows[
+        np.argmin(krum_scores(rows, len(rows) - f - 2 if neighbours is None else neighbours))
+    ]
 
 
 def multi_krum(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The mean of the n - f rows with the least sums of squared distances to their n - f - 1 nearest others."""
+    """The mean of the n - f rows with the least sums of squared distances to their n - f - 1
+    nearest others."""
     scores = krum_scores(rows, len(rows) - f - 1)
     return rows[np.argsort(scores, kind="stable")[: len(rows) - f]].mean(axis=0)
 
 
 def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The point with the least sum of distances to the rows, by Weiszfeld's steps from the mean until they end."""
+    """The point with the least sum of distances to the rows, by Weiszfeld's steps from the mean
+    until they end."""
     point = rows.mean(axis=0)
     for _ in range(_STEPS):
         distances = np.linalg.norm(rows - point, axis=1)
@@ -74,8 +81,11 @@ def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
     return point
 
 
-def smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float = 0.1) -> Float64[np.ndarray, "P"]:
-    """RFA: a few of Weiszfeld's steps from zero; cheaper than the geometric median, and not yet there.
+def smoothed_geometric_median(
+    rows: Rows, f: int, steps: int = 3, floor: float = 0.1
+) -> Float64[np.ndarray, "P"]:
+    """RFA: a few of Weiszfeld's steps from zero; cheaper than the geometric median, and not yet
+    there.
 
     Args:
         rows, f: as of all rules.
@@ -111,7 +121,8 @@ def centered_clipping(
 
 
 def minimum_diameter(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """MDA: the mean of the n - f rows whose farthest two are nearest to each other; all choices of rows are tried."""
+    """MDA: the mean of the n - f rows whose farthest two are nearest to each other; all choices of
+    rows are tried."""
     return rows[smallest_subset(rows, f)].mean(axis=0)
 
 
@@ -120,7 +131,8 @@ def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
     n = len(rows)
     if math.comb(n, f) > _SUBSETS:
         raise ConfigError(
-            f"mda: {f} of {n} rows can be left out in {math.comb(n, f):,} ways, more than {_SUBSETS:,}; take multi_krum"
+            f"mda: {f} of {n} rows can be left out in {math.comb(n, f):,} ways, more than "
+            f"{_SUBSETS:,}; take multi_krum"
         )
     squared = squared_distances(rows)
     subsets = np.array(list(combinations(range(n), n - f)))
@@ -167,7 +179,9 @@ def parse(rule: str) -> tuple[list[str], str]:
     *before, last = rule.split("+")
     for name, known in (*((name, BEFORE) for name in before), (last, RULES)):
         if name not in known:
-            raise ConfigError(unknown("rule" if known is RULES else "step before a rule", name, known))
+            raise ConfigError(
+                unknown("rule" if known is RULES else "step before a rule", name, known)
+            )
     return before, last
 
 
@@ -180,8 +194,8 @@ def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.n
         f: how many of the clients may be Byzantine.
 
     Raises:
-        ConfigError: an unknown name; half of the rows or more Byzantine (with ``bucketing`` of the buckets), or for
-            Krum n < f + 3, where nothing helps.
+        ConfigError: an unknown name; half of the rows or more Byzantine (with ``bucketing`` of the
+            buckets), or for Krum n < f + 3, where nothing helps.
     """
     before, last = parse(rule)
     mixed = rows.astype(np.float64)
@@ -214,8 +228,11 @@ def check_byzantine(rule: str, n: int, f: int) -> None:
     """
     if rule.endswith("+krum") or rule == "krum":
         if n < f + 3:
-            raise ConfigError(f"{rule}: with {f} Byzantine clients it needs {f + 3} replies or more, got {n}")
+            raise ConfigError(
+                f"{rule}: with {f} Byzantine clients it needs {f + 3} replies or more, got {n}"
+            )
     if not 0 <= 2 * f < n:
         raise ConfigError(
-            f"{rule}: {f} Byzantine clients of {n} cannot be told from the others: fewer than half may be"
+            f"{rule}: {f} Byzantine clients of {n} cannot be told from the others: fewer than "
+            f"half may be"
         )

@@ -1,5 +1,6 @@
-"""The last update of each client, which goes on counting for some rounds: so that a rule compares all clients of a
-cluster, and not only the few that were drawn in a round, of whom attackers are a majority sooner or later.
+"""The last update of each client, which goes on counting for some rounds: so that a rule compares
+all clients of a cluster, and not only the few that were drawn in a round, of whom attackers are a
+majority sooner or later.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ class UpdateMemory:
         return cls(np.zeros((clients, parameters), np.float32), none, none)
 
     def kept(
-        self, updates: Float[np.ndarray, "n P"], clients: Int[np.ndarray, "n"], model: int, round: int
+        self,
+        updates: Float[np.ndarray, "n P"],
+        clients: Int[np.ndarray, "n"],
+        model: int,
+        round: int,
     ) -> UpdateMemory:
         """The memory after clients sent updates.
 

@@ -1,8 +1,9 @@
-"""How much each vector counts in what a rule makes of them: 1 / n in a mean, 0 for one that is left out.
+"""How much each vector counts in what a rule makes of them: 1 / n in a mean, 0 for one that is left
+out.
 
-A rule is, in every coordinate, a weighted mean of the rows; a row's weight is the mean of its weights over the
-coordinates. What is done before a rule mixes rows (NNM, bucketing), which gives weights back to those that were mixed,
-or shortens them (ARC, clipping), which takes weight away.
+A rule is, in every coordinate, a weighted mean of the rows; a row's weight is the mean of its
+weights over the coordinates. What is done before a rule mixes rows (NNM, bucketing), which gives
+weights back to those that were mixed, or shortens them (ARC, clipping), which takes weight away.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
 def aggregate_and_weights(
     rows: Float[np.ndarray, "n P"], rule: str, f: int
 ) -> tuple[Float64[np.ndarray, "P"], Weights]:
-    """What a rule makes of the rows, as ``rules.aggregate``, and each row's weight in it; what comes before the rule is
-    done once for both.
+    """What a rule makes of the rows, as ``rules.aggregate``, and each row's weight in it; what
+    comes before the rule is done once for both.
 
     Args:
         rows, rule, f: as of both.

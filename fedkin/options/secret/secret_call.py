@@ -1,6 +1,7 @@
 """The four exchanges of secret sums, one after another, with all groups of a round in each.
 
-Shapes: n rows of a call, m clients of a group, r of those that are asked, G holders of a client's shares.
+Shapes: n rows of a call, m clients of a group, r of those that are asked, G holders of a client's
+shares.
 """
 
 from __future__ import annotations
@@ -21,19 +22,28 @@ from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.secret.client import NOBODY
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 from fedkin.secret.server import Exchange, LostSumError
-from fedkin.tasks.secret_exchange import SecretForget, SecretKeys, SecretReveal, SecretShares, context
+from fedkin.tasks.secret_exchange import (
+    SecretForget,
+    SecretKeys,
+    SecretReveal,
+    SecretShares,
+    context,
+)
 from fedkin.tasks.secret_training import masked_form
 
 
 @dataclass(eq=False)
 class _Group:
-    """A group of clients: its number, the rows of those that have announced keys, their sum, and their signatures."""
+    """A group of clients: its number, the rows of those that have announced keys, their sum, and
+    their signatures."""
 
     number: int
     rows: Int[np.ndarray, "m"]
     exchange: Exchange
     signatures: Int[np.ndarray, "m s"]
-    revealed: Bool[np.ndarray, "m"] = field(init=False)  # who has answered all requests, and has no secrets left
+    revealed: Bool[np.ndarray, "m"] = field(
+        init=False
+    )  # who has answered all requests, and has no secrets left
 
     def __post_init__(self) -> None:
         self.revealed = np.zeros(len(self.rows), bool)
@@ -49,7 +59,8 @@ class GroupSum(NamedTuple):
 def group_rows(
     task: Any, clients: Int[np.ndarray, "n"], hide_choice: bool
 ) -> tuple[dict[int, Int[np.ndarray, "m"]], int]:
-    """The rows of each group, and how many the largest has: a group for each cluster, or one of all.
+    """The rows of each group, and how many the largest has: a group for each cluster, or one of
+    all.
 
     Args:
         task: that wants means.
@@ -60,13 +71,19 @@ def group_rows(
         TaskError: a client has several rows, or nobody knows its cluster beforehand.
     """
     if len(np.unique(clients)) < len(clients):
-        raise TaskError(f"secret: a client has several rows of the task {task.name}, and may add one vector only")
+        raise TaskError(
+            f"secret: a client has several rows of the task {task.name}, and may add one vector "
+            f"only"
+        )
     if not hide_choice and task.model_index is None:
         raise TaskError(
-            "secret: clients choose their clusters as they train, so that it is not known beforehand who adds up with "
+            "secret: clients choose their clusters as they train, so that it is not known "
+            "beforehand who adds up with "
             "whom: set secret.hide_choice=true"
         )
-    groups = np.zeros(len(clients), np.int64) if hide_choice else np.asarray(task.model_index, np.int64)
+    groups = (
+        np.zeros(len(clients), np.int64) if hide_choice else np.asarray(task.model_index, np.int64)
+    )
     rows = {group: np.flatnonzero(groups == group) for group in np.unique(groups).tolist()}
     return rows, max([len(own) for own in rows.values()], default=1)
 
@@ -132,12 +149,17 @@ class SecretCall:
 
     def _announce(self, rows: dict[int, Int[np.ndarray, "m"]]) -> list[_Group]:
         """The first exchange: keys."""
-        rows = {number: own[np.argsort(self._clients[own], kind="stable")] for number, own in rows.items()}
+        rows = {
+            number: own[np.argsort(self._clients[own], kind="stable")]
+            for number, own in rows.items()
+        }
         every = np.concatenate([np.zeros(0, np.int64), *rows.values()])
         number = np.repeat(np.array([*rows], np.int64), [len(own) for own in rows.values()])
         asked = self._present(every, "keys")
         self._begun = every[asked]
-        reply = self._world.run(SecretKeys(self._id, number[asked], self._settings.signed), self._clients[every[asked]])
+        reply = self._world.run(
+            SecretKeys(self._id, number[asked], self._settings.signed), self._clients[every[asked]]
+        )
         groups = []
         for one in rows:
             there = reply.arrived & (number[asked] == one)
@@ -151,22 +173,32 @@ class SecretCall:
         return groups
 
     def _share(self, groups: list[_Group]) -> list[_Group]:
-        """The second: shares, sealed for their holders. Groups in which enough have enough holders go on."""
+        """The second: shares, sealed for their holders. Groups in which enough have enough holders
+        go on."""
         everybody = [np.ones(len(group.rows), bool) for group in groups]
-        for group, at, arrays in self._asked(groups, everybody, "shares", lambda fields, rows: SecretShares(**fields)):
+        for group, at, arrays in self._asked(
+            groups, everybody, "shares", lambda fields, rows: SecretShares(**fields)
+        ):
             group.exchange.shared[at] = True
             group.exchange.sealed[at] = arrays["sealed"][:, : group.exchange.places.shape[1]]
         left = [group for group in groups if group.exchange.leave_out_lonely()]
         for group in groups:
             if group not in left:
                 count, size = group.exchange.needed, group.exchange.places.shape[1]
-                self.lost[group.number] = f"no client has {count} of its {size} holders of shares left"
+                self.lost[group.number] = (
+                    f"no client has {count} of its {size} holders of shares left"
+                )
         return left
 
     def _train(self, groups: list[_Group]) -> None:
         """The third: training. Masked vectors are added portion by portion, as memory has room for."""
         grid, settings = self._grid, self._settings
-        own = {"members": grid.clients, "limit": grid.limit, "cap": grid.cap, "hide_choice": settings.hide_choice}
+        own = {
+            "members": grid.clients,
+            "limit": grid.limit,
+            "cap": grid.cap,
+            "hide_choice": settings.hide_choice,
+        }
         own |= {} if self._noise is None else asdict(self._noise)
 
         def make(fields: dict[str, Any], rows: Int[np.ndarray, "r"]) -> Task:
@@ -191,8 +223,12 @@ class SecretCall:
                 self.lost[group.number] = f"{count} clients have answered, and {least} are needed"
         groups = [group for group in groups if group.number not in self.lost]
         able = [group.exchange.can_reveal() for group in groups]
-        revealed = {group.number: np.zeros((*group.exchange.places.shape, 16), np.uint8) for group in groups}
-        for group, at, arrays in self._asked(groups, able, "reveal", lambda fields, rows: SecretReveal(**fields)):
+        revealed = {
+            group.number: np.zeros((*group.exchange.places.shape, 16), np.uint8) for group in groups
+        }
+        for group, at, arrays in self._asked(
+            groups, able, "reveal", lambda fields, rows: SecretReveal(**fields)
+        ):
             revealed[group.number][at] = arrays["shares"][:, : group.exchange.places.shape[1]]
             group.revealed[at] = True
         sums = {}
@@ -214,38 +250,58 @@ class SecretCall:
     ) -> Iterator[tuple[_Group, Int[np.ndarray, "r"], dict[str, np.ndarray]]]:
         """The replies of some clients of each group, by their positions in it."""
         at = [np.flatnonzero(one) for one in who]
-        at = [one[self._present(group.rows[one], exchange)] for group, one in zip(groups, at, strict=True)]
+        at = [
+            one[self._present(group.rows[one], exchange)]
+            for group, one in zip(groups, at, strict=True)
+        ]
         if not any(map(len, at)):
             return
         parts = [self._fields(group, one, exchange) for group, one in zip(groups, at, strict=True)]
         width = max(part["holders"].shape[1] for part in parts)
-        fields = {name: np.concatenate([_padded(part[name], name, width) for part in parts]) for name in parts[0]}
+        fields = {
+            name: np.concatenate([_padded(part[name], name, width) for part in parts])
+            for name in parts[0]
+        }
         rows = np.concatenate([group.rows[one] for group, one in zip(groups, at, strict=True)])
         reply = self._world.run(
-            make({"sum_id": self._id, "least": self._settings.least, **fields}, rows), self._clients[rows], stream
+            make({"sum_id": self._id, "least": self._settings.least, **fields}, rows),
+            self._clients[rows],
+            stream,
         )
         ends = np.cumsum([0, *map(len, at)])
         for group, one, start, end in zip(groups, at, ends, ends[1:], strict=False):
             there = reply.arrived[start:end]
-            yield group, one[there], {name: array[start:end][there] for name, array in reply.arrays.items()}
+            yield (
+                group,
+                one[there],
+                {name: array[start:end][there] for name, array in reply.arrays.items()},
+            )
 
     def _fields(self, group: _Group, at: Int[np.ndarray, "r"], name: str) -> dict[str, np.ndarray]:
         """What some clients of a group are sent in an exchange."""
         exchange = group.exchange
-        fields = {"holders": exchange.holder_numbers(), "announced": exchange.announced[exchange.places].astype(int)}
+        fields = {
+            "holders": exchange.holder_numbers(),
+            "announced": exchange.announced[exchange.places].astype(int),
+        }
         if name == "shares":
             fields |= {"signatures": group.signatures[exchange.places]}
         else:
             fields |= {"partners": exchange.partners}
         if name == "reveal":
             fields |= {"sealed": exchange.inbox().astype(int), "wanted": exchange.wanted()}
-        return {"group": np.full(len(at), group.number)} | {one: values[at] for one, values in fields.items()}
+        return {"group": np.full(len(at), group.number)} | {
+            one: values[at] for one, values in fields.items()
+        }
 
     def _present(self, rows: Int[np.ndarray, "r"], exchange: str) -> Int[np.ndarray, "a"]:
         """Positions of those that a simulation does not lose before an exchange."""
         if not self._settings.dropout:
             return np.arange(len(rows))
-        lost = self._stream.child(f"secret/{exchange}").rng().random(self._world.total_clients) < self._settings.dropout
+        lost = (
+            self._stream.child(f"secret/{exchange}").rng().random(self._world.total_clients)
+            < self._settings.dropout
+        )
         return np.flatnonzero(~lost[self._clients[rows]])
 
 

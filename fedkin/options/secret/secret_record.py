@@ -11,9 +11,10 @@ from fedkin.options.journal import Journal
 def secret_record(journal: Journal, clear: Sequence[str]) -> Record:
     """What a summary says of secret sums.
 
-    ``sums`` is how many there were, ``answered`` how many updates are in them, ``lost`` how many more there should have
-    been; ``clipped`` and ``unusable`` count updates with numbers above the limit, and without finite ones; ``clear``
-    are tasks whose replies left clients in the clear. A private run counts neither clipped updates nor unusable ones.
+    ``sums`` is how many there were, ``answered`` how many updates are in them, ``lost`` how many
+    more there should have been; ``clipped`` and ``unusable`` count updates with numbers above the
+    limit, and without finite ones; ``clear`` are tasks whose replies left clients in the clear. A
+    private run counts neither clipped updates nor unusable ones.
 
     Args:
         journal: of the run.
@@ -22,6 +23,9 @@ def secret_record(journal: Journal, clear: Sequence[str]) -> Record:
     entries = [entry for entry in journal.entries if "sums" in entry]
     # A call that was made again counts once.
     calls = {(entry["round"], entry["call"]): entry for entry in entries}.values()
-    counts = {name: sum(entry[name] for entry in calls) for name in ("sums", "answered", "clipped", "unusable")}
+    counts = {
+        name: sum(entry[name] for entry in calls)
+        for name in ("sums", "answered", "clipped", "unusable")
+    }
     lost = sum(len(entry["lost"]) for entry in calls)
     return {"secret": {**counts, "lost": lost, "clear": list(clear)}}

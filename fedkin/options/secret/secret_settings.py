@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedkin.core.errors import ConfigError
-from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
+from fedkin.core.validation import (
+    check_choice,
+    check_not_negative,
+    check_positive,
+    check_positive_integer,
+)
 from fedkin.secret.client import LEAST
 from fedkin.secret.neighbours import ring_size
 from fedkin.secret.quantization import Grid
@@ -42,7 +47,8 @@ class SecretSettings:
         check_not_negative("dropout", self.dropout)
         if self.least < LEAST:
             raise ConfigError(
-                f"secret.least = {self.least}: a sum of one is its update, and of two either's; {LEAST} or more"
+                f"secret.least = {self.least}: a sum of one is its update, and of two either's; "
+                f"{LEAST} or more"
             )
         if not self.dropout < 1:
             raise ConfigError(f"secret.dropout = {self.dropout:g}: expected a share below 1")
@@ -60,17 +66,22 @@ class SecretSettings:
         """
         grid = Grid(clients, self.limit, self.examples_cap)
         default = SecretSettings().limit
-        rounding_of_mean = grid.resolution / math.sqrt(clients)  # rounding is unbiased, so more clients even it out
+        rounding_of_mean = grid.resolution / math.sqrt(
+            clients
+        )  # rounding is unbiased, so more clients even it out
         cure = f"set it near the largest number of an update, such as secret.limit={default:g}"
         if rounding_of_mean > _SMALL_UPDATE:
             step = f"{grid.resolution:.2g} (limit / (2^{grid.bits - 1} - 1))"
             return [
-                f"secret.limit = {self.limit:g}: with {clients} clients in a sum, numbers of updates are rounded to "
-                f"multiples of {step}. Many are smaller than that, so models learn little or nothing: {cure}"
+                f"secret.limit = {self.limit:g}: with {clients} clients in a sum, numbers of "
+                f"updates are rounded to "
+                f"multiples of {step}. Many are smaller than that, so models learn little or "
+                f"nothing: {cure}"
             ]
         if self.limit < _LARGE_UPDATE:
             return [
-                f"secret.limit = {self.limit:g}: numbers of updates are cut to at most {self.limit:g}. Most are "
+                f"secret.limit = {self.limit:g}: numbers of updates are cut to at most "
+                f"{self.limit:g}. Most are "
                 f"larger, so models learn little or nothing: {cure}"
             ]
         return []

@@ -1,8 +1,9 @@
 """Any method that averages, with sums that are secret.
 
-A training that wants means becomes four exchanges, which are tasks like any other, so that simulated clients and real
-ones do the same. The method sees means that come from exact sums of masked integers; what else clients would reply to
-it is refused by the name of the task, or sent in the clear, and reported.
+A training that wants means becomes four exchanges, which are tasks like any other, so that
+simulated clients and real ones do the same. The method sees means that come from exact sums of
+masked integers; what else clients would reply to it is refused by the name of the task, or sent in
+the clear, and reported.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def refusal(method: Method, settings: SecretSettings) -> str:
     if needs.model.detectors:
         return f"{name} has several models of a client in one round, and a client adds one vector"
     if needs.start_sums:
-        return f"{name} begins with sums of sketches of updates, and secret sums are of updates only"
+        return (
+            f"{name} begins with sums of sketches of updates, and secret sums are of updates only"
+        )
     if settings.others == "clear":
         return ""
     insist = "secret.others='clear' sends it in the clear"
@@ -71,22 +74,27 @@ def refusal(method: Method, settings: SecretSettings) -> str:
 @plain_options
 @dataclass(frozen=True)
 class SecretSums(SecretSettings, Option):
-    """A server that follows the protocol learns sums of each cluster's updates, and no update: clients add masks that
-    cancel in the sum.
+    """A server that follows the protocol learns sums of each cluster's updates, and no update:
+    clients add masks that cancel in the sum.
 
     Attributes:
-        least: clients; a sum of fewer is refused, and the cluster keeps its model in that round. At least 3. Each
-            client checks that so many of its neighbours and itself are there, where it has so many.
+        least: clients; a sum of fewer is refused, and the cluster keeps its model in that round. At
+            least 3. Each client checks that so many of its neighbours and itself are there, where
+            it has so many.
         neighbours: with how many others each client masks: all where there are no more.
-        limit: the largest size of a number of an update; a client clips larger ones, and the number of such clients is
+        limit: the largest size of a number of an update; a client clips larger ones, and the number
+            of such clients is reported.
+        examples_cap: a client weighs its training examples, at most this number; 1: all weigh the
+            same.
+        hide_choice: whether clusters are hidden too: all clients of a round add one vector over all
+            clusters, which is as many times longer. Methods whose clients choose as they train
+            (IFCA) need it.
+        signed: whether sites sign their keys, so that the server cannot put its own in their place.
+            Each site needs a certificate of an authority that is not the server.
+        others: what becomes of client work that is no sum: it is refused, or sent in the clear, and
             reported.
-        examples_cap: a client weighs its training examples, at most this number; 1: all weigh the same.
-        hide_choice: whether clusters are hidden too: all clients of a round add one vector over all clusters, which is
-            as many times longer. Methods whose clients choose as they train (IFCA) need it.
-        signed: whether sites sign their keys, so that the server cannot put its own in their place. Each site needs a
-            certificate of an authority that is not the server.
-        others: what becomes of client work that is no sum: it is refused, or sent in the clear, and reported.
-        dropout: in a simulation, the share of clients that are lost before each of the four exchanges.
+        dropout: in a simulation, the share of clients that are lost before each of the four
+            exchanges.
     """
 
     section = SECTION
@@ -95,14 +103,16 @@ class SecretSums(SecretSettings, Option):
         return _refusal_beside(self, run) or refusal(run.method, self)
 
     def check(self, runs: Sequence[RunFacts]) -> None:
-        """Refuse (ConfigError) settings with which no round has a sum, and those that privacy sets itself.
+        """Refuse (ConfigError) settings with which no round has a sum, and those that privacy sets
+        itself.
 
         A limit with which models would not learn is logged.
         """
         cohort = runs[0].plan.cohort
         if cohort < self.least:
             raise ConfigError(
-                f"secret.least = {self.least}: cohorts of run.cohort = {cohort} are too small for such a sum: "
+                f"secret.least = {self.least}: cohorts of run.cohort = {cohort} are too small for "
+                f"such a sum: "
                 "raise run.cohort"
             )
         if "privacy" not in runs[0].options:
@@ -111,11 +121,16 @@ class SecretSums(SecretSettings, Option):
             return
         for name, instead in (("limit", "clip"), ("examples_cap", "examples_cap")):
             if getattr(self, name) != getattr(SecretSettings(), name):
-                raise ConfigError(f"secret.{name} is of sums without privacy: set privacy.{instead}, and leave it out")
+                raise ConfigError(
+                    f"secret.{name} is of sums without privacy: set privacy.{instead}, and leave "
+                    f"it out"
+                )
 
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
         if self.signed:
-            raise ConfigError("secret.signed: simulated clients have no certificates to sign with; leave it out")
+            raise ConfigError(
+                "secret.signed: simulated clients have no certificates to sign with; leave it out"
+            )
         return data, shift
 
     def bind(self, run: RunFacts) -> ActiveOption:
@@ -132,7 +147,8 @@ def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
         return "the server would add the noise to scores that it sees one by one; leave out privacy.scores"
     if privacy is not None and not settings.least_is_checked:
         return (
-            f"with privacy each client checks that {settings.least} add noise, and sees its neighbours only: "
+            f"with privacy each client checks that {settings.least} add noise, and sees its "
+            f"neighbours only: "
             f"set secret.neighbours={settings.least} or more"
         )
     if "robust" in options:
@@ -147,7 +163,8 @@ def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
 
 
 def active_secret_sums(settings: SecretSettings, run: RunFacts) -> ActiveOption:
-    """The secret sums of a run. In a private run privacy asks for the sums, and writes down what came of them."""
+    """The secret sums of a run. In a private run privacy asks for the sums, and writes down what
+    came of them."""
     if "privacy" in run.options:
         return ActiveOption(SECTION)
     return ActiveSecretSums(settings, Journal(run.folder / SECRET_SUMS if run.folder else None))
@@ -184,12 +201,15 @@ class SecretWorld(WorldProxy):
         stream: of the round.
     """
 
-    def __init__(self, world: World, settings: SecretSettings, journal: Journal, stream: Stream) -> None:
+    def __init__(
+        self, world: World, settings: SecretSettings, journal: Journal, stream: Stream
+    ) -> None:
         super().__init__(world)
         self._settings, self._journal, self._stream, self._calls = settings, journal, stream, 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Means of a training, from secret sums; what has no reply as it is. Raises TaskError for all other work."""
+        """Means of a training, from secret sums; what has no reply as it is. Raises TaskError for
+        all other work."""
         if wants_sums(task):
             return self._secret(task, clients, stream)
         if task.up.arrays:
@@ -200,7 +220,8 @@ class SecretWorld(WorldProxy):
         """Note a reply that is no sum. Raises TaskError where that is refused."""
         if self._settings.others == "refuse":
             raise TaskError(
-                f"secret: the task {task.name} sends what is no sum of updates (round {self._stream.round}); "
+                f"secret: the task {task.name} sends what is no sum of updates (round "
+                f"{self._stream.round}); "
                 "secret.others='clear' sends it in the clear"
             )
         if task.name not in {entry.get("clear") for entry in self._journal.entries}:
@@ -214,7 +235,8 @@ class SecretWorld(WorldProxy):
         grid = Grid(members, settings.limit, settings.examples_cap)
         if not grid.fits():
             raise TaskError(
-                f"secret: sums over {members} clients of up to {settings.examples_cap} examples do not fit into 32 "
+                f"secret: sums over {members} clients of up to {settings.examples_cap} examples "
+                f"do not fit into 32 "
                 "bits: lower secret.examples_cap, or the cohort"
             )
         call = SecretCall(self._world, settings, task, clients, stream or self._stream, grid)
@@ -226,15 +248,28 @@ class SecretWorld(WorldProxy):
         self._report(means, call.lost, len(clients), int(arrived.sum()))
         (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
         arrays: dict[str, np.ndarray] = {other: np.zeros(models) for other in task.up.of("model")}
-        index = np.full(len(clients), UNASSIGNED) if settings.hide_choice else np.asarray(task.model_index, np.int64)
-        arrays |= {name: means.mean.astype(np.float32), INDEX: index, WEIGHT: np.ones(len(clients), np.int64)}
+        index = (
+            np.full(len(clients), UNASSIGNED)
+            if settings.hide_choice
+            else np.asarray(task.model_index, np.int64)
+        )
+        arrays |= {
+            name: means.mean.astype(np.float32),
+            INDEX: index,
+            WEIGHT: np.ones(len(clients), np.int64),
+        }
         return Reply(arrays, arrived, np.zeros(len(clients), bool), means.weight.astype(np.float64))
 
-    def _means(self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: Grid) -> Sums:
+    def _means(
+        self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: Grid
+    ) -> Sums:
         """By model; of models without a sum, or with one of too few clients, zeros."""
         means = grid.sums(by_model(task, sums, self._settings.hide_choice))
         few = (means.clients > 0) & (means.clients < self._settings.least)
-        lost |= {int(k): f"only {means.clients[k]} clients have added a vector" for k in np.flatnonzero(few)}
+        lost |= {
+            int(k): f"only {means.clients[k]} clients have added a vector"
+            for k in np.flatnonzero(few)
+        }
         means.mean[few], means.weight[few] = 0, 0
         return means
 
@@ -242,12 +277,16 @@ class SecretWorld(WorldProxy):
         """Write down, and say, what came of the sums of a call."""
         for group, why in lost.items():
             _log.warning(
-                "round %d: no secret sum of cluster %d, which keeps its model: %s", self._stream.round, group, why
+                "round %d: no secret sum of cluster %d, which keeps its model: %s",
+                self._stream.round,
+                group,
+                why,
             )
         clipped = int(means.clipped.sum())
         if clipped:
             _log.warning(
-                "round %d: %d of %d clients have clipped numbers above secret.limit = %g: raise it to the largest "
+                "round %d: %d of %d clients have clipped numbers above secret.limit = %g: raise "
+                "it to the largest "
                 "number of an update",
                 self._stream.round,
                 clipped,
@@ -263,6 +302,15 @@ class SecretWorld(WorldProxy):
                 answered,
             )
         self._calls += 1
-        counts = {"call": self._calls, "sums": int((means.weight > 0).sum()), "asked": asked, "answered": answered}
-        faults = {"clipped": clipped, "unusable": unusable, "lost": {str(group): why for group, why in lost.items()}}
+        counts = {
+            "call": self._calls,
+            "sums": int((means.weight > 0).sum()),
+            "asked": asked,
+            "answered": answered,
+        }
+        faults = {
+            "clipped": clipped,
+            "unusable": unusable,
+            "lost": {str(group): why for group, why in lost.items()},
+        }
         self._journal.add(round=self._stream.round, **counts, **faults)

@@ -1,4 +1,5 @@
-"""The report's accuracy charts: curves over the rounds, per cluster, and the events that are marked in them.
+"""The report's accuracy charts: curves over the rounds, per cluster, and the events that are marked
+in them.
 
 S seeds, R rounds, N clients.
 """
@@ -20,25 +21,32 @@ _LIMITS = {"share": (0.0, 1.0), "index": (-1.0, 1.0)}  # of units
 
 
 def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
-    """Accuracy of all clients and of their bottom 10%, and where the true clusters are known the agreement with them
-    (``ari``), and the measures of the runs that have no chart otherwise; over several seeds the mean and its 95%
-    interval.
+    """Accuracy of all clients and of their bottom 10%, and where the true clusters are known the
+    agreement with them (``ari``), and the measures of the runs that have no chart otherwise; over
+    several seeds the mean and its 95% interval.
 
-    Rounds in which some client had no cluster yet, or was away (in any seed), are in ``partial`` instead of
-    ``accuracy``.
+    Rounds in which some client had no cluster yet, or was away (in any seed), are in ``partial``
+    instead of ``accuracy``.
     """
     length = min(len(run.records) for run in runs)
-    accuracy, decile, ari = (_column(runs, name, length) for name in ("accuracy", "bottom_decile", "ari"))
+    accuracy, decile, ari = (
+        _column(runs, name, length) for name in ("accuracy", "bottom_decile", "ari")
+    )
     flags = [[bool(r.get("partial")) for r in run.records[:length]] for run in runs]
     partial: np.ndarray = np.logical_or.reduce(np.array(flags), axis=0)
     rounds = thinned(length)
     chart: Json = {"rounds": rounds.tolist(), "seeds": len(runs)}
-    bands = {"accuracy": _band(accuracy, ~partial), "bottom_decile": _band(decile, np.full(length, True))}
+    bands = {
+        "accuracy": _band(accuracy, ~partial),
+        "bottom_decile": _band(decile, np.full(length, True)),
+    }
     if np.isfinite(ari).any():
         bands["ari"] = _band(ari, np.full(length, True), least=-1.0)
     for measure in runs[0].measures:
         least, most = _LIMITS.get(measure.unit, (-math.inf, math.inf))
-        bands[measure.name] = _band(_column(runs, measure.column, length), np.full(length, True), least, most)
+        bands[measure.name] = _band(
+            _column(runs, measure.column, length), np.full(length, True), least, most
+        )
     for name, band in bands.items():
         for ending, values in (("", band.mean), ("_low", band.low), ("_high", band.high)):
             chart[f"{name}{ending}"] = rounded(values[rounds])
@@ -63,28 +71,39 @@ def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
 
 
 def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """Rounds in which the data of more than a quarter of the clients shifted, and in which newcomers got their first
-    cluster; each only where it is rare (at most a quarter of the rounds)."""
-    shifts = [r["round"] for r in run.records if 4 * (r.get("data_shifts") or 0) > len(run.assignment)]
+    """Rounds in which the data of more than a quarter of the clients shifted, and in which
+    newcomers got their first cluster; each only where it is rare (at most a quarter of the rounds).
+    """
+    shifts = [
+        r["round"] for r in run.records if 4 * (r.get("data_shifts") or 0) > len(run.assignment)
+    ]
     newcomers = [
         r + 1
         for r, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False))
         if ((before == UNASSIGNED) & (after != UNASSIGNED)).any()
     ]
     rare = len(run.records) / 4
-    return {"shifts": shifts if len(shifts) <= rare else [], "newcomers": newcomers if len(newcomers) <= rare else []}
+    return {
+        "shifts": shifts if len(shifts) <= rare else [],
+        "newcomers": newcomers if len(newcomers) <= rare else [],
+    }
 
 
 def _column(runs: Sequence[Run], name: str, length: int) -> Float[np.ndarray, "S R"]:
     rows = [[r.get(name) for r in run.records[:length]] for run in runs]
-    return np.array([[np.nan if value is None else value for value in row] for row in rows], np.float64)
+    return np.array(
+        [[np.nan if value is None else value for value in row] for row in rows], np.float64
+    )
 
 
 def _band(
-    values: Float[np.ndarray, "S R"], rounds: Bool[np.ndarray, "R"], least: float = 0.0, most: float = 1.0
+    values: Float[np.ndarray, "S R"],
+    rounds: Bool[np.ndarray, "R"],
+    least: float = 0.0,
+    most: float = 1.0,
 ) -> Band:
-    """Mean and interval in those of the rounds that all seeds have, cut to the values that are possible, ``least`` to
-    ``most``; the interval from 3 seeds on."""
+    """Mean and interval in those of the rounds that all seeds have, cut to the values that are
+    possible, ``least`` to ``most``; the interval from 3 seeds on."""
     known = rounds & np.isfinite(values).all(axis=0)
     band = interval(np.where(known, values, 0.0))
     mean, low, high = (np.where(known, curve, np.nan) for curve in (band.mean, band.low, band.high))

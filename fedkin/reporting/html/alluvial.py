@@ -1,4 +1,5 @@
-"""The report's alluvial chart: clusters as bands over the rounds, and between them the clients that migrated.
+"""The report's alluvial chart: clusters as bands over the rounds, and between them the clients that
+migrated.
 
 N clients, T rounds, c columns (rounds at which the chart is drawn), b bands.
 """
@@ -27,8 +28,9 @@ Polygon = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Flow:
-    """``count`` clients that go from band ``source`` in a column to band ``target`` in the next; ``shape`` has the
-    corners (round, height) of their way, from where the bands of the column end."""
+    """``count`` clients that go from band ``source`` in a column to band ``target`` in the next;
+    ``shape`` has the corners (round, height) of their way, from where the bands of the column end.
+    """
 
     column: int
     source: int
@@ -39,7 +41,8 @@ class Flow:
 
 @dataclass(frozen=True)
 class Alluvial:
-    """Bands from the bottom up: cluster numbers, OTHERS, UNASSIGNED; with ``sizes`` and ``base`` in every column."""
+    """Bands from the bottom up: cluster numbers, OTHERS, UNASSIGNED; with ``sizes`` and ``base`` in
+    every column."""
 
     rounds: Int[np.ndarray, "c"]
     bands: list[int]
@@ -53,7 +56,13 @@ class Alluvial:
     def to_json(self) -> Json:
         """Plain JSON values; flows as [column, source, target, clients, four corners]."""
         flows = [
-            [f.column, f.source, f.target, f.count, [[round(x, 2), round(float(y), 2)] for x, y in f.shape]]
+            [
+                f.column,
+                f.source,
+                f.target,
+                f.count,
+                [[round(x, 2), round(float(y), 2)] for x, y in f.shape],
+            ]
             for f in self.flows
         ]
         return {
@@ -76,7 +85,9 @@ class Migration(NamedTuple):
     target: int
 
 
-def alluvial(assignments: Sequence[Int[np.ndarray, "N"]], clusters: Sequence[int], columns: int = COLUMNS) -> Alluvial:
+def alluvial(
+    assignments: Sequence[Int[np.ndarray, "N"]], clusters: Sequence[int], columns: int = COLUMNS
+) -> Alluvial:
     """The alluvial chart of a run.
 
     Args:
@@ -84,7 +95,9 @@ def alluvial(assignments: Sequence[Int[np.ndarray, "N"]], clusters: Sequence[int
         clusters: those with a band of their own; all others share one.
         columns: how many rounds are drawn, at most.
     """
-    changes = np.array([0, *(int((a != b).sum()) for a, b in zip(assignments, assignments[1:], strict=False))])
+    changes = np.array(
+        [0, *(int((a != b).sum()) for a, b in zip(assignments, assignments[1:], strict=False))]
+    )
     rounds = select_rounds(changes, columns)
     banded, bands = _banded(np.stack([assignments[r] for r in rounds]), clusters)
     sizes = np.stack([np.bincount(column, minlength=len(bands)) for column in banded])
@@ -97,7 +110,11 @@ def alluvial(assignments: Sequence[Int[np.ndarray, "N"]], clusters: Sequence[int
         flow
         for column, start in enumerate(starts.tolist())
         for flow in _flows(
-            column, banded[column : column + 2], base[column : column + 2], start, float(rounds[column + 1])
+            column,
+            banded[column : column + 2],
+            base[column : column + 2],
+            start,
+            float(rounds[column + 1]),
         )
     ]
     ends = [*starts.tolist(), max(last, rounds[-1] + width)]
@@ -106,24 +123,28 @@ def alluvial(assignments: Sequence[Int[np.ndarray, "N"]], clusters: Sequence[int
 
 
 def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Migration]]:
-    """Migrations by round, the largest first. Rounds without any are left out, and clients that had no cluster before
-    or have none after."""
+    """Migrations by round, the largest first. Rounds without any are left out, and clients that had
+    no cluster before or have none after."""
     by_round = {}
     for round, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False), 1):
         if (moved := migrated(before, after)).any():
-            pairs, clients = np.unique(np.stack([before, after])[:, moved], axis=1, return_counts=True)
+            pairs, clients = np.unique(
+                np.stack([before, after])[:, moved], axis=1, return_counts=True
+            )
             rows = [Migration(*row) for row in zip(clients.tolist(), *pairs.tolist(), strict=True)]
             by_round[round] = sorted(rows, key=lambda row: -row.clients)
     return by_round
 
 
 def migrated(before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Bool[np.ndarray, "N"]:
-    """Whose cluster changed from one round to the next; nobody who had none before or has none after."""
+    """Whose cluster changed from one round to the next; nobody who had none before or has none
+    after."""
     return (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
 
 
 def migration_table(assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """The number of migrations and of rounds with any, and [round, clients, from and to] of the busiest rounds."""
+    """The number of migrations and of rounds with any, and [round, clients, from and to] of the
+    busiest rounds."""
     by_round = migrations(assignments)
     counts = {round: sum(row.clients for row in rows) for round, rows in by_round.items()}
     busiest = sorted(counts, key=lambda round: -counts[round])[:_BUSIEST]
@@ -132,15 +153,22 @@ def migration_table(assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
         "rounds": len(counts),
         "peak": busiest[0] if busiest else None,
         "busiest": [
-            [r, counts[r], [[n, cluster_name(source), cluster_name(target)] for n, source, target in by_round[r][:4]]]
+            [
+                r,
+                counts[r],
+                [
+                    [n, cluster_name(source), cluster_name(target)]
+                    for n, source, target in by_round[r][:4]
+                ],
+            ]
             for r in sorted(busiest)
         ],
     }
 
 
 def select_rounds(changes: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, "c"]:
-    """Round 0 and the rounds with changes, ``limit`` at most; where there are more, those at which equal shares of all
-    changes are done, so that columns are close where much happens."""
+    """Round 0 and the rounds with changes, ``limit`` at most; where there are more, those at which
+    equal shares of all changes are done, so that columns are close where much happens."""
     busy = np.flatnonzero(changes)
     if len(busy) < limit:
         return np.unique(np.concatenate([[0], busy]))
@@ -149,26 +177,39 @@ def select_rounds(changes: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, 
     return np.unique(np.concatenate([[0], np.searchsorted(done, shares)]))
 
 
-def _banded(columns: Int[np.ndarray, "c N"], clusters: Sequence[int]) -> tuple[Int[np.ndarray, "c N"], list[int]]:
+def _banded(
+    columns: Int[np.ndarray, "c N"], clusters: Sequence[int]
+) -> tuple[Int[np.ndarray, "c N"], list[int]]:
     """The band of each client in each column, and the bands' clusters."""
     own = [k for k in clusters if (columns == k).any()]
     rest = ~np.isin(columns, own) & (columns != UNASSIGNED)
-    bands = [*own, *([OTHERS] if rest.any() else []), *([UNASSIGNED] if (columns == UNASSIGNED).any() else [])]
+    bands = [
+        *own,
+        *([OTHERS] if rest.any() else []),
+        *([UNASSIGNED] if (columns == UNASSIGNED).any() else []),
+    ]
     banded = np.zeros(columns.shape, np.int64)
     for index, band in enumerate(bands):
         banded[rest if band == OTHERS else columns == band] = index
     return banded, bands
 
 
-def _flows(column: int, banded: Int[np.ndarray, "2 N"], base: np.ndarray, start: float, end: float) -> list[Flow]:
-    """Flows from one column to the next, stacked by their target on the left and by their source on the right."""
+def _flows(
+    column: int, banded: Int[np.ndarray, "2 N"], base: np.ndarray, start: float, end: float
+) -> list[Flow]:
+    """Flows from one column to the next, stacked by their target on the left and by their source on
+    the right."""
     pairs = np.zeros((base.shape[1],) * 2, np.int64)
     np.add.at(pairs, (banded[0], banded[1]), 1)
     low = base[0][:, None] + np.cumsum(pairs, axis=1) - pairs
     high = base[1][None, :] + np.cumsum(pairs, axis=0) - pairs
     flows = []
     for source, target in zip(*np.nonzero(pairs), strict=True):
-        count, left, right = int(pairs[source, target]), float(low[source, target]), float(high[source, target])
+        count, left, right = (
+            int(pairs[source, target]),
+            float(low[source, target]),
+            float(high[source, target]),
+        )
         shape = [(start, left), (end, right), (end, right + count), (start, left + count)]
         flows.append(Flow(column, int(source), int(target), count, shape))
     return flows

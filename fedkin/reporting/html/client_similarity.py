@@ -1,8 +1,10 @@
-"""The similarity of a run's clients: cosines of their updates when all of them start from the same model.
+"""The similarity of a run's clients: cosines of their updates when all of them start from the same
+model.
 
-At most 200 clients, evenly spread over the ids, train one local epoch each from a new model: it is drawn as the run's
-was, but from randomness of its own. Their updates show which clients are similar, whatever the method. The result is
-kept in the run's folder. n clients, P parameters, C classes, N all clients.
+At most 200 clients, evenly spread over the ids, train one local epoch each from a new model: it is
+drawn as the run's was, but from randomness of its own. Their updates show which clients are
+similar, whatever the method. The result is kept in the run's folder. n clients, P parameters, C
+classes, N all clients.
 """
 
 from __future__ import annotations
@@ -65,12 +67,16 @@ class ClientSimilarity:
 
 
 def stored_similarity(run: Run) -> ClientSimilarity | None:
-    """The similarity of a run's clients that is kept in its folder; None where there is none of this run."""
+    """The similarity of a run's clients that is kept in its folder; None where there is none of
+    this run."""
     return None if run.folder is None else _load(run.folder / FILE, _key(run))
 
 
-def client_similarity(run: Run, data: FederatedData | None = None, model: AnyModel | None = None) -> ClientSimilarity:
-    """The similarity of a run's clients: that in its folder; else clients are trained, and it is kept there.
+def client_similarity(
+    run: Run, data: FederatedData | None = None, model: AnyModel | None = None
+) -> ClientSimilarity:
+    """The similarity of a run's clients: that in its folder; else clients are trained, and it is
+    kept there.
 
     Args:
         run: the run, in memory or read from its folder.
@@ -93,27 +99,39 @@ def client_similarity(run: Run, data: FederatedData | None = None, model: AnyMod
     return similarity
 
 
-def similarity_keys(runs: Sequence[Run], data: FederatedData | None = None, model: AnyModel | None = None) -> list[str]:
-    """A key for each run, the same for runs whose clients had the same data at the end and so share one similarity.
+def similarity_keys(
+    runs: Sequence[Run], data: FederatedData | None = None, model: AnyModel | None = None
+) -> list[str]:
+    """A key for each run, the same for runs whose clients had the same data at the end and so share
+    one similarity.
 
-    Where data do not shift all seeds share it; where they do, seed and last round decide. Runs on ``data`` and
-    ``model`` and runs on others have different keys.
+    Where data do not shift all seeds share it; where they do, seed and last round decide. Runs on
+    ``data`` and ``model`` and runs on others have different keys.
 
     Args:
         runs: all runs of a report.
         data: given data, if any.
         model: the given model, if any.
     """
-    digests = None if data is None or model is None else (data_digest(data), model_digest(model, data))
+    digests = (
+        None if data is None or model is None else (data_digest(data), model_digest(model, data))
+    )
     return [_similarity_key(run, digests) for run in runs]
 
 
 def _similarity_key(run: Run, digests: tuple[str, str] | None) -> str:
-    own = digests is None or not run.fingerprint or fingerprint(run.config, *digests) == run.fingerprint
+    own = (
+        digests is None
+        or not run.fingerprint
+        or fingerprint(run.config, *digests) == run.fingerprint
+    )
     if run.config.shift:
         what: Any = _key(run)
     else:
-        what = [{name: run.config.sections.get(name) for name in ("data", "model", "local")}, len(run.assignment)]
+        what = [
+            {name: run.config.sections.get(name) for name in ("data", "model", "local")},
+            len(run.assignment),
+        ]
     return digest([own, what])
 
 
@@ -121,11 +139,14 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
     settings = run.config
     local, shift, population = LocalTraining(), None, None
     if settings.of_federation and (data is None or model is None):
-        raise DataError("the clients were real ones, which keep their data and train for the run only")
+        raise DataError(
+            "the clients were real ones, which keep their data and train for the run only"
+        )
     if data is None or model is None:
         if settings.from_python or "method" not in settings.sections or settings.data_name == "?":
             raise DataError(
-                "the run was started from Python; fk.report(run, similarity=True, data=data, model=model) has it"
+                "the run was started from Python; fk.report(run, similarity=True, data=data, "
+                "model=model) has it"
             )
         made = config.from_dict(settings.sections)
         data = made.data.make() if data is None else data
@@ -138,11 +159,18 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
     assert data is not None and model is not None
     if model.spec.detects:
         raise ModelError(
-            "the model is a detector: a client trains one for each of its classes, and has no single update"
+            "the model is a detector: a client trains one for each of its classes, and has no "
+            "single update"
         )
     if data.clients != len(run.assignment):
-        raise DataError(f"the run had {len(run.assignment):,} clients, and the data have {data.clients:,}")
-    note = "" if _same(run, data, model) else "Data, model or versions are not those the run was made with."
+        raise DataError(
+            f"the run had {len(run.assignment):,} clients, and the data have {data.clients:,}"
+        )
+    note = (
+        ""
+        if _same(run, data, model)
+        else "Data, model or versions are not those the run was made with."
+    )
     if shift is not None:  # as the data are at the end
         world = SimulatedWorld(data, model, local, population=population, shift=shift)
         for round in range(run.records[-1]["round"] + 1):
@@ -153,11 +181,15 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
     return dataclasses.replace(_train(data, model, local, run.config.seed), note=note)
 
 
-def _train(data: FederatedData, model: AnyModel, local: LocalTraining, seed: int) -> ClientSimilarity:
+def _train(
+    data: FederatedData, model: AnyModel, local: LocalTraining, seed: int
+) -> ClientSimilarity:
     """One local epoch of each client, from one model."""
     world, stream = SimulatedWorld(data, model, local), Stream(seed, 0, "portrait")
     most = max(2, min(CLIENTS, data.clients, _MEMORY // (BYTES_PER_NUMBER * model.spec.parameters)))
-    ids = np.unique(np.linspace(0, data.clients - 1, min(most, data.clients)).round().astype(np.int64))
+    ids = np.unique(
+        np.linspace(0, data.clients - 1, min(most, data.clients)).round().astype(np.int64)
+    )
     with world.ledger.scoring():
         start = world.initial(stream)[None]
         one = dataclasses.replace(local, epochs=1, steps=None)
@@ -171,13 +203,17 @@ def _train(data: FederatedData, model: AnyModel, local: LocalTraining, seed: int
     scores = np.pad(scores, ((0, 0), (0, 2 - scores.shape[1])))
     names = None if data.client_names is None else tuple(data.client_names)
     cosines = cosine(updates, updates).astype(np.float32)
-    return ClientSimilarity(ids, scores, shares, cosines, data.label_counts(), data.true_clusters, names)
+    return ClientSimilarity(
+        ids, scores, shares, cosines, data.label_counts(), data.true_clusters, names
+    )
 
 
 def _local_training(settings: Description) -> LocalTraining:
     """The local training of a run started from Python, from its description."""
     names = {entry.name for entry in dataclasses.fields(LocalTraining)}
-    return LocalTraining.from_settings({n: value for n, value in settings.local.items() if n in names})
+    return LocalTraining.from_settings(
+        {n: value for n, value in settings.local.items() if n in names}
+    )
 
 
 def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:
@@ -188,15 +224,21 @@ def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:
 
 
 def _key(run: Run) -> str:
-    """A digest of all settings that decide the similarity, and of the round up to which data shifted."""
-    settings = {name: run.config.sections.get(name) for name in ("data", "model", "local", "shift", "scenario")}
+    """A digest of all settings that decide the similarity, and of the round up to which data
+    shifted."""
+    settings = {
+        name: run.config.sections.get(name)
+        for name in ("data", "model", "local", "shift", "scenario")
+    }
     rounds = run.records[-1]["round"] if run.config.shift else 0
     return digest([_LAYOUT, settings, run.config.seed, rounds, len(run.assignment)])
 
 
 def _pack(similarity: ClientSimilarity, key: str) -> bytes:
     arrays = {name: getattr(similarity, name) for name in _ARRAYS}
-    arrays |= {} if similarity.true_clusters is None else {"true_clusters": similarity.true_clusters}
+    arrays |= (
+        {} if similarity.true_clusters is None else {"true_clusters": similarity.true_clusters}
+    )
     return encode({"key": key, "note": similarity.note, "names": similarity.names}, arrays)
 
 
@@ -214,4 +256,8 @@ def _load(path: Path, key: str) -> ClientSimilarity | None:
     except (OSError, ValueError, KeyError):
         return None
     n = len(similarity.ids)
-    return similarity if similarity.cosines.shape == (n, n) and similarity.scores.shape == (n, 2) else None
+    return (
+        similarity
+        if similarity.cosines.shape == (n, n) and similarity.scores.shape == (n, 2)
+        else None
+    )

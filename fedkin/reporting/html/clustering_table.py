@@ -1,4 +1,5 @@
-"""What happened to the clusters, as a table: agreement with the true ones, migrations, and shifts of data."""
+"""What happened to the clusters, as a table: agreement with the true ones, migrations, and shifts
+of data."""
 
 from __future__ import annotations
 
@@ -21,7 +22,14 @@ _COLUMNS = {  # of the table: heads, and whose numbers stand below them
         measure.head: measure
         for measure in measures_of(
             (
-                *("migrations", "stability", "data_shifts", "shift_recall", "shift_precision", "shift_delay"),
+                *(
+                    "migrations",
+                    "stability",
+                    "data_shifts",
+                    "shift_recall",
+                    "shift_precision",
+                    "shift_delay",
+                ),
                 *("migration_precision", "migration_recall"),
             )
         )
@@ -36,7 +44,8 @@ _NOTES = {  # what a column is, where it is shown
 
 
 def clustering_table(report: ReportInput) -> Json | None:
-    """Heading, heads, rows and notes; None where clusters never changed and nothing is known of the true ones.
+    """Heading, heads, rows and notes; None where clusters never changed and nothing is known of the
+    true ones.
 
     Args:
         report: the runs, by setting and method.
@@ -46,8 +55,16 @@ def clustering_table(report: ReportInput) -> Json | None:
     for setting in report.settings:
         for method in report.methods:
             if runs := [run for run in report.runs_of(setting, method) if is_intact(run)]:
-                rows.append(([*([setting] if several else []), method], _means([_numbers(run) for run in runs])))
-    moved = any(numbers["migrations"] or numbers["data_shifts"] or numbers["ari"] is not None for _, numbers in rows)
+                rows.append(
+                    (
+                        [*([setting] if several else []), method],
+                        _means([_numbers(run) for run in runs]),
+                    )
+                )
+    moved = any(
+        numbers["migrations"] or numbers["data_shifts"] or numbers["ari"] is not None
+        for _, numbers in rows
+    )
     if not moved:
         return None
     shown = {
@@ -60,14 +77,21 @@ def clustering_table(report: ReportInput) -> Json | None:
         for first, numbers in rows
     ]
     heads = [*(["setting"] if several else []), "method", *shown]
-    notes = ["Means over the seeds.", *(_NOTES[measure.name] for measure in shown.values() if measure.name in _NOTES)]
+    notes = [
+        "Means over the seeds.",
+        *(_NOTES[measure.name] for measure in shown.values() if measure.name in _NOTES),
+    ]
     return {"heading": HEADING, "heads": heads, "rows": cells, "bold": [], "notes": notes}
 
 
 def _numbers(run: Run) -> dict[str, Any]:
     """The numbers of one run; ``data_shifts`` only where its data ever shifted."""
     shifts = sum(record.get("data_shifts") or 0 for record in run.records)
-    return {**clustering.summary(run.records), "ari": run.records[-1].get("ari"), "data_shifts": shifts or None}
+    return {
+        **clustering.summary(run.records),
+        "ari": run.records[-1].get("ari"),
+        "data_shifts": shifts or None,
+    }
 
 
 def _means(runs: Sequence[dict[str, Any]]) -> dict[str, float | None]:

@@ -1,4 +1,5 @@
-"""The report's section on a comparison: its table with the best in bold, and the significance of all differences."""
+"""The report's section on a comparison: its table with the best in bold, and the significance of
+all differences."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from typing import NamedTuple
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.tables import rows_of
 from fedkin.measures.measure import Measure
-from fedkin.reporting.comparison_tables import best_rows, columns, findings, place_of, table_notes, texts
+from fedkin.reporting.comparison_tables import (
+    best_rows,
+    columns,
+    findings,
+    place_of,
+    table_notes,
+    texts,
+)
 from fedkin.reporting.html.json_values import Json
 
 
@@ -24,12 +32,23 @@ def comparison_section(comparison: Comparison | None) -> ComparisonSection:
         return ComparisonSection([], [])
     measure = comparison.grid.measure()
     tables = [_methods(comparison, measure)]
-    pairs = [[*_setting(comparison, row["setting"]), *_pair(row, measure)] for row in rows_of(comparison.differences())]
+    pairs = [
+        [*_setting(comparison, row["setting"]), *_pair(row, measure)]
+        for row in rows_of(comparison.differences())
+    ]
     if pairs:
         gain = f"{measure.label}, points" if measure.points else measure.label
         heads = ["method", "against", "seeds", gain, "95% interval", "p", "difference"]
         heads = [*_setting(comparison, "setting"), *heads]
-        tables.append({"heading": "Statistical significance", "heads": heads, "rows": pairs, "bold": [], "notes": []})
+        tables.append(
+            {
+                "heading": "Statistical significance",
+                "heads": heads,
+                "rows": pairs,
+                "bold": [],
+                "notes": [],
+            }
+        )
     return ComparisonSection(tables, findings(comparison))
 
 
@@ -42,10 +61,17 @@ def _methods(comparison: Comparison, measure: Measure) -> Json:
         "heading": "Comparison",
         "heads": [*first, *(column.head for column in shown)],
         "rows": [
-            [*_setting(comparison, row["setting"]), row["method"], str(row["seeds"]), *texts(row, shown)]
+            [
+                *_setting(comparison, row["setting"]),
+                row["method"],
+                str(row["seeds"]),
+                *texts(row, shown),
+            ]
             for row, _ in rows
         ],
-        "bold": [[place, column] for place, (row, best) in enumerate(rows) if row["method"] in best],
+        "bold": [
+            [place, column] for place, (row, best) in enumerate(rows) if row["method"] in best
+        ],
         "notes": table_notes(comparison),
     }
 
@@ -58,7 +84,17 @@ def _setting(comparison: Comparison, cell: str) -> list[str]:
 def _pair(row: Json, measure: Measure) -> list[str]:
     """A difference of two methods; of shares, in percentage points."""
     names = ("difference", "low", "high")
-    gain, low, high = (None if row[name] is None else measure.gain_text(row[name]) for name in names)
+    gain, low, high = (
+        None if row[name] is None else measure.gain_text(row[name]) for name in names
+    )
     interval = "-" if low is None else f"{low} to {high}"
     p = "-" if row["p"] is None else f"{row['p']:.2g}"
-    return [row["method"], row["against"], str(row["seeds"]), gain or "-", interval, p, row["verdict"]]
+    return [
+        row["method"],
+        row["against"],
+        str(row["seeds"]),
+        gain or "-",
+        interval,
+        p,
+        row["verdict"],
+    ]

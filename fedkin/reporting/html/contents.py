@@ -33,7 +33,10 @@ ROOM = 1_600_000  # characters of the large charts of single runs, so that a com
 
 
 def contents(
-    report: ReportInput, data: FederatedData | None = None, model: AnyModel | None = None, similarity: bool = False
+    report: ReportInput,
+    data: FederatedData | None = None,
+    model: AnyModel | None = None,
+    similarity: bool = False,
 ) -> Json:
     """A report's contents.
 
@@ -44,9 +47,10 @@ def contents(
         similarity: whether clients are trained for similarities that are in no run's folder.
 
     Returns:
-        Keys: title, subtitle, verdict (sentences and how to read them), overview (what ran), notes (what is missing),
-        hint (how to add client similarity), table, accuracy (a chart per setting), similarities (by key), runs, opening
-        (the run that is shown first), and of a comparison its own tables and findings.
+        Keys: title, subtitle, verdict (sentences and how to read them), overview (what ran), notes
+        (what is missing), hint (how to add client similarity), table, accuracy (a chart per
+        setting), similarities (by key), runs, opening (the run that is shown first), and of a
+        comparison its own tables and findings.
     """
     runs = report.runs
     keys = similarity_keys([one.run for one in runs], data, model)
@@ -55,11 +59,16 @@ def contents(
     else:
         similarities = similarity_charts.stored_similarities(runs, keys)
     damaged = [one.label for one in runs if one.run.migrations and not assignments(one.run)]
-    damage_notes = [f"{label}: its migrations are damaged or another run's, and are not shown." for label in damaged]
+    damage_notes = [
+        f"{label}: its migrations are damaged or another run's, and are not shown."
+        for label in damaged
+    ]
     notes = [*report.notes, *damage_notes, *similarities.notes]
     comparison = comparison_section.comparison_section(report.comparison)
     opening = _opening(runs)
-    charts = [_run(one, key, similarities.by_key.get(key)) for one, key in zip(runs, keys, strict=True)]
+    charts = [
+        _run(one, key, similarities.by_key.get(key)) for one, key in zip(runs, keys, strict=True)
+    ]
     _leave_out(charts, [opening, *_firsts(runs), *range(len(runs))])
     return {
         "title": _title(report),
@@ -67,12 +76,16 @@ def contents(
         "verdict": verdict(report).to_json(),
         "overview": overview(report),
         "notes": list(dict.fromkeys(note.replace("..", ".") for note in notes)),
-        "hint": "" if similarity or similarities.by_key or _only_real(report) else similarity_charts.HINT,
+        "hint": ""
+        if similarity or similarities.by_key or _only_real(report)
+        else similarity_charts.HINT,
         "table": methods_table(report),
         "clustering": clustering_table(report),
         "measures": [_measure_chart(measure) for measure in report.measures],
         "accuracy": [_accuracy(report, setting) for setting in report.settings],
-        "similarities": {key: similarity_charts.similarity_json(one) for key, one in similarities.by_key.items()},
+        "similarities": {
+            key: similarity_charts.similarity_json(one) for key, one in similarities.by_key.items()
+        },
         "runs": charts,
         "opening": opening,
         "comparison": comparison.tables,
@@ -96,7 +109,9 @@ def _subtitle(report: ReportInput) -> str:
         parts.append(f"{run.config.cohort:,} a round")
     parts.append(f"{max(one.run.records[-1]['round'] for one in report.runs):,} rounds")
     parts.append(f"model {run.config.model_name}")
-    parts.append(f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})")
+    parts.append(
+        f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
+    )
     return ", ".join(parts)
 
 
@@ -107,17 +122,22 @@ def _firsts(runs: Sequence[ReportedRun]) -> list[int]:
 
 
 def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
-    """Leave out the large charts of runs for which the page has no room, in this order; ``left_out`` says so."""
+    """Leave out the large charts of runs for which the page has no room, in this order;
+    ``left_out`` says so."""
     room = ROOM
     for i in dict.fromkeys(order):
         size = len(
             json.dumps(
-                [charts[i][name] for name in ("alluvial", "cluster_accuracy", "migrants")], separators=(",", ":")
+                [charts[i][name] for name in ("alluvial", "cluster_accuracy", "migrants")],
+                separators=(",", ":"),
             )
         )
         charts[i]["left_out"] = size > room
         if size > room:
-            charts[i] |= {"alluvial": None, "cluster_accuracy": {"rounds": [], "lines": [], "omitted": 0}}
+            charts[i] |= {
+                "alluvial": None,
+                "cluster_accuracy": {"rounds": [], "lines": [], "omitted": 0},
+            }
             charts[i]["migrants"] = {**charts[i]["migrants"], "rows": []}
         else:
             room -= size
@@ -129,14 +149,19 @@ def _only_real(report: ReportInput) -> bool:
 
 
 def _opening(runs: Sequence[ReportedRun]) -> int:
-    """The run that is shown first: of the best clustered method, in the first setting; else the first."""
+    """The run that is shown first: of the best clustered method, in the first setting; else the
+    first."""
     clustered = [
         (i, final)
         for i, one in enumerate(runs)
-        if one.setting == runs[0].setting and one.run.state.clusters > 1 and (final := scores(one.run)["final"])
+        if one.setting == runs[0].setting
+        and one.run.state.clusters > 1
+        and (final := scores(one.run)["final"])
     ]
     means = {
-        runs[i].method: np.mean([value for j, value in clustered if runs[j].method == runs[i].method])
+        runs[i].method: np.mean(
+            [value for j, value in clustered if runs[j].method == runs[i].method]
+        )
         for i, _ in clustered
     }
     best = max(means, key=lambda name: means[name], default=None)
@@ -150,7 +175,9 @@ def _accuracy(report: ReportInput, setting: str) -> Json:
         {"method": name, **accuracy_over_rounds(several), "clients": client_accuracy(several)}
         for name, several in runs.items()
     ]
-    longest = max((run for several in runs.values() for run in several), key=lambda run: len(run.records))
+    longest = max(
+        (run for several in runs.values() for run in several), key=lambda run: len(run.records)
+    )
     marked = events(longest, assignments(longest))
     return {"setting": setting, "split": longest.scored_split, "lines": lines, "events": marked}
 
@@ -212,4 +239,6 @@ def _versions(run: Run) -> dict[str, str]:
         flat = {**versions, **environment}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
-    return {str(k): ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in flat.items()}
+    return {
+        str(k): ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in flat.items()
+    }

@@ -26,8 +26,9 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """``order`` is the row at each place; lines are (height, place), and ``kind`` says what a height is: the
-    dissimilarity at which two parts merge ("dendrogram"), or the round of a split ("splits")."""
+    """``order`` is the row at each place; lines are (height, place), and ``kind`` says what a
+    height is: the dissimilarity at which two parts merge ("dendrogram"), or the round of a split
+    ("splits")."""
 
     kind: str
     order: Int[np.ndarray, "n"]
@@ -35,9 +36,11 @@ class Tree:
 
 
 def dendrogram(distances: Float[np.ndarray, "n n"], clusters: Int[np.ndarray, "n"]) -> Tree:
-    """Average linkage inside every cluster, and then of the clusters: each stays together, in the order of the tree.
+    """Average linkage inside every cluster, and then of the clusters: each stays together, in the
+    order of the tree.
 
-    Clusters may be nearer to each other than their own parts are; a merge is then drawn at the height of those.
+    Clusters may be nearer to each other than their own parts are; a merge is then drawn at the
+    height of those.
     """
     members = [np.flatnonzero(clusters == k) for k in np.unique(clusters)]
     between = np.array([[distances[np.ix_(a, b)].mean() for b in members] for a in members])
@@ -65,7 +68,9 @@ def _linkage(distances: Float[np.ndarray, "n n"]) -> tuple[Int[np.ndarray, "n"],
     return leaves_list(merges).astype(np.int64), merges
 
 
-def _draw_merges(nodes: list[tuple[float, float]], merges: np.ndarray, lines: list[Polyline]) -> tuple[float, float]:
+def _draw_merges(
+    nodes: list[tuple[float, float]], merges: np.ndarray, lines: list[Polyline]
+) -> tuple[float, float]:
     """Draw merges of nodes (height, place) into ``lines``; returns the root."""
     nodes = list(nodes)
     for a, b, height, _ in merges:
@@ -78,7 +83,11 @@ def _draw_merges(nodes: list[tuple[float, float]], merges: np.ndarray, lines: li
 
 def splits(assignments: Sequence[Int[np.ndarray, "N"]]) -> list[Split] | None:
     """The splits by which one cluster became many; None where that is not what happened."""
-    known = set(np.unique(assignments[0][assignments[0] != UNASSIGNED]).tolist()) if len(assignments) else set()
+    known = (
+        set(np.unique(assignments[0][assignments[0] != UNASSIGNED]).tolist())
+        if len(assignments)
+        else set()
+    )
     if len(known) != 1:
         return None
     history: list[Split] = []
@@ -98,7 +107,10 @@ def splits(assignments: Sequence[Int[np.ndarray, "N"]]) -> list[Split] | None:
 
 
 def split_tree(
-    splits: Sequence[Split], clusters: Int[np.ndarray, "n"], distances: Float[np.ndarray, "n n"], last: int
+    splits: Sequence[Split],
+    clusters: Int[np.ndarray, "n"],
+    distances: Float[np.ndarray, "n n"],
+    last: int,
 ) -> Tree:
     """The splits of a run as a tree; clients stand in the order of their clusters in it.
 
@@ -111,12 +123,17 @@ def split_tree(
     row = [splits[0].parent]
     for _, parent, new in splits:  # a new cluster stands beside its parent
         row.insert(row.index(parent) + 1, new)
-    row += [k for k in np.unique(clusters).tolist() if k not in row]  # such as clients without a cluster
+    row += [
+        k for k in np.unique(clusters).tolist() if k not in row
+    ]  # such as clients without a cluster
     orders = []
     for k in row:
         members = np.flatnonzero(clusters == k)
         orders.append(members[_linkage(distances[np.ix_(members, members)])[0]])
-    order, edges = np.concatenate(orders).astype(np.int64), np.cumsum([0, *(len(part) for part in orders)])
+    order, edges = (
+        np.concatenate(orders).astype(np.int64),
+        np.cumsum([0, *(len(part) for part in orders)]),
+    )
     node = {k: (float(last), (edges[i] + edges[i + 1] - 1) / 2) for i, k in enumerate(row)}
     lines: list[Polyline] = []
     for round, parent, new in reversed(splits):

@@ -1,4 +1,5 @@
-"""Numbers as the page's JSON holds them: rounded to what is visible, None where there is none, thinned."""
+"""Numbers as the page's JSON holds them: rounded to what is visible, None where there is none,
+thinned."""
 
 from __future__ import annotations
 

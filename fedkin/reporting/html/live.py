@@ -1,4 +1,5 @@
-"""The live page of a run: what is known of it now, and its report, made again when the run has come further."""
+"""The live page of a run: what is known of it now, and its report, made again when the run has come
+further."""
 
 from __future__ import annotations
 
@@ -34,8 +35,10 @@ class DeploymentLines(NamedTuple):
     Attributes:
         parts: its programs on this machine: name, state, detail.
         log: the last lines of its server.
-        problems: a line for each site that is refused or has failed, and for a run that is not there.
-        run_is_up: whether the run's process is there; a server that was killed still says that it waits.
+        problems: a line for each site that is refused or has failed, and for a run that is not
+            there.
+        run_is_up: whether the run's process is there; a server that was killed still says that it
+            waits.
     """
 
     parts: list[tuple[str, str, str]]
@@ -71,7 +74,9 @@ class LivePage:
         server = read_state(server_state_file(self.folder))
         folders = self._folders()
         rows = [_row(folder) for folder in folders]
-        finished = bool(folders) and all((folder / run_folder.SUMMARY).exists() for folder in folders)
+        finished = bool(folders) and all(
+            (folder / run_folder.SUMMARY).exists() for folder in folders
+        )
         state = "finished" if finished else "goes on" if folders else "has not begun"
         if server.error:
             state = "has ended by an error"
@@ -94,7 +99,9 @@ class LivePage:
         """The report as it is shown now. Raises CheckpointError where there is nothing to show."""
         with self._lock:
             now = self._version()
-            if self._report is None or (self._report[0] != now and self.clock() - self._report[1] >= _PAUSE):
+            if self._report is None or (
+                self._report[0] != now and self.clock() - self._report[1] >= _PAUSE
+            ):
                 with tempfile.TemporaryDirectory() as place:
                     page = report(self.folder, Path(place) / "report.html").read_bytes()
                 self._report = now, self.clock(), page
@@ -107,7 +114,11 @@ class LivePage:
 
     def _version(self) -> str:
         """Changes when a run has come further."""
-        files = [folder / name for folder in self._folders() for name in (run_folder.METRICS, run_folder.SUMMARY)]
+        files = [
+            folder / name
+            for folder in self._folders()
+            for name in (run_folder.METRICS, run_folder.SUMMARY)
+        ]
         return "-".join(str(file.stat().st_size) for file in files if file.exists())
 
     def _shown_version(self) -> str:
@@ -117,7 +128,8 @@ class LivePage:
 
 
 def _row(folder: Path) -> list[str]:
-    """A run's last record as cells; none where it has no record yet, or one that is just being written."""
+    """A run's last record as cells; none where it has no record yet, or one that is just being
+    written."""
     try:
         config = run_folder.read_config(folder)
         records = run_folder.read_records(folder)
@@ -137,7 +149,15 @@ def _row(folder: Path) -> list[str]:
     cells: Sequence[object] = (last.get("missing"), excluded, moved)
     texts = ["-" if cell is None else str(cell) for cell in cells]
     own = [measure.text_with_unit(last.get(measure.column)) for measure in config.measures]
-    return [config.method_with_options, f"{last['round']} of {rounds}", *shares, sizes, *texts, *sent, *own]
+    return [
+        config.method_with_options,
+        f"{last['round']} of {rounds}",
+        *shares,
+        sizes,
+        *texts,
+        *sent,
+        *own,
+    ]
 
 
 def _measures(folders: Sequence[Path]) -> Sequence[Measure]:

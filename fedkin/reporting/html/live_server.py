@@ -24,7 +24,8 @@ _HEADERS = {
 
 
 class LiveServer(ThreadingHTTPServer):
-    """A server of one page. Its address has a random word in it that nobody else on the machine can guess.
+    """A server of one page. Its address has a random word in it that nobody else on the machine can
+    guess.
 
     Args:
         page: what is shown.
@@ -42,7 +43,11 @@ class LiveServer(ThreadingHTTPServer):
         try:
             super().__init__((host, port), _Handler)
         except OSError as error:
-            cure = "choose another with --port" if error.errno == errno.EADDRINUSE else "check --host and --port"
+            cure = (
+                "choose another with --port"
+                if error.errno == errno.EADDRINUSE
+                else "check --host and --port"
+            )
             raise ConfigError(f"{host}:{port}: {error.strerror or error}; {cure}") from error
 
     @property
@@ -64,7 +69,9 @@ class _Handler(BaseHTTPRequestHandler):
         own = f"/{self.server.word}/"
         if not secrets.compare_digest(path[: len(own)].encode(), own.encode()):
             return self._send(
-                HTTPStatus.NOT_FOUND, "text/plain", b"no page here: the address is printed by the command"
+                HTTPStatus.NOT_FOUND,
+                "text/plain",
+                b"no page here: the address is printed by the command",
             )
         try:
             kind, content = self._content(path[len(own) :])
@@ -78,7 +85,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Type and content of a page. Raises KeyError for one that there is not."""
         match name:
             case "":
-                return "text/html", (resources.files("fedkin.reporting.html") / "live.html").read_bytes()
+                return "text/html", (
+                    resources.files("fedkin.reporting.html") / "live.html"
+                ).read_bytes()
             case "status.json":
                 return "application/json", json.dumps(self.server.page.status()).encode()
             case "report.html":

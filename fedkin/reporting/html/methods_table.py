@@ -15,19 +15,27 @@ from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import has_summary
 from fedkin.run.results import Run
 
-_SCORES = {"best": "best_accuracy", "final": "final_accuracy", "bottom": "bottom_decile"}  # of a run: key, measure
+_SCORES = {
+    "best": "best_accuracy",
+    "final": "final_accuracy",
+    "bottom": "bottom_decile",
+}  # of a run: key, measure
 
 
 def methods_table(report: ReportInput) -> Json:
-    """Heads and rows, as texts; means have half their 95% interval from 3 seeds on. Accuracies of unfinished runs that
-    have none on test samples yet say so."""
+    """Heads and rows, as texts; means have half their 95% interval from 3 seeds on. Accuracies of
+    unfinished runs that have none on test samples yet say so."""
     several = len(report.settings) > 1
     best, final, bottom = measures_of(_SCORES.values())
     attacked = any("attackers" in one.run.final for one in report.runs)
     heads = [*(["setting"] if several else []), "method", "seeds", MEASURES["rounds"].head]
     heads += [f"{best.head} (test)", f"{final.head} (test)", bottom.head]
-    heads += [measure.head for measure in measures_of(("clusters", "bytes_down", "bytes_up", "seconds"))]
-    heads += [measure.head for measure in (*measures_of(HONEST if attacked else ()), *report.measures)]
+    heads += [
+        measure.head for measure in measures_of(("clusters", "bytes_down", "bytes_up", "seconds"))
+    ]
+    heads += [
+        measure.head for measure in (*measures_of(HONEST if attacked else ()), *report.measures)
+    ]
     rows = []
     for setting in report.settings:
         for method in report.methods:
@@ -75,14 +83,19 @@ def _is_complete(record: Json) -> bool:
 
 def last_scored(run: Run) -> Json:
     """The last record that has an accuracy; empty where none has."""
-    return next((record for record in reversed(run.records) if record.get(SCORE.name) is not None), {})
+    return next(
+        (record for record in reversed(run.records) if record.get(SCORE.name) is not None), {}
+    )
 
 
 def _of_measures(runs: Sequence[Run], measures: Sequence[Measure]) -> list[str]:
-    """Of measures without a place of their own; of runs that are not finished what the last scored round has."""
+    """Of measures without a place of their own; of runs that are not finished what the last scored
+    round has."""
     finished = all(map(has_summary, runs))
     numbers = [run.summary() if finished else last_scored(run) for run in runs]
-    return [mean_with_unit(measure, [one.get(measure.name) for one in numbers]) for measure in measures]
+    return [
+        mean_with_unit(measure, [one.get(measure.name) for one in numbers]) for measure in measures
+    ]
 
 
 def _row(runs: Sequence[Run]) -> list[str]:
@@ -94,18 +107,23 @@ def _row(runs: Sequence[Run]) -> list[str]:
         shares = [share if share == NO_NUMBER else f"{share} (validation)" for share in shares]
     rounds, clusters = _range(columns["rounds"]), clusters_text(clusters_and_configured(numbers))
     traffic = [columns[name] for name in ("download", "upload")]
-    sizes = [NO_NUMBER if None in values else byte_text(float(np.mean(values))) for values in traffic]
+    sizes = [
+        NO_NUMBER if None in values else byte_text(float(np.mean(values))) for values in traffic
+    ]
     return [rounds, *shares, clusters, *sizes, seconds_text(float(np.mean(columns["seconds"])))]
 
 
 def _honest(runs: Sequence[Run]) -> list[str]:
-    """What honest clients of runs under attack reach, and the share of attackers alone; dashes of other runs."""
+    """What honest clients of runs under attack reach, and the share of attackers alone; dashes of
+    other runs."""
     texts = []
     for measure in measures_of(HONEST):
         values = [run.final.get(measure.name) for run in runs]
         # The agreement has no interval here.
         mean = mean_and_interval(measure.name, values)[measure.name]
-        texts.append(mean_with_unit(measure, values) if measure.unit == "share" else measure.text(mean))
+        texts.append(
+            mean_with_unit(measure, values) if measure.unit == "share" else measure.text(mean)
+        )
     return texts
 
 

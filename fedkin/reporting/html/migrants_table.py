@@ -1,4 +1,5 @@
-"""The report's table of single migrations: in which round which client went from which cluster to which."""
+"""The report's table of single migrations: in which round which client went from which cluster to
+which."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _HEADS = ("round", "client", "from and to")
 
 
 def migrants_table(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """Heads, rows and a note: the migrations of single clients, the latest first, at most LIMIT of them.
+    """Heads, rows and a note: the migrations of single clients, the latest first, at most LIMIT of
+    them.
 
     Args:
         run: for the names of its clients; one without a name has its number.
@@ -31,7 +33,11 @@ def migrants_table(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Jso
         clients = np.flatnonzero(migrated(before, after)).tolist()
         total += len(clients)
         rows += [
-            [str(round), str(names.get(c, c)), f"{cluster_name(int(before[c]))} to {cluster_name(int(after[c]))}"]
+            [
+                str(round),
+                str(names.get(c, c)),
+                f"{cluster_name(int(before[c]))} to {cluster_name(int(after[c]))}",
+            ]
             for c in clients[: LIMIT - len(rows)]
         ]
     return {"heads": list(_HEADS), "rows": rows, "note": _note(len(rows), total)}

@@ -30,8 +30,14 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Local training", _local),
         ("Server optimiser", lambda run: _options(run.config.section("server_optimizer"))),
         ("Each client's own", lambda run: _options(run.config.section("personal"))),
-        ("Privacy", lambda run: privacy_in_words(run.final["privacy"]) if "privacy" in run.final else ""),
-        ("Secret sums", lambda run: secret_in_words(run.final["secret"]) if "secret" in run.final else ""),
+        (
+            "Privacy",
+            lambda run: privacy_in_words(run.final["privacy"]) if "privacy" in run.final else "",
+        ),
+        (
+            "Secret sums",
+            lambda run: secret_in_words(run.final["secret"]) if "secret" in run.final else "",
+        ),
         ("Late replies", lambda run: _options(run.config.section("late"))),
         ("Robust rule", lambda run: _options(run.config.section("robust"))),
         ("Attack", lambda run: _options(run.config.section("attack"))),
@@ -42,7 +48,9 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
     rows = [(term, _joined(text(run) for run in runs)) for term, text in lines]
     seeds = sorted({one.seed for one in report.runs})
     rows.append(("Seeds", f"{len(seeds)} ({', '.join(map(str, seeds))})"))
-    rows.append(("Methods", ", ".join(dict.fromkeys(_method(one.method, one.run) for one in report.runs))))
+    rows.append(
+        ("Methods", ", ".join(dict.fromkeys(_method(one.method, one.run) for one in report.runs)))
+    )
     rows.append(("Computing time", duration(sum(run.seconds for run in runs))))
     return [(term, text) for term, text in rows if text]
 
@@ -57,8 +65,14 @@ def clients(run: Run) -> str:
     scored = scored_text(run.records[-1])
     last = f"{scored} in the last round" if scored else ""
     lost = sum(record.get("missing") or 0 for record in run.records)
-    replies = f"{lost:,} {'reply' if lost == 1 else 'replies'} did not arrive" if lost else "every reply arrived"
-    return ", ".join(filter(None, [f"{took_part:,} of at most {capacity:,} took part", last, a_round, replies]))
+    replies = (
+        f"{lost:,} {'reply' if lost == 1 else 'replies'} did not arrive"
+        if lost
+        else "every reply arrived"
+    )
+    return ", ".join(
+        filter(None, [f"{took_part:,} of at most {capacity:,} took part", last, a_round, replies])
+    )
 
 
 def is_deployed(run: Run) -> bool:
@@ -67,9 +81,11 @@ def is_deployed(run: Run) -> bool:
 
 
 def participants(run: Run) -> int:
-    """How many clients were ever accepted; where no record says so, the most that were reached in one round.
+    """How many clients were ever accepted; where no record says so, the most that were reached in
+    one round.
 
-    An assignment does not say it: with one model it has an entry for every client that there can be.
+    An assignment does not say it: with one model it has an entry for every client that there can
+    be.
     """
     known = [record["members"] for record in run.records if record.get("members") is not None]
     reached = [sum(record.get("cluster_sizes") or []) for record in run.records]
@@ -77,15 +93,24 @@ def participants(run: Run) -> int:
 
 
 def _local(run: Run) -> str:
-    """Local training in a line: the usual options in words, the others by name where they are not their defaults."""
+    """Local training in a line: the usual options in words, the others by name where they are not
+    their defaults."""
     local = run.config.local
-    parts = [f"{local['epochs']} epoch{'s' if local['epochs'] != 1 else ''}"] if local.get("epochs") else []
+    parts = (
+        [f"{local['epochs']} epoch{'s' if local['epochs'] != 1 else ''}"]
+        if local.get("epochs")
+        else []
+    )
     parts += [f"{local['steps']} steps"] if local.get("steps") else []
     parts += [f"batches of {local['batch_size']}"] if local.get("batch_size") else []
     parts += [str(local["optimizer"]).upper()] if local.get("optimizer") == "sgd" else []
     parts += [str(local["optimizer"])] if local.get("optimizer") not in (None, "sgd") else []
     parts += [f"learning rate {local['lr']}"] if local.get("lr") else []
-    others = {name: value for name, value in local.items() if name not in _IN_WORDS and value != _DEFAULTS.get(name)}
+    others = {
+        name: value
+        for name, value in local.items()
+        if name not in _IN_WORDS and value != _DEFAULTS.get(name)
+    }
     return ", ".join([*parts, *(f"{name} {_value(value)}" for name, value in others.items())])
 
 
@@ -93,7 +118,11 @@ def _scenario(run: Run) -> str:
     """Who drops out, straggles, arrives and departs, where anybody does."""
     shares = {name: value for name, value in run.config.scenario.items() if value}
     moves = {name: shares.pop(name) for name in ("arrivals", "departures") if name in shares}
-    counts = (f"{name}: {n} in round {round}" for name, rounds in moves.items() for round, n in rounds.items())
+    counts = (
+        f"{name}: {n} in round {round}"
+        for name, rounds in moves.items()
+        for round, n in rounds.items()
+    )
     return ", ".join([*(f"{name} {_value(value)}" for name, value in shares.items()), *counts])
 
 
@@ -108,13 +137,21 @@ def _rounds(run: Run) -> str:
     done, configured = run.records[-1]["round"], run.config.rounds
     if configured in (None, done):
         return f"{done:,}"
-    return f"stopped after {done:,} of {configured:,}" if is_finished(run) else f"{done:,} of {configured:,} so far"
+    return (
+        f"stopped after {done:,} of {configured:,}"
+        if is_finished(run)
+        else f"{done:,} of {configured:,} so far"
+    )
 
 
 def _method(label: str, run: Run) -> str:
     """A method with its configured number of clusters."""
     clusters = run.config.clusters
-    return label if clusters is None or "clusters" in label or "K = " in label else f"{label} (K = {clusters})"
+    return (
+        label
+        if clusters is None or "clusters" in label or "K = " in label
+        else f"{label} (K = {clusters})"
+    )
 
 
 def _options(section: Mapping[str, Any], without: Iterable[str] = ()) -> str:
@@ -122,7 +159,10 @@ def _options(section: Mapping[str, Any], without: Iterable[str] = ()) -> str:
     options = [
         f"{key} {value}"
         for key, value in section.items()
-        if key != "name" and key not in without and value not in (None, [], "", 0.0) and not isinstance(value, dict)
+        if key != "name"
+        and key not in without
+        and value not in (None, [], "", 0.0)
+        and not isinstance(value, dict)
     ]
     return ", ".join([str(section.get("name", "")), *options]).strip(", ")
 

@@ -15,7 +15,12 @@ from fedkin.reporting.html.clustering_table import HEADING
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.style import COLOURS
 
-PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")  # three of Paul Tol's: an alluvial chart has up to ten bands
+PALETTE = (
+    *COLOURS,
+    "#882255",
+    "#44AA99",
+    "#AA4499",
+)  # three of Paul Tol's: an alluvial chart has up to ten bands
 PLOTLY = "4.1.1"  # the npm package plotly.js-cartesian-dist-min: a third of the whole plotly.js; MIT, plotly/LICENSE
 _ACCURACY_FIGURES = (  # of a setting
     ("accuracy", "Accuracy over rounds", "wide", "tall"),
@@ -34,7 +39,10 @@ _SIMILARITY_FIGURES = (
     ("labels", "Labels by cluster", "wide", ""),
 )
 _MEMBERSHIP = ("membership", "Soft membership", "wide", "")
-_DETAILS = (("migrants", "Who migrated"), ("suspects", "Whom the rule suspects"))  # tables of one run's clients
+_DETAILS = (
+    ("migrants", "Who migrated"),
+    ("suspects", "Whom the rule suspects"),
+)  # tables of one run's clients
 
 
 def page(contents: Json) -> str:
@@ -44,7 +52,11 @@ def page(contents: Json) -> str:
     agreement = any("ari" in line for one in contents["accuracy"] for line in one["lines"])
     measures = [(f"measure-{one['name']}", one["heading"], "", "") for one in contents["measures"]]
     soft = any(run["membership"] for run in runs)
-    figures = [*_FIGURES, *([_MEMBERSHIP] if soft else []), *(_SIMILARITY_FIGURES if contents["similarities"] else ())]
+    figures = [
+        *_FIGURES,
+        *([_MEMBERSHIP] if soft else []),
+        *(_SIMILARITY_FIGURES if contents["similarities"] else ()),
+    ]
     parts = {
         "title": escape(contents["title"]),
         "subtitle": escape(contents["subtitle"]),
@@ -53,10 +65,13 @@ def page(contents: Json) -> str:
         "overview": _overview(contents["overview"]),
         "notes": _notes(contents["notes"]),
         "tables": _tables(contents),
-        "setting_chooser": _chooser("setting", "Setting", [one["setting"] or "-" for one in contents["accuracy"]]),
+        "setting_chooser": _chooser(
+            "setting", "Setting", [one["setting"] or "-" for one in contents["accuracy"]]
+        ),
         "run_chooser": _chooser("run", "Run", [run["label"] for run in runs], contents["opening"]),
         "accuracy": "\n".join(
-            _figure(*one) for one in (*_ACCURACY_FIGURES, *([_AGREEMENT] if agreement else []), *measures)
+            _figure(*one)
+            for one in (*_ACCURACY_FIGURES, *([_AGREEMENT] if agreement else []), *measures)
         ),
         "figures": "\n".join(_figure(*one) for one in figures),
         "details": "\n".join(_details(name, title, **first[name]) for name, title in _DETAILS),
@@ -77,7 +92,9 @@ def page(contents: Json) -> str:
 
 def in_script(value: Any) -> str:
     """JSON that can stand inside a script element whatever it holds."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # in ASCII, so that U+2028 is spelled out
+    text = json.dumps(
+        value, separators=(",", ":"), allow_nan=False
+    )  # in ASCII, so that U+2028 is spelled out
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
@@ -89,16 +106,26 @@ def _verdict(verdict: Json) -> str:
 
 def _navigation(contents: Json) -> str:
     """Links to the sections."""
-    tables = [(_slug(one["heading"]), one["heading"]) for one in contents["comparison"]] or [("methods", "Methods")]
+    tables = [(_slug(one["heading"]), one["heading"]) for one in contents["comparison"]] or [
+        ("methods", "Methods")
+    ]
     if contents.get("clustering"):
         tables.append((_slug(HEADING), "Clusters and shifts"))
-    links = [("ran", "What ran"), *tables, ("all", "Accuracy"), ("one", "One run"), ("config", "Settings and versions")]
+    links = [
+        ("ran", "What ran"),
+        *tables,
+        ("all", "Accuracy"),
+        ("one", "One run"),
+        ("config", "Settings and versions"),
+    ]
     return "".join(f'<li><a href="#h-{name}">{escape(text)}</a></li>' for name, text in links)
 
 
 def _overview(lines: Sequence[Sequence[str]]) -> str:
     """Terms and what they are."""
-    return "".join(f"<div><dt>{escape(term)}</dt><dd>{escape(text)}</dd></div>" for term, text in lines)
+    return "".join(
+        f"<div><dt>{escape(term)}</dt><dd>{escape(text)}</dd></div>" for term, text in lines
+    )
 
 
 def _slug(heading: str) -> str:
@@ -139,8 +166,14 @@ def _table_notes(lines: Sequence[str]) -> str:
     return f'<p class="small">{escape(" ".join(lines))}</p>' if lines else ""
 
 
-def _table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold: Sequence[Sequence[int]] = ()) -> str:
-    """A table whose cells [row, column] in ``bold`` are. Cells name their column, for where a table becomes a list."""
+def _table(
+    label: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    bold: Sequence[Sequence[int]] = (),
+) -> str:
+    """A table whose cells [row, column] in ``bold`` are. Cells name their column, for where a table
+    becomes a list."""
     places = {tuple(place) for place in bold}
     cells = [
         [
@@ -152,7 +185,10 @@ def _table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold
     head = "".join(f'<th scope="col">{escape(str(text))}</th>' for text in heads)
     body = "".join(
         "<tr>"
-        + "".join(f'<td data-label="{escape(str(label))}">{text}</td>' for label, text in zip(heads, row, strict=True))
+        + "".join(
+            f'<td data-label="{escape(str(label))}">{text}</td>'
+            for label, text in zip(heads, row, strict=True)
+        )
         + "</tr>"
         for row in cells
     )
@@ -171,16 +207,17 @@ def _chooser(name: str, label: str, choices: Sequence[str], opening: int = 0) ->
         for i, text in enumerate(choices)
     )
     sticky = " sticky" if name == "run" else ""
-    return (
-        f'<div class="choose{sticky}"><label for="{name}">{label}</label><select id="{name}">{options}</select></div>'
-    )
+    return f'<div class="choose{sticky}"><label for="{name}">{label}</label><select id="{name}">{options}</select></div>'
 
 
 def _figure(name: str, heading: str, wide: str, tall: str) -> str:
     buttons = ""
     if name == "map":
         choices = (("cluster", "by cluster", "true"), ("true_cluster", "by true cluster", "false"))
-        html = (f'<button type="button" id="by-{by}" aria-pressed="{on}">{text}</button>' for by, text, on in choices)
+        html = (
+            f'<button type="button" id="by-{by}" aria-pressed="{on}">{text}</button>'
+            for by, text, on in choices
+        )
         buttons = f'<div class="choose" role="group" aria-label="colours of the map">{"".join(html)}</div>'
     return (
         f'<figure id="f-{name}" class="{wide}" aria-labelledby="h-{name}"><h3 id="h-{name}">{escape(heading)}</h3>'
@@ -190,8 +227,11 @@ def _figure(name: str, heading: str, wide: str, tall: str) -> str:
     )
 
 
-def _details(name: str, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
-    """A table of clients, closed: of the run that is shown first, and then of the one that is chosen."""
+def _details(
+    name: str, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str
+) -> str:
+    """A table of clients, closed: of the run that is shown first, and then of the one that is
+    chosen."""
     return (
         f'<details id="{name}" class="wide clients"{"" if rows else " hidden"}><summary>{title}</summary>'
         f'<p class="note">{escape(note)}</p><div class="table" tabindex="0" role="region" aria-label="{title}">'
@@ -201,7 +241,9 @@ def _details(name: str, title: str, heads: Sequence[str], rows: Sequence[Sequenc
 
 def _plotly() -> str:
     """The script that draws the charts."""
-    packed = resources.files("fedkin.reporting.html") / "plotly" / f"plotly-cartesian-{PLOTLY}.min.js.gz"
+    packed = (
+        resources.files("fedkin.reporting.html") / "plotly" / f"plotly-cartesian-{PLOTLY}.min.js.gz"
+    )
     return gzip.decompress(packed.read_bytes()).decode("utf-8")
 
 

@@ -44,9 +44,10 @@ _KINDS = ("pdf", "svg", "png")
 
 
 def save(contents: Json, target: Path) -> list[Path]:
-    """Write all figures into a folder: ``accuracy``, ``bottom`` (the bottom 10% of clients), ``clients`` (their own
-    accuracies) and ``ari``, one per setting; and of the run that the page opens on ``clusters``, ``alluvial``,
-    ``communication``, ``map``, ``similarity`` and ``labels``, where they are known. The same run gives the same bytes.
+    """Write all figures into a folder: ``accuracy``, ``bottom`` (the bottom 10% of clients),
+    ``clients`` (their own accuracies) and ``ari``, one per setting; and of the run that the page
+    opens on ``clusters``, ``alluvial``, ``communication``, ``map``, ``similarity`` and ``labels``,
+    where they are known. The same run gives the same bytes.
 
     Raises StorageError where they cannot be written.
     """
@@ -73,8 +74,8 @@ def save(contents: Json, target: Path) -> list[Path]:
 
 
 class _PaperFigure(NamedTuple):
-    """A file's name, the figure's height in inches, the function that draws it, and the run whose figure it is, where
-    it is of one."""
+    """A file's name, the figure's height in inches, the function that draws it, and the run whose
+    figure it is, where it is of one."""
 
     name: str
     height: float
@@ -86,35 +87,54 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
     charts, run = contents["accuracy"], contents["runs"][contents["opening"]]
     for chart in charts:
         ending = f"-{_file_name(chart['setting'])}" if len(charts) > 1 else ""
-        yield _PaperFigure(f"accuracy{ending}", 2.2, lambda figure, chart=chart: _accuracy(figure, chart, "accuracy"))
         yield _PaperFigure(
-            f"bottom{ending}", 2.2, lambda figure, chart=chart: _accuracy(figure, chart, "bottom_decile")
+            f"accuracy{ending}",
+            2.2,
+            lambda figure, chart=chart: _accuracy(figure, chart, "accuracy"),
+        )
+        yield _PaperFigure(
+            f"bottom{ending}",
+            2.2,
+            lambda figure, chart=chart: _accuracy(figure, chart, "bottom_decile"),
         )
         if any("ari" in line for line in chart["lines"]):
-            yield _PaperFigure(f"ari{ending}", 2.2, lambda figure, chart=chart: _accuracy(figure, chart, "ari"))
+            yield _PaperFigure(
+                f"ari{ending}", 2.2, lambda figure, chart=chart: _accuracy(figure, chart, "ari")
+            )
         for measure in contents["measures"]:
             draw = partial(_measure, chart=chart, measure=measure)
             yield _PaperFigure(f"measure-{_file_name(measure['name'])}{ending}", 2.2, draw)
         if any(line["clients"] for line in chart["lines"]):
-            yield _PaperFigure(f"clients{ending}", 2.2, lambda figure, chart=chart: _clients(figure, chart))
+            yield _PaperFigure(
+                f"clients{ending}", 2.2, lambda figure, chart=chart: _clients(figure, chart)
+            )
     if run["cluster_accuracy"]["lines"]:
         yield _PaperFigure("clusters", 2.2, lambda figure: _clusters(figure, run), run["label"])
     if run["alluvial"]:
         yield _PaperFigure("alluvial", 2.2, lambda figure: _alluvial(figure, run), run["label"])
     if run["communication"]:
         height = 0.7 + 0.35 * len(run["communication"])
-        yield _PaperFigure("communication", height, lambda figure: _communication(figure, run), run["label"])
+        yield _PaperFigure(
+            "communication", height, lambda figure: _communication(figure, run), run["label"]
+        )
     similarity = contents["similarities"].get(run["similarity"])
     if similarity:
         yield _PaperFigure("map", 2.8, lambda figure: _map(figure, run, similarity), run["label"])
-        yield _PaperFigure("similarity", 2.4, lambda figure: _similarity(figure, run, similarity), run["label"])
+        yield _PaperFigure(
+            "similarity", 2.4, lambda figure: _similarity(figure, run, similarity), run["label"]
+        )
         height = 0.9 + 0.2 * len(run["labels"]["names"])
         yield _PaperFigure("labels", height, lambda figure: _labels(figure, run), run["label"])
 
 
 def _accuracy(figure: Figure, chart: Json, name: str) -> None:
-    """Curves of all methods: ``accuracy`` of all clients, ``bottom_decile``, or ``ari`` where it is known."""
-    label = {"accuracy": "{} accuracy", "bottom_decile": "{} accuracy, bottom 10%", "ari": "adjusted Rand index"}[name]
+    """Curves of all methods: ``accuracy`` of all clients, ``bottom_decile``, or ``ari`` where it is
+    known."""
+    label = {
+        "accuracy": "{} accuracy",
+        "bottom_decile": "{} accuracy, bottom 10%",
+        "ari": "adjusted Rand index",
+    }[name]
     axes = _over_rounds(figure, chart["events"], label.format(chart["split"]))
     if name == "ari":
         axes.yaxis.set_major_formatter("{x:.1f}")
@@ -154,8 +174,14 @@ def _clients(figure: Figure, chart: Json) -> None:
         if line["clients"]:
             style = {"color": PALETTE[place % len(PALETTE)], "ls": DASHES[place % len(DASHES)]}
             own = line["clients"]
-            axes.step(own["shares"], own["accuracy"], where="mid", lw=1.2, label=line["method"], **style)
-    axes.set(xlim=(0, 1), xlabel="clients, lowest accuracy first (grey: bottom 10%)", ylabel="client's test accuracy")
+            axes.step(
+                own["shares"], own["accuracy"], where="mid", lw=1.2, label=line["method"], **style
+            )
+    axes.set(
+        xlim=(0, 1),
+        xlabel="clients, lowest accuracy first (grey: bottom 10%)",
+        ylabel="client's test accuracy",
+    )
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1, decimals=0))
     _legend(figure, axes)
@@ -167,7 +193,11 @@ def _clusters(figure: Figure, run: Json) -> None:
         place = _hue(run, line["cluster"])
         style = {"color": PALETTE[place], "ls": DASHES[place % len(DASHES)]}
         axes.plot(
-            run["cluster_accuracy"]["rounds"], _numbers(line["accuracy"]), lw=1.2, label=f"{line['cluster']}", **style
+            run["cluster_accuracy"]["rounds"],
+            _numbers(line["accuracy"]),
+            lw=1.2,
+            label=f"{line['cluster']}",
+            **style,
         )
     _legend(figure, axes, "cluster")
 
@@ -177,13 +207,27 @@ def _alluvial(figure: Figure, run: Json) -> None:
     for place, band in enumerate(chart["bands"]):
         colour = _colour(run, band["cluster"])
         columns = zip(chart["rounds"], chart["ends"], chart["base"], chart["sizes"], strict=True)
-        blocks = [_block(start, end, base[place], sizes[place]) for start, end, base, sizes in columns]
-        flows = [(source == target, shape) for _, source, target, _, shape in chart["flows"] if source == place]
+        blocks = [
+            _block(start, end, base[place], sizes[place]) for start, end, base, sizes in columns
+        ]
+        flows = [
+            (source == target, shape)
+            for _, source, target, _, shape in chart["flows"]
+            if source == place
+        ]
         stay = [shape for stays, shape in flows if stays]
-        axes.add_collection(PolyCollection([*blocks, *stay], facecolor=colour, edgecolor="none", alpha=0.85))
-        axes.add_collection(PolyCollection([s for stays, s in flows if not stays], facecolor=colour, lw=0, alpha=0.5))
+        axes.add_collection(
+            PolyCollection([*blocks, *stay], facecolor=colour, edgecolor="none", alpha=0.85)
+        )
+        axes.add_collection(
+            PolyCollection(
+                [s for stays, s in flows if not stays], facecolor=colour, lw=0, alpha=0.5
+            )
+        )
         axes.plot([], [], color=colour, lw=4, label=band["name"].removeprefix("cluster "))
-    top = max(base[-1] + sizes[-1] for base, sizes in zip(chart["base"], chart["sizes"], strict=True))
+    top = max(
+        base[-1] + sizes[-1] for base, sizes in zip(chart["base"], chart["sizes"], strict=True)
+    )
     axes.set(
         xlim=(0, max(1, chart["last"])),
         ylim=(0, top),
@@ -201,11 +245,32 @@ def _communication(figure: Figure, run: Json) -> None:
     at = np.arange(len(rows))
     for side, shift, place, hatch in (("download", -0.2, 0, ""), ("upload", 0.2, 1, "////")):
         values = [row[side] for row in rows]
-        axes.barh(at + shift, values, 0.38, color=PALETTE[place], hatch=hatch, edgecolor="white", lw=0, label=side)
+        axes.barh(
+            at + shift,
+            values,
+            0.38,
+            color=PALETTE[place],
+            hatch=hatch,
+            edgecolor="white",
+            lw=0,
+            label=side,
+        )
         for y, value in zip(at + shift, values, strict=True):
-            axes.annotate(byte_text(value), (value, y), (2, 0), textcoords="offset points", va="center", fontsize=6)
-    axes.set_yticks(at, [row["operation"] + (f" ({row['kind']})" if row["kind"] else "") for row in rows])
-    axes.set(xlabel="bytes", xlim=(0, 1.3 * max(1, *(row[side] for row in rows for side in ("download", "upload")))))
+            axes.annotate(
+                byte_text(value),
+                (value, y),
+                (2, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=6,
+            )
+    axes.set_yticks(
+        at, [row["operation"] + (f" ({row['kind']})" if row["kind"] else "") for row in rows]
+    )
+    axes.set(
+        xlabel="bytes",
+        xlim=(0, 1.3 * max(1, *(row[side] for row in rows for side in ("download", "upload")))),
+    )
     axes.invert_yaxis()
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(lambda value, _: byte_text(value))
@@ -219,9 +284,23 @@ def _map(figure: Figure, run: Json, similarity: Json) -> None:
         members, own = clusters == k, k in run["largest_clusters"]
         marker = _MARKERS[_hue(run, k) % len(_MARKERS)] if own else "."
         name = f"cluster {k}" if own else "no cluster" if k < 0 else None
-        axes.scatter(x[members], y[members], s=12, color=_colour(run, k), marker=marker, lw=0, alpha=0.85, label=name)
+        axes.scatter(
+            x[members],
+            y[members],
+            s=12,
+            color=_colour(run, k),
+            marker=marker,
+            lw=0,
+            alpha=0.85,
+            label=name,
+        )
     first, second = similarity["explained"]
-    axes.set(xlabel=f"first principal component ({first:.0%})", ylabel=f"second ({second:.0%})", xticks=[], yticks=[])
+    axes.set(
+        xlabel=f"first principal component ({first:.0%})",
+        ylabel=f"second ({second:.0%})",
+        xticks=[],
+        yticks=[],
+    )
     _legend(figure, axes)
 
 
@@ -234,7 +313,9 @@ def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
     off_diagonal = matrix[~np.eye(n, dtype=bool)] if n > 1 else matrix.ravel()
     least, most = np.quantile(off_diagonal, [0.02, 0.98])
     scale: Any = {"vmin": least, "vmax": max(most, least + 1e-6), "cmap": "cividis"}
-    image = axes.imshow(matrix, aspect="auto", interpolation="nearest", **scale)  # as high as the tree beside it
+    image = axes.imshow(
+        matrix, aspect="auto", interpolation="nearest", **scale
+    )  # as high as the tree beside it
     figure.colorbar(image, ax=axes, label="cosine", shrink=0.8, aspect=25)
     clusters = np.array(run["assignment"])[tree["order"]]
     edges = [0, *(np.flatnonzero(np.diff(clusters)) + 1).tolist(), n]
@@ -245,8 +326,13 @@ def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
     middles = [(a + b - 1) / 2 for a, b in pairwise(edges)] if few else []
     axes.set_xticks([])
     axes.set_ylabel("cluster" if few else "clients, by cluster")
-    axes.set_yticks(middles, [str(clusters[a]) if clusters[a] >= 0 else "none" for a in edges[:-1]] if few else [])
-    beside.add_collection(LineCollection([np.array(line) for line in tree["lines"]], colors="#222222", lw=0.5))
+    axes.set_yticks(
+        middles,
+        [str(clusters[a]) if clusters[a] >= 0 else "none" for a in edges[:-1]] if few else [],
+    )
+    beside.add_collection(
+        LineCollection([np.array(line) for line in tree["lines"]], colors="#222222", lw=0.5)
+    )
     heights = [h for line in tree["lines"] for h, _ in line] or [0, 1]
     ends = (0, max(heights) * 1.03) if tree["kind"] == "splits" else (max(heights) * 1.03 or 1, 0)
     beside.set(xlim=ends, ylim=(n - 0.5, -0.5), yticks=[])
@@ -262,7 +348,9 @@ def _labels(figure: Figure, run: Json) -> None:
     image = axes.imshow(shares, cmap="cividis", aspect="auto", vmin=0, interpolation="nearest")
     axes.set_yticks(np.arange(len(shares)), labels["names"])
     every = max(1, -(-len(labels["classes"]) // 12))
-    axes.set_xticks(np.arange(0, len(labels["classes"]), every), [str(c) for c in labels["classes"][::every]])
+    axes.set_xticks(
+        np.arange(0, len(labels["classes"]), every), [str(c) for c in labels["classes"][::every]]
+    )
     axes.set_xlabel("class")
     figure.colorbar(image, ax=axes, format=PercentFormatter(1, decimals=0), aspect=15)
 
@@ -298,7 +386,8 @@ def _legend(figure: Figure, axes: Axes, title: str | None = None) -> None:
 
 
 def _hue(run: Json, cluster: int) -> int:
-    """The index of a cluster's colour: its number, or where numbers are large, its place among the largest clusters."""
+    """The index of a cluster's colour: its number, or where numbers are large, its place among the
+    largest clusters."""
     largest = run["largest_clusters"]
     if all(k < len(PALETTE) for k in largest):
         return cluster
@@ -309,7 +398,9 @@ def _colour(run: Json, cluster: int) -> str:
     return PALETTE[_hue(run, cluster)] if cluster in run["largest_clusters"] else _GREY
 
 
-def _block(start: float | int, end: float, low: float, height: float | int) -> list[tuple[float, float]]:
+def _block(
+    start: float | int, end: float, low: float, height: float | int
+) -> list[tuple[float, float]]:
     left, high = float(start), float(low + height)
     return [(left, low), (end, low), (end, high), (left, high)]
 

@@ -1,4 +1,5 @@
-"""The runs of a report: a run, several seeds or a comparison, finished or not, as far as they can be read."""
+"""The runs of a report: a run, several seeds or a comparison, finished or not, as far as they can
+be read."""
 
 from __future__ import annotations
 
@@ -44,12 +45,15 @@ class ReportedRun:
     def label(self) -> str:
         """How a reader selects it."""
         state = "" if self.complete else "incomplete"
-        return ", ".join(part for part in (self.setting, self.method, f"seed {self.seed}", state) if part)
+        return ", ".join(
+            part for part in (self.setting, self.method, f"seed {self.seed}", state) if part
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class ReportInput:
-    """All runs of a report. ``notes`` say what is missing and why; ``comparison`` is set if it is one."""
+    """All runs of a report. ``notes`` say what is missing and why; ``comparison`` is set if it is
+    one."""
 
     kind: str  # run, seeds or comparison
     runs: tuple[ReportedRun, ...]
@@ -69,11 +73,13 @@ class ReportInput:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Measures that stand in every table and have a chart, behind those that have a place there."""
+        """Measures that stand in every table and have a chart, behind those that have a place
+        there."""
         return self.runs[0].run.measures
 
     def runs_of(self, setting: str, method: str) -> list[Run]:
-        """The runs of one method in one setting, a seed each; incomplete ones only where there is no other."""
+        """The runs of one method in one setting, a seed each; incomplete ones only where there is
+        no other."""
         runs = [one for one in self.runs if (one.setting, one.method) == (setting, method)]
         return [one.run for one in runs if one.complete] or [one.run for one in runs]
 
@@ -81,7 +87,8 @@ class ReportInput:
 def read_runs(source: Any) -> ReportInput:
     """The runs of a report: from a run, several seeds or a comparison, or from the folder of one.
 
-    Raises CheckpointError for a folder in which nothing can be shown, ConfigError for something else.
+    Raises CheckpointError for a folder in which nothing can be shown, ConfigError for something
+    else.
     """
     if isinstance(source, Run):
         return ReportInput("run", _with_others(source), folder=source.folder)
@@ -91,19 +98,29 @@ def read_runs(source: Any) -> ReportInput:
         return _read(user_path(source))
     if isinstance(source, Comparison):
         return _of_comparison(source, source.folder)
-    raise ConfigError(f"expected a run, several seeds, a comparison or the folder of one, got {type(source).__name__}")
+    raise ConfigError(
+        f"expected a run, several seeds, a comparison or the folder of one, got "
+        f"{type(source).__name__}"
+    )
 
 
 def assignments(run: Run) -> list[Int[np.ndarray, "N"]]:
-    """The assignment after each round; empty where it is not known, or where the migrations do not fit the run."""
-    return replayed(run.migrations, len(run.assignment), run.records, run.state.clusters) if run.migrations else []
+    """The assignment after each round; empty where it is not known, or where the migrations do not
+    fit the run."""
+    return (
+        replayed(run.migrations, len(run.assignment), run.records, run.state.clusters)
+        if run.migrations
+        else []
+    )
 
 
 def _read(path: Path) -> ReportInput:
     if (path / comparison_folder.COMPARISON).exists():
         return _read_comparison(path)
     if not path.is_dir() or not run_folder.holds_run(path):
-        raise CheckpointError(f"{path} holds no run, no seeds and no comparison; expected the folder of one")
+        raise CheckpointError(
+            f"{path} holds no run, no seeds and no comparison; expected the folder of one"
+        )
     config = read_config(path, [])
     if config.seeds is not None or (path / SEEDS).is_dir():
         return _read_seeds(path, config)
@@ -130,7 +147,9 @@ def _read_seeds(path: Path, config: Description) -> ReportInput:
         notes += remarks
         runs += _with_others(run) if run else ()
     if not runs:
-        raise CheckpointError(f"{path} has no seed of which anything can be shown; {' '.join(notes)}")
+        raise CheckpointError(
+            f"{path} has no seed of which anything can be shown; {' '.join(notes)}"
+        )
     return ReportInput("seeds", tuple(runs), notes, path)
 
 
@@ -167,19 +186,36 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
             return _CellRun(run, True, [])
     except FedkinError as error:
         problem = f"{error}."
-    except (KeyError, TypeError, ValueError, AttributeError):  # of a line or a table that is something else
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ):  # of a line or a table that is something else
         problem = f"{cell.path} is damaged."
     if not run_folder.holds_run(cell.path):
         return _CellRun(None, False, [])
     expected = _expected_config(cell)
     try:
-        if expected and determining_part(expected) != determining_part(run_folder.read_config(cell.path)):
-            return _CellRun(None, False, [f"{cell.path} holds another run than this comparison's, and is left out."])
+        if expected and determining_part(expected) != determining_part(
+            run_folder.read_config(cell.path)
+        ):
+            return _CellRun(
+                None,
+                False,
+                [f"{cell.path} holds another run than this comparison's, and is left out."],
+            )
     except (CheckpointError, AttributeError, TypeError):  # the grid says what it is
         run, remarks = read_run(cell.path)
-        return _CellRun(dataclasses.replace(run, config=expected) if run and expected else run, False, remarks)
+        return _CellRun(
+            dataclasses.replace(run, config=expected) if run and expected else run, False, remarks
+        )
     run, remarks = read_run(cell.path)
-    return _CellRun(run, False, remarks or [problem or f"{cell.path} has fewer rounds than configured, or is damaged."])
+    return _CellRun(
+        run,
+        False,
+        remarks or [problem or f"{cell.path} has fewer rounds than configured, or is damaged."],
+    )
 
 
 def _expected_config(cell: comparison_folder.Cell) -> Description | None:
@@ -192,22 +228,39 @@ def _expected_config(cell: comparison_folder.Cell) -> Description | None:
 
 
 def _of_comparison(
-    comparison: Comparison, path: Path | None, incomplete: Mapping[Key, Run] | None = None, remarks: Sequence[str] = ()
+    comparison: Comparison,
+    path: Path | None,
+    incomplete: Mapping[Key, Run] | None = None,
+    remarks: Sequence[str] = (),
 ) -> ReportInput:
     known = {**(incomplete or {}), **comparison.finished}
     runs = [
-        ReportedRun(setting, method, known[setting, method, seed], (setting, method, seed) in comparison.finished)
+        ReportedRun(
+            setting,
+            method,
+            known[setting, method, seed],
+            (setting, method, seed) in comparison.finished,
+        )
         for setting in comparison.settings
         for method in comparison.methods
         for seed in comparison.seeds
         if (setting, method, seed) in known
     ]
-    missing = [", ".join(str(part) for part in (*key[:2], f"seed {key[2]}") if part) for key in comparison.missing]
+    missing = [
+        ", ".join(str(part) for part in (*key[:2], f"seed {key[2]}") if part)
+        for key in comparison.missing
+    ]
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-    what = "runs are incomplete, and in no mean" if len(missing) > 1 else "run is incomplete, and in no mean"
+    what = (
+        "runs are incomplete, and in no mean"
+        if len(missing) > 1
+        else "run is incomplete, and in no mean"
+    )
     notes = [f"{len(missing)} {what}: {'; '.join(missing[:5])}{more}."] if missing else []
     if not runs:
-        nothing = f"{path or 'the comparison'} has no run that can be shown yet; resume it, then report"
+        nothing = (
+            f"{path or 'the comparison'} has no run that can be shown yet; resume it, then report"
+        )
         raise CheckpointError(" ".join([nothing, *remarks]))
     shown = comparison if comparison.finished else None  # else its tables are empty
     return ReportInput("comparison", tuple(runs), [*notes, *remarks], path, shown)
@@ -216,5 +269,6 @@ def _of_comparison(
 def _with_others(run: Run) -> tuple[ReportedRun, ...]:
     """A run and those beside it."""
     return tuple(
-        ReportedRun("", method_title(one.config.method_with_options), one) for one in (run, *run.against.values())
+        ReportedRun("", method_title(one.config.method_with_options), one)
+        for one in (run, *run.against.values())
     )

@@ -1,4 +1,5 @@
-"""Reading a run folder that is unfinished or damaged, as far as possible; remarks say what is missing."""
+"""Reading a run folder that is unfinished or damaged, as far as possible; remarks say what is
+missing."""
 
 from __future__ import annotations
 
@@ -36,20 +37,24 @@ _UNKNOWN: dict[str, dict[str, Any]] = {
 
 
 def read_run(path: Path) -> tuple[Run | None, list[str]]:
-    """The run in a folder as far as it can be read, and remarks on it; None where no round can be shown."""
+    """The run in a folder as far as it can be read, and remarks on it; None where no round can be
+    shown."""
     remarks: list[str] = []
     config = read_config(path, remarks)
     records = _intact_records(path, remarks)
     if not records:
         return None, [f"{path} has no round that can be shown.", *remarks]
     registry.define_states(config.method_name)
-    migrations = [one for one in _read_migrations(path, remarks) if one["round"] <= records[-1]["round"]]
+    migrations = [
+        one for one in _read_migrations(path, remarks) if one["round"] <= records[-1]["round"]
+    ]
     newest = _checkpoint(path)
     remarks += _changed(path, newest[0]) if newest else ()
     clusters = newest[0].state.clusters if newest else 0
     if migrations and not replayed(migrations, _count(migrations, newest), records, clusters):
         remarks.append(
-            f"{path / run_folder.MIGRATIONS} does not fit the run (a cluster it does not have?); it is left out."
+            f"{path / run_folder.MIGRATIONS} does not fit the run (a cluster it does not have?); "
+            f"it is left out."
         )
         migrations = []
     last = records[-1]["round"]
@@ -59,7 +64,9 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
         rounds = config.rounds
         of = f" of {rounds}" if rounds else ""
         remarks.append(f"{path} is incomplete: shown up to round {last}{of}.")
-    state = newest[0].state if newest and finished else _last_known_state(migrations, newest, records)
+    state = (
+        newest[0].state if newest and finished else _last_known_state(migrations, newest, records)
+    )
     others = {}
     for inner in sorted((path / run_folder.AGAINST).glob("*")):
         if run_folder.holds_run(inner):
@@ -67,15 +74,27 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
             remarks += notes
             others |= {other.config.method_name: other} if other else {}
     clients, fingerprint = _clients(path, remarks if finished else []), newest[1] if newest else ""
-    run = Run(config, records, state, clients, _seconds(path), others, path, fingerprint, migrations=migrations)
+    run = Run(
+        config,
+        records,
+        state,
+        clients,
+        _seconds(path),
+        others,
+        path,
+        fingerprint,
+        migrations=migrations,
+    )
     if newest and finished:
-        run = dataclasses.replace(run, best=newest[0].best, final=final_entries(summary, config.measures))
+        run = dataclasses.replace(
+            run, best=newest[0].best, final=final_entries(summary, config.measures)
+        )
     return run, remarks
 
 
 def is_finished(run: Run) -> bool:
-    """Whether a run has all its rounds, or has stopped early; where rounds were scored on validation samples, also its
-    test results."""
+    """Whether a run has all its rounds, or has stopped early; where rounds were scored on
+    validation samples, also its test results."""
     rounds, final = run.config.rounds, run.final
     ended = rounds in (None, run.records[-1]["round"]) or bool(final.get("stopped"))
     return ended and (run.scored_split == "test" or "final_accuracy" in final)
@@ -89,7 +108,10 @@ def has_summary(run: Run) -> bool:
 def is_intact(run: Run) -> bool:
     """Whether a run has all its records, and all of them are plausible."""
     records = list(enumerate(run.records))
-    if not all(isinstance(one, dict) and one.get("round") == round and plausible(one) for round, one in records):
+    if not all(
+        isinstance(one, dict) and one.get("round") == round and plausible(one)
+        for round, one in records
+    ):
         return False
     try:
         run.summary()
@@ -114,7 +136,10 @@ def replayed(
     except (KeyError, TypeError, ValueError, IndexError):
         return []
     most = max([clusters, *(len(one.get("cluster_sizes") or []) for one in records)])
-    fits = all(row.min(initial=0) >= UNASSIGNED and (not most or row.max(initial=UNASSIGNED) < most) for row in rows)
+    fits = all(
+        row.min(initial=0) >= UNASSIGNED and (not most or row.max(initial=UNASSIGNED) < most)
+        for row in rows
+    )
     return rows if fits else []
 
 
@@ -144,9 +169,14 @@ def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
             record = json.loads(line)
         except ValueError:
             record = None
-        if not isinstance(record, dict) or record.get("round") != len(records) or not plausible(record):
+        if (
+            not isinstance(record, dict)
+            or record.get("round") != len(records)
+            or not plausible(record)
+        ):
             remarks.append(
-                f"{path / run_folder.METRICS} is damaged in line {len(records) + 1}; what follows is left out."
+                f"{path / run_folder.METRICS} is damaged in line {len(records) + 1}; what follows "
+                f"is left out."
             )
             break
         records.append(record)
@@ -159,8 +189,15 @@ def plausible(record: Record) -> bool:
     lists: list[Any] = [record.get(name) or [] for name in ("accuracy_by_cluster", "cluster_sizes")]
     inner = all(isinstance(each, list) and all(map(_number, each)) for each in lists)
     operations = record.get("bytes_by_operation", {})
-    pairs = isinstance(operations, dict) and all(isinstance(p, list) and len(p) == 2 for p in operations.values())
-    return numbers and inner and pairs and all(isinstance(n, int) for p in operations.values() for n in p)
+    pairs = isinstance(operations, dict) and all(
+        isinstance(p, list) and len(p) == 2 for p in operations.values()
+    )
+    return (
+        numbers
+        and inner
+        and pairs
+        and all(isinstance(n, int) for p in operations.values() for n in p)
+    )
 
 
 def _number(value: object) -> bool:
@@ -172,7 +209,11 @@ def _summary(path: Path, remarks: list[str]) -> dict[str, Any]:
     file = path / run_folder.SUMMARY
     try:
         summary = json.loads(file.read_text())
-        if isinstance(summary, dict) and "rounds" in summary and all(_number(summary.get(name)) for name in MEANS):
+        if (
+            isinstance(summary, dict)
+            and "rounds" in summary
+            and all(_number(summary.get(name)) for name in MEANS)
+        ):
             return summary
     except FileNotFoundError:
         return {}
@@ -191,7 +232,8 @@ def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
                 raise ValueError
         except (ValueError, KeyError, TypeError, OverflowError):
             remarks.append(
-                f"{path / run_folder.MIGRATIONS} is damaged in line {number}; later migrations are not shown."
+                f"{path / run_folder.MIGRATIONS} is damaged in line {number}; later migrations "
+                f"are not shown."
             )
             break
         migrations.append(one)
@@ -211,11 +253,16 @@ def _changed(path: Path, newest: checkpoint.Checkpoint) -> list[str]:
         changed = integrity.changed_files(path, newest)
     except FedkinError as error:
         return [f"{error}."]
-    return [f"{path / name} is not what the run has written; what is shown of it may be wrong." for name in changed]
+    return [
+        f"{path / name} is not what the run has written; what is shown of it may be wrong."
+        for name in changed
+    ]
 
 
 def _last_known_state(
-    migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint, str] | None, records: list[Record]
+    migrations: Sequence[Migrations],
+    newest: tuple[checkpoint.Checkpoint, str] | None,
+    records: list[Record],
 ) -> State:
     """The last assignment that is known, with models of no parameters."""
     clients = _count(migrations, newest)
@@ -225,7 +272,9 @@ def _last_known_state(
     return State(np.zeros((int(last.max(initial=-1)) + 1, 0), np.float32), last)
 
 
-def _count(migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint, str] | None) -> int:
+def _count(
+    migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint, str] | None
+) -> int:
     """The number of clients, as far as that is known."""
     highest = max((int(migrants(one)[0].max(initial=-1)) + 1 for one in migrations), default=0)
     return max(highest, len(newest[0].state.assignment) if newest else 0)

@@ -1,6 +1,7 @@
 """``fedkin report``: a run, its seeds or a comparison as one page, and as figures for a paper.
 
-``read_runs`` reads what there is, ``contents`` turns it into plain JSON, and ``page`` and ``paper_figures`` draw that.
+``read_runs`` reads what there is, ``contents`` turns it into plain JSON, and ``page`` and
+``paper_figures`` draw that.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ def report(
         result: a run, several seeds or a comparison, or the folder of one, finished or not.
         out: the file; ``report.html`` in the folder where nothing is said.
         figures: a folder for the same charts as PDF, SVG and PNG, as wide as a paper's column.
-        similarity: whether to add the map of the clients, their similarity matrix and labels by cluster. At most 200
-            clients train one local epoch for them, once; the result is kept in the run's folder
-            (``similarity.safetensors``), and later reports show it by themselves.
-        data: for ``similarity`` of a run started from Python: its data; a run from a configuration needs none.
+        similarity: whether to add the map of the clients, their similarity matrix and labels by
+            cluster. At most 200 clients train one local epoch for them, once; the result is kept in
+            the run's folder (``similarity.safetensors``), and later reports show it by themselves.
+        data: for ``similarity`` of a run started from Python: its data; a run from a configuration
+            needs none.
         model: likewise, its model.
 
     Returns:
@@ -50,14 +52,16 @@ def report(
 
     Raises:
         CheckpointError: a folder in which nothing can be shown.
-        ConfigError: no ``out`` for what has no folder; data without a model, or the reverse, or without
-            ``similarity``; what is no run.
+        ConfigError: no ``out`` for what has no folder; data without a model, or the reverse, or
+            without ``similarity``; what is no run.
         StorageError: a file that cannot be written.
     """
     if (data is None) != (model is None):
         raise ConfigError("data and model belong together: give both, or neither")
     if data is not None and not similarity:
-        raise ConfigError("a report trains no clients by default: give similarity=True with data and model")
+        raise ConfigError(
+            "a report trains no clients by default: give similarity=True with data and model"
+        )
     runs = read_runs(result)
     if out is None and runs.folder is None:
         raise ConfigError("this run is in no folder; say where its report goes: out='report.html'")

@@ -1,4 +1,5 @@
-"""The report's small charts of a run: soft membership, bytes of each operation, accuracy of each client."""
+"""The report's small charts of a run: soft membership, bytes of each operation, accuracy of each
+client."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ _NOT_COUNTED = {"scoring.": "not counted", "servers.": "between servers"}  # pre
 
 
 def membership_chart(run: Run) -> Json | None:
-    """Clients with a cluster, ordered by cluster and by falling share of it; None where membership is hard.
+    """Clients with a cluster, ordered by cluster and by falling share of it; None where membership
+    is hard.
 
-    ``clients`` are their names (numbers, where they have none), ``total`` is their count before they are thinned,
-    ``shares`` [K] [r] what they have of each cluster, ``clear`` the part of them with more than half of one cluster.
+    ``clients`` are their names (numbers, where they have none), ``total`` is their count before
+    they are thinned, ``shares`` [K] [r] what they have of each cluster, ``clear`` the part of them
+    with more than half of one cluster.
 
     Args:
         run: finished, or not.
@@ -43,24 +46,35 @@ def membership_chart(run: Run) -> Json | None:
 
 
 def communication(run: Run) -> list[Json]:
-    """Bytes of each operation so far, the method's own first; ``kind`` says what of others is not counted as its."""
+    """Bytes of each operation so far, the method's own first; ``kind`` says what of others is not
+    counted as its."""
     by_operation = run.records[-1].get("bytes_by_operation") or {}
     rows = [_row(operation, int(down), int(up)) for operation, (down, up) in by_operation.items()]
     return sorted(rows, key=lambda row: (row["kind"] != "", -row["download"] - row["upload"]))
 
 
 def _row(operation: str, download: int, upload: int) -> Json:
-    prefix, kind = next(((p, k) for p, k in _NOT_COUNTED.items() if operation.startswith(p)), ("", ""))
-    return {"operation": operation.removeprefix(prefix), "kind": kind, "download": download, "upload": upload}
+    prefix, kind = next(
+        ((p, k) for p, k in _NOT_COUNTED.items() if operation.startswith(p)), ("", "")
+    )
+    return {
+        "operation": operation.removeprefix(prefix),
+        "kind": kind,
+        "download": download,
+        "upload": upload,
+    }
 
 
 def client_accuracy(runs: Sequence[Run]) -> Json | None:
-    """Accuracies of the clients of one method, lowest first, those of all seeds together; None where no run has them.
+    """Accuracies of the clients of one method, lowest first, those of all seeds together; None
+    where no run has them.
 
-    ``shares`` are their places from 0 (lowest) to 1; ``bottom`` is the mean of the bottom 10%, ``spread`` the standard
-    deviation, ``quartiles`` are at 25, 50 and 75%.
+    ``shares`` are their places from 0 (lowest) to 1; ``bottom`` is the mean of the bottom 10%,
+    ``spread`` the standard deviation, ``quartiles`` are at 25, 50 and 75%.
     """
-    own = [run.clients["accuracy"].to_numpy(np.float64) for run in runs if "accuracy" in run.clients]
+    own = [
+        run.clients["accuracy"].to_numpy(np.float64) for run in runs if "accuracy" in run.clients
+    ]
     accuracies = np.concatenate([np.zeros(0), *own])
     accuracies = np.sort(accuracies[np.isfinite(accuracies)])
     if not len(accuracies):

@@ -1,4 +1,5 @@
-"""The report's charts of client similarity: the map of the clients, the similarity matrix and labels by cluster."""
+"""The report's charts of client similarity: the map of the clients, the similarity matrix and
+labels by cluster."""
 
 from __future__ import annotations
 
@@ -12,16 +13,23 @@ from jaxtyping import Int
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import UNASSIGNED
 from fedkin.data.federated import FederatedData
-from fedkin.reporting.html.client_similarity import ClientSimilarity, client_similarity, stored_similarity
+from fedkin.reporting.html.client_similarity import (
+    ClientSimilarity,
+    client_similarity,
+    stored_similarity,
+)
 from fedkin.reporting.html.dendrogram import Tree, dendrogram, split_tree, splits
 from fedkin.reporting.html.json_values import Json, cluster_name, rounded
 from fedkin.reporting.html.read_runs import ReportedRun
 from fedkin.run.results import Run
 from fedkin.simulation.workers import AnyModel
 
-LIMIT = 24  # similarities at most, where settings do not ask for more: each has up to 200 x 200 cosines
+LIMIT = (
+    24  # similarities at most, where settings do not ask for more: each has up to 200 x 200 cosines
+)
 HINT = (
-    "To add a map of the clients, their similarities and labels by cluster: fedkin report DIR --similarity (trains up "
+    "To add a map of the clients, their similarities and labels by cluster: fedkin report DIR "
+    "--similarity (trains up "
     "to 200 clients for one epoch)."
 )
 _CLASSES, _CLUSTERS = 100, 24  # of the chart of labels, at most
@@ -38,15 +46,21 @@ class Similarities(NamedTuple):
 def stored_similarities(runs: Sequence[ReportedRun], keys: Sequence[str]) -> Similarities:
     """What is in the runs' folders already."""
     stored = {
-        key: similarity for one, key in zip(runs, keys, strict=True) if (similarity := stored_similarity(one.run))
+        key: similarity
+        for one, key in zip(runs, keys, strict=True)
+        if (similarity := stored_similarity(one.run))
     }
     return Similarities(stored, [])
 
 
 def compute_similarities(
-    runs: Sequence[ReportedRun], keys: Sequence[str], data: FederatedData | None, model: AnyModel | None
+    runs: Sequence[ReportedRun],
+    keys: Sequence[str],
+    data: FederatedData | None,
+    model: AnyModel | None,
 ) -> Similarities:
-    """One similarity of every setting, and LIMIT at most beyond that; clients are trained where none is stored.
+    """One similarity of every setting, and LIMIT at most beyond that; clients are trained where
+    none is stored.
 
     Args:
         runs: all runs of the report.
@@ -73,7 +87,8 @@ def compute_similarities(
 
 
 def similarity_json(similarity: ClientSimilarity) -> Json:
-    """What all runs with this similarity share; cosines as bytes, from the least (0) to the largest (255)."""
+    """What all runs with this similarity share; cosines as bytes, from the least (0) to the largest
+    (255)."""
     cosines = similarity.cosines
     low, high = float(cosines.min()), float(cosines.max())
     steps = np.rint(255 * (cosines - low) / ((high - low) or 1)).astype(np.uint8)
@@ -93,8 +108,11 @@ def similarity_json(similarity: ClientSimilarity) -> Json:
     }
 
 
-def run_charts(run: Run, similarity: ClientSimilarity, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """A run's part of the charts: clusters of the clients, order and tree of the matrix, labels by cluster.
+def run_charts(
+    run: Run, similarity: ClientSimilarity, assignments: Sequence[Int[np.ndarray, "N"]]
+) -> Json:
+    """A run's part of the charts: clusters of the clients, order and tree of the matrix, labels by
+    cluster.
 
     Args:
         run: the run.
@@ -103,7 +121,10 @@ def run_charts(run: Run, similarity: ClientSimilarity, assignments: Sequence[Int
     """
     clusters = run.assignment[similarity.ids]
     tree = _tree(run, similarity, clusters, assignments)
-    lines = [[[round(float(height), 3), round(float(place), 2)] for height, place in line] for line in tree.lines]
+    lines = [
+        [[round(float(height), 3), round(float(place), 2)] for height, place in line]
+        for line in tree.lines
+    ]
     return {
         "assignment": clusters.tolist(),
         "tree": {"kind": tree.kind, "order": tree.order.tolist(), "lines": lines},
@@ -114,7 +135,9 @@ def run_charts(run: Run, similarity: ClientSimilarity, assignments: Sequence[Int
 def _labels(run: Run, similarity: ClientSimilarity) -> Json:
     """Training samples of each class, by cluster."""
     sizes = {int(k): int((run.assignment == k).sum()) for k in np.unique(run.assignment)}
-    largest = sorted(sorted((k for k in sizes if k != UNASSIGNED), key=lambda k: -sizes[k])[:_CLUSTERS])
+    largest = sorted(
+        sorted((k for k in sizes if k != UNASSIGNED), key=lambda k: -sizes[k])[:_CLUSTERS]
+    )
     order = [*largest, *([UNASSIGNED] if UNASSIGNED in sizes else [])]
     counts = np.stack([similarity.label_counts[run.assignment == k].sum(axis=0) for k in order])
     classes = np.arange(counts.shape[1])

@@ -1,4 +1,5 @@
-"""The table of clients that a robust rule suspects: how much their updates counted, and whether they attack."""
+"""The table of clients that a robust rule suspects: how much their updates counted, and whether
+they attack."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ _HEADS = ("client", "cluster", "weight")
 
 
 def suspects_table(run: Run) -> Json:
-    """Heads, rows and a note: the clients whose updates counted less than half of a mean's, the least first; in a
-    simulated attack with who attacks.
+    """Heads, rows and a note: the clients whose updates counted less than half of a mean's, the
+    least first; in a simulated attack with who attacks.
 
     Args:
         run: with a robust rule; any other has no rows.
@@ -20,7 +21,11 @@ def suspects_table(run: Run) -> Json:
     weights, attackers = run.final.get("rule_weights") or [], run.final.get("attackers")
     known = {"client", "name"} <= set(run.clients)
     names = dict(zip(run.clients["client"], run.clients["name"], strict=True)) if known else {}
-    suspects = sorted((w, c) for c, w in enumerate(weights[: len(run.assignment)]) if w is not None and w < SUSPECT)
+    suspects = sorted(
+        (w, c)
+        for c, w in enumerate(weights[: len(run.assignment)])
+        if w is not None and w < SUSPECT
+    )
     rows = [
         [
             str(names.get(c, c)),
@@ -37,13 +42,19 @@ def suspects_table(run: Run) -> Json:
 def _note(suspects: list[int], attackers: list[int] | None) -> str:
     if not suspects:
         return ""
-    more = f" The first {LIMIT} are shown; run.summary() has all weights." if len(suspects) > LIMIT else ""
+    more = (
+        f" The first {LIMIT} are shown; run.summary() has all weights."
+        if len(suspects) > LIMIT
+        else ""
+    )
     guilty = ""
     if attackers is not None:
         both = len(set(attackers) & set(suspects))
         guilty = f" {both} of {len(attackers)} attackers are among them, and {len(suspects) - both} honest clients."
     return (
-        f"The robust rule gave these clients' updates less than {SUSPECT:g} of the weight that a mean gives "
-        "(0: left out in every round): they were far from the others of their cluster, as a client is that attacks, or "
+        f"The robust rule gave these clients' updates less than {SUSPECT:g} of the weight that a "
+        f"mean gives "
+        "(0: left out in every round): they were far from the others of their cluster, as a "
+        "client is that attacks, or "
         f"whose data are unlike theirs.{guilty}{more}"
     )

@@ -1,4 +1,5 @@
-"""The report's first sentence: which method was better, by how much, how sure that is, and what it cost.
+"""The report's first sentence: which method was better, by how much, how sure that is, and what it
+cost.
 
 S seeds.
 """
@@ -45,7 +46,9 @@ class Verdict(NamedTuple):
 def verdict(report: ReportInput) -> Verdict:
     """The verdict on the runs of a report, finished or not."""
     results = [_Setting.of(report, setting) for setting in report.settings]
-    sentences = [f"{f'{one.label}: ' if one.label else ''}{one.sentence()}" for one in results[:SETTINGS]]
+    sentences = [
+        f"{f'{one.label}: ' if one.label else ''}{one.sentence()}" for one in results[:SETTINGS]
+    ]
     if len(results) > SETTINGS:
         sentences.append(f"{len(results) - SETTINGS} more settings are in the table.")
     tested = [row for one in results for row in one.tests if row["p"] is not None]
@@ -55,9 +58,13 @@ def verdict(report: ReportInput) -> Verdict:
 
 
 def main_method(
-    runs: Mapping[str, Sequence[Run]], means: Mapping[str, float | None], first: str | None, sign: int = 1
+    runs: Mapping[str, Sequence[Run]],
+    means: Mapping[str, float | None],
+    first: str | None,
+    sign: int = 1,
 ) -> str:
-    """The method that a report is about: of a run the one that was asked for (``first``), else the best one.
+    """The method that a report is about: of a run the one that was asked for (``first``), else the
+    best one.
 
     Other methods go before FedAvg, which is what they are measured against.
 
@@ -71,12 +78,15 @@ def main_method(
     if first is not None and (first in others or not others):
         return first
     scores = {name: mean for name, mean in means.items() if mean is not None}
-    return max(others or runs, key=lambda name: sign * scores[name] if name in scores else -math.inf)
+    return max(
+        others or runs, key=lambda name: sign * scores[name] if name in scores else -math.inf
+    )
 
 
 class _Setting(NamedTuple):
-    """The scores of all methods in one setting. Finished runs are compared by their results, as the tables have them;
-    where one is unfinished, all are compared in ``last``, the round that all have reached."""
+    """The scores of all methods in one setting. Finished runs are compared by their results, as the
+    tables have them; where one is unfinished, all are compared in ``last``, the round that all have
+    reached."""
 
     label: str
     measure: Measure
@@ -91,13 +101,24 @@ class _Setting(NamedTuple):
     @classmethod
     def of(cls, report: ReportInput, setting: str) -> _Setting:
         """The scores of a report's runs in one setting."""
-        measure = report.comparison.grid.measure() if report.comparison else MEASURES["final_accuracy"]
-        runs = {name: several for name in report.methods if (several := report.runs_of(setting, name))}
+        measure = (
+            report.comparison.grid.measure() if report.comparison else MEASURES["final_accuracy"]
+        )
+        runs = {
+            name: several for name in report.methods if (several := report.runs_of(setting, name))
+        }
         every = [run for several in runs.values() for run in several]
-        last = None if all(map(has_summary, every)) else min(run.records[-1]["round"] for run in every)
-        scores = {name: {_seed(run): _score(run, measure, last) for run in several} for name, several in runs.items()}
+        last = (
+            None if all(map(has_summary, every)) else min(run.records[-1]["round"] for run in every)
+        )
+        scores = {
+            name: {_seed(run): _score(run, measure, last) for run in several}
+            for name, several in runs.items()
+        }
         values = _by_seed(scores)
-        means = {name: mean_and_interval("mean", _present(row))["mean"] for name, row in values.items()}
+        means = {
+            name: mean_and_interval("mean", _present(row))["mean"] for name, row in values.items()
+        }
         reasons = {name: why for name, own in scores.items() if (why := _reason(own.values()))}
         first = None if report.kind == "comparison" else report.runs[0].method
         main = main_method(runs, means, first, measure.sign)
@@ -114,7 +135,9 @@ class _Setting(NamedTuple):
         scored = [name for name in others if self._test(name)["difference"] is not None]
         if not scored:
             return self._single(others) + self._unassigned()
-        return self._compared(scored[0], scored[1] if len(scored) > 1 else None) + self._unassigned()
+        return (
+            self._compared(scored[0], scored[1] if len(scored) > 1 else None) + self._unassigned()
+        )
 
     @property
     def _so_far(self) -> str:
@@ -123,7 +146,11 @@ class _Setting(NamedTuple):
     @property
     def _when(self) -> str:
         """After how many rounds; nothing where runs have stopped after different ones."""
-        lengths = {_records(run, self.last)[-1]["round"] for several in self.runs.values() for run in several}
+        lengths = {
+            _records(run, self.last)[-1]["round"]
+            for several in self.runs.values()
+            for run in several
+        }
         if self.measure.moment == "best" or len(lengths) > 1:
             return ""
         (rounds,) = lengths
@@ -138,34 +165,46 @@ class _Setting(NamedTuple):
     def _rank(self, name: str) -> tuple[bool, bool, float]:
         """FedAvg first, then methods with one model, then the others; the best of them first."""
         clustered = any(run.state.clusters > 1 for run in self.runs[name])
-        return not _is_baseline(self.runs[name]), clustered, -self.measure.sign * (self.means[name] or 0.0)
+        return (
+            not _is_baseline(self.runs[name]),
+            clustered,
+            -self.measure.sign * (self.means[name] or 0.0),
+        )
 
     def _without_score(self) -> str:
-        """The sentence of a main method that cannot be compared: what it reached all the same, and why not."""
+        """The sentence of a main method that cannot be compared: what it reached all the same, and
+        why not."""
         reason = self.reasons.get(self.main, "no client was tested")
         reached = [_reading(run, self.measure, self.last) for run in self.runs[self.main]]
         known = [value for value in reached if value is not None]
         if not known:
             return f"{self.main} has no {self._words} to compare: {reason}."
         mean = self.measure.text_with_unit(float(np.mean(known)))
-        return f"{self.main} reaches {mean} {self._words}{self._when}, not to be compared: {reason}."
+        return (
+            f"{self.main} reaches {mean} {self._words}{self._when}, not to be compared: {reason}."
+        )
 
     def _single(self, others: Sequence[str]) -> str:
         """The sentence of a method that is compared with nothing."""
-        values = _present(np.array([_score(run, self.measure, self.last).value for run in self.runs[self.main]]))
+        values = _present(
+            np.array([_score(run, self.measure, self.last).value for run in self.runs[self.main]])
+        )
         interval, seeds = mean_and_interval("mean", values), len(values)
         mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
         if interval["mean_high"] is not None:
             mean = f" (mean of {seeds} seeds, 95% interval {_ends(interval, self.measure)})"
         why = (
-            f"{' and '.join(others)} share no seed that has a score" if others else "no other method was run beside it"
+            f"{' and '.join(others)} share no seed that has a score"
+            if others
+            else "no other method was run beside it"
         )
         value = self.measure.text_with_unit(interval["mean"])
         reached = f"{self.main} reaches {value} {self._words}{self._when}{mean}"
         return f"{self._so_far}{reached}; {why}, so there is nothing to compare it with."
 
     def _compared(self, baseline: str, rival: str | None) -> str:
-        """The sentence of a method beside others: against the baseline, then against the best of the rest."""
+        """The sentence of a method beside others: against the baseline, then against the best of
+        the rest."""
         row = self._test(baseline)
         doubt = "no significant difference: " if row["verdict"] == NOT_SIGNIFICANT else ""
         what = f"{_gain(row, self.measure)} of {self._words} {_over(row, self.measure)} {baseline}{self._when}"
@@ -179,7 +218,9 @@ class _Setting(NamedTuple):
 
     def _test(self, other: str) -> dict[str, Any]:
         """The test of the main method against another, its difference from the main method's side."""
-        row = next(row for row in self.tests if {row["method"], row["against"]} == {self.main, other})
+        row = next(
+            row for row in self.tests if {row["method"], row["against"]} == {self.main, other}
+        )
         if row["method"] == self.main or row["difference"] is None:
             return row
         ends = {"low": row["high"], "high": row["low"]}
@@ -195,11 +236,15 @@ class _Setting(NamedTuple):
         if not ours or not theirs:
             return ""
         ratio = ours / theirs
-        return ", at as many bytes" if f"{ratio:.2f}" == "1.00" else f", at {ratio:.2f} times the bytes"
+        return (
+            ", at as many bytes"
+            if f"{ratio:.2f}" == "1.00"
+            else f", at {ratio:.2f} times the bytes"
+        )
 
     def _unassigned(self) -> str:
-        """Which methods left clients without a cluster in the last round, or did not score all, and which have no
-        score."""
+        """Which methods left clients without a cluster in the last round, or did not score all, and
+        which have no score."""
         last = {
             name: [_scored_record(run, self.last) for run in several]
             for name, several in self.runs.items()
@@ -207,10 +252,20 @@ class _Setting(NamedTuple):
         }
         away = {name: text for name, records in last.items() if (text := _away(records))}
         partial = [
-            name for name, records in last.items() if name not in away and any(r.get("partial") for r in records)
+            name
+            for name, records in last.items()
+            if name not in away and any(r.get("partial") for r in records)
         ]
-        left_out = [f" {name} is left out: {why}." for name, why in self.reasons.items() if name != self.main]
-        clusters = f" Some clients had no cluster yet in the last round of {' and '.join(partial)}." if partial else ""
+        left_out = [
+            f" {name} is left out: {why}."
+            for name, why in self.reasons.items()
+            if name != self.main
+        ]
+        clusters = (
+            f" Some clients had no cluster yet in the last round of {' and '.join(partial)}."
+            if partial
+            else ""
+        )
         scored = "".join(f" In its last round {name} {text}." for name, text in away.items())
         return clusters + scored + "".join(left_out)
 
@@ -228,7 +283,10 @@ def _by_seed(scores: Mapping[str, Mapping[int, Score]]) -> dict[str, Float[np.nd
     """A number a seed for each method; NaN where a seed has none."""
     seeds = sorted({seed for own in scores.values() for seed in own})
     nothing = Score(float("nan"))
-    return {name: np.array([own.get(seed, nothing).value for seed in seeds]) for name, own in scores.items()}
+    return {
+        name: np.array([own.get(seed, nothing).value for seed in seeds])
+        for name, own in scores.items()
+    }
 
 
 def _reason(scores: Iterable[Score]) -> str:
@@ -257,7 +315,8 @@ def _scored_record(run: Run, last: int | None) -> dict[str, Any]:
 
 
 def _score(run: Run, measure: Measure, last: int | None) -> Score:
-    """What a run is compared by: its result, as tables have it; where there is a round, what it had in that."""
+    """What a run is compared by: its result, as tables have it; where there is a round, what it had
+    in that."""
     if last is None:
         return score(run, measure)
     value = _reading(run, measure, last)
@@ -265,8 +324,8 @@ def _score(run: Run, measure: Measure, last: int | None) -> Score:
 
 
 def _reading(run: Run, measure: Measure, last: int | None) -> float | None:
-    """What a run's summary or, up to a round, its records have; in partial rounds that is of the clients with a
-    cluster."""
+    """What a run's summary or, up to a round, its records have; in partial rounds that is of the
+    clients with a cluster."""
     if last is None:
         return run.summary().get(measure.name)
     if measure.moment == "best":
@@ -300,7 +359,8 @@ def _shown(row: Mapping[str, Any], measure: Measure) -> float:
 
 
 def _same_in_all(row: Mapping[str, Any]) -> bool:
-    """Whether a difference is the same in all seeds, so that its interval is a point (``statistics.paired_p``)."""
+    """Whether a difference is the same in all seeds, so that its interval is a point
+    (``statistics.paired_p``)."""
     return row["p"] is not None and row["high"] - row["low"] < 10.0**-DECIMALS
 
 

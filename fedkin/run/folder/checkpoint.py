@@ -1,7 +1,9 @@
-"""Checkpoints: a method's state is arrays, so a checkpoint is those arrays and a few numbers. No pickle.
+"""Checkpoints: a method's state is arrays, so a checkpoint is those arrays and a few numbers. No
+pickle.
 
-One file of ``core.codec`` holds it all: the arrays, and in its header the round, the ledger, a digest of everything and
-the fingerprint of the run it belongs to. One file is put in place in one step, so there are no halves to mismatch.
+One file of ``core.codec`` holds it all: the arrays, and in its header the round, the ledger, a
+digest of everything and the fingerprint of the run it belongs to. One file is put in place in one
+step, so there are no halves to mismatch.
 """
 
 from __future__ import annotations
@@ -32,20 +34,23 @@ _log = logging.getLogger("fedkin")
 
 @dataclass(frozen=True)
 class BestRound:
-    """The complete round with the highest accuracy on validation samples, the first of equals, and all that it takes to
-    test it later."""
+    """The complete round with the highest accuracy on validation samples, the first of equals, and
+    all that it takes to test it later."""
 
     round: int
     accuracy: float  # on validation samples
     state: State
-    memory: dict[str, np.ndarray] = field(default_factory=dict)  # of clients, where a part of their models is theirs
+    memory: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # of clients, where a part of their models is theirs
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on: the state after a round, the ledger, the seconds spent so far, and what clients
-    (where they are simulated) and metrics of the clustering store; the best round where one is chosen on validation
-    samples, and why the run has stopped early, if it has (``run.stopping``)."""
+    """Everything a run needs to go on: the state after a round, the ledger, the seconds spent so
+    far, and what clients (where they are simulated) and metrics of the clustering store; the best
+    round where one is chosen on validation samples, and why the run has stopped early, if it has
+    (``run.stopping``)."""
 
     round: int
     state: State
@@ -53,11 +58,15 @@ class Checkpoint:
     up: dict[str, int]
     seconds: float
     memory: dict[str, np.ndarray] = field(default_factory=dict)
-    measured_down: dict[str, int] = field(default_factory=dict)  # what real messages weigh; empty in a simulation
+    measured_down: dict[str, int] = field(
+        default_factory=dict
+    )  # what real messages weigh; empty in a simulation
     measured_up: dict[str, int] = field(default_factory=dict)
     best: BestRound | None = None
     stopped: Record | None = None
-    records: dict[str, str] = field(default_factory=dict)  # digests of the record files up to this round, by name
+    records: dict[str, str] = field(
+        default_factory=dict
+    )  # digests of the record files up to this round, by name
 
 
 def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
@@ -87,7 +96,9 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
         header["measured"] = [checkpoint.measured_down, checkpoint.measured_up]
     if best := checkpoint.best:
         header["best"] = [best.round, best.accuracy, _type_name(type(best.state))]
-        arrays |= {_BEST + name: array for name, array in _with_memory(best.state, best.memory).items()}
+        arrays |= {
+            _BEST + name: array for name, array in _with_memory(best.state, best.memory).items()
+        }
     if checkpoint.stopped:
         header["stopped"] = checkpoint.stopped
     if checkpoint.records:
@@ -122,8 +133,10 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
     stored = _newest(folder)
     if stored.run != run:
         raise CheckpointError(
-            f"{folder} belongs to another run: configuration, data or model differ from those it was written with "
-            "(a model that another version of JAX compiles, or another kind of device starts, counts as another); "
+            f"{folder} belongs to another run: configuration, data or model differ from those it "
+            f"was written with "
+            "(a model that another version of JAX compiles, or another kind of device starts, "
+            "counts as another); "
             "resume with the run's own, or start anew in another folder"
         )
     models, assignment = stored.checkpoint.state.models, stored.checkpoint.state.assignment
@@ -160,7 +173,9 @@ def _newest(folder: Path) -> _Stored:
             damage.append(f"{path.name}: {error}")
             continue
         if damage:
-            _log.warning("%s: taking an older checkpoint, %s (%s)", folder, path.name, "; ".join(damage))
+            _log.warning(
+                "%s: taking an older checkpoint, %s (%s)", folder, path.name, "; ".join(damage)
+            )
         return stored
     why = "; ".join(damage) or "there is none"
     raise CheckpointError(f"no checkpoint in {folder} can be read ({why}); start the run anew")
@@ -189,7 +204,8 @@ class _DamageError(Exception):
 def _newest_first(folder: Path) -> list[Path]:
     """By number: the millionth round has a digit more than others."""
     numbers = {
-        path: re.fullmatch(r"round-(\d+)\.safetensors", path.name) for path in folder.glob("round-*.safetensors")
+        path: re.fullmatch(r"round-(\d+)\.safetensors", path.name)
+        for path in folder.glob("round-*.safetensors")
     }
     rounds = {path: int(match[1]) for path, match in numbers.items() if match}
     return sorted(rounds, key=lambda path: rounds[path], reverse=True)
@@ -200,7 +216,9 @@ def _read(path: Path) -> _Stored:
         header, arrays = decode(path.read_bytes())
         layout = header["layout"]
         if layout != LAYOUT:
-            raise _DamageError(f"another version of fedkin wrote it (layout {layout}, here {LAYOUT})")
+            raise _DamageError(
+                f"another version of fedkin wrote it (layout {layout}, here {LAYOUT})"
+            )
         whole = header.pop("digest") == content_digest(header, arrays)
         arrays = expand(arrays, header.get("compact", {})) if whole else arrays
     except (OSError, KeyError, ValueError) as error:
@@ -219,7 +237,11 @@ def _read(path: Path) -> _Stored:
 
 def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """The arrays whose names begin so, without it; they are taken out of ``arrays``."""
-    return {name.removeprefix(prefix): arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): arrays.pop(name)
+        for name in list(arrays)
+        if name.startswith(prefix)
+    }
 
 
 def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRound | None:
@@ -235,7 +257,9 @@ def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
     extras = _extras(arrays)
     state_type = _state_type(type_name, set(arrays))
     if state_type is None:
-        raise _DamageError(f"it holds a state of the unknown type {type_name!r}; import its method first")
+        raise _DamageError(
+            f"it holds a state of the unknown type {type_name!r}; import its method first"
+        )
     state = state_type(**arrays, extras=extras)
     if not np.isfinite(state.models).all():
         raise _DamageError("its models are not finite")
@@ -256,7 +280,9 @@ def _extras(arrays: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
 
 def _with_memory(state: State, memory: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays of a state, and of what clients store, by name."""
-    return _arrays(state) | {_MEMORY + name: np.asarray(array, order="C") for name, array in memory.items()}
+    return _arrays(state) | {
+        _MEMORY + name: np.asarray(array, order="C") for name, array in memory.items()
+    }
 
 
 def _arrays(state: State) -> dict[str, np.ndarray]:
@@ -266,7 +292,8 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
     for name, value in arrays.items():
         if not isinstance(value, (np.ndarray, SharedRows)):
             raise MethodError(
-                f"{type(state).__name__}.{name} must be a NumPy array or SharedRows to be kept in a checkpoint, "
+                f"{type(state).__name__}.{name} must be a NumPy array or SharedRows to be kept in "
+                f"a checkpoint, "
                 f"got {type(value).__name__}"
             )
     return {name: np.asarray(value, order="C") for name, value in arrays.items()}
@@ -282,8 +309,8 @@ def _type_name(state_type: type[State]) -> str:
 
 
 def _state_type(name: str, arrays: set[str]) -> type[State] | None:
-    """The type of state that a file names, of those that have been defined: a name never imports anything. A class that
-    is in another module now is found by its own name."""
+    """The type of state that a file names, of those that have been defined: a name never imports
+    anything. A class that is in another module now is found by its own name."""
     types = [kind for kind in _state_types(State) if _array_names(kind) == arrays]
     exact = [kind for kind in types if _type_name(kind) == name]
     same_name = [kind for kind in types if kind.__name__ == name.rpartition(".")[2]]

@@ -12,8 +12,8 @@ _KEY = "data_from_here"
 
 
 def place_of_data(config: Description, folder: Path) -> dict[str, str]:
-    """What environment.json says of data with a relative path: the same from the run's folder, which names no user of
-    the machine; nothing where there are none here."""
+    """What environment.json says of data with a relative path: the same from the run's folder,
+    which names no user of the machine; nothing where there are none here."""
     path = config.data.get("path")
     if not isinstance(path, str) or Path(path).is_absolute() or not Path(path).exists():
         return {}
@@ -34,4 +34,6 @@ def located(config: Description, folder: Path | None, environment: dict[str, Any
     relative = environment.get(_KEY)
     if folder is None or not isinstance(relative, str) or not (folder / relative).exists():
         return config
-    return config.with_sections({"data": {**config.data, "path": os.path.normpath(folder / relative)}})
+    return config.with_sections(
+        {"data": {**config.data, "path": os.path.normpath(folder / relative)}}
+    )

@@ -1,4 +1,5 @@
-"""What decides the numbers of a run: a part of its description, its data and its model; digests of these."""
+"""What decides the numbers of a run: a part of its description, its data and its model; digests of
+these."""
 
 from __future__ import annotations
 
@@ -19,11 +20,22 @@ from fedkin.data.federated import FederatedData
 from fedkin.models import Model
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "equinox", "optax", "pandas", "safetensors")
+_PACKAGES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "pandas",
+    "safetensors",
+)
 _MACHINE = ("platform", "machine")
-# Settings that change no number of any round. (Which rounds are evaluated may change: the last one always is. A run
-# that is extended has evaluated its former last round too, which a run with evaluate_every above 1 may not have.)
-# An option that is off decides nothing either, so that runs from before there was one can be resumed.
+# Settings that change no number of any round. (Which rounds are evaluated may change: the last one
+# always is. A run that is extended has evaluated its former last round too, which a run with
+# evaluate_every above 1 may not have.) An option that is off decides nothing either, so that runs
+# from before there was one can be resumed.
 _WITHOUT_EFFECT = {
     "rounds",
     "seeds",
@@ -50,7 +62,10 @@ def determining_part(description: Description) -> dict[str, Any]:
 def fingerprint(description: Description, *digests: str) -> str:
     """SHA-256 of a description's determining part and of digests, such as those of data and model."""
     canonical = json.dumps(
-        [determining_part(description), *digests], sort_keys=True, separators=(",", ":"), default=str
+        [determining_part(description), *digests],
+        sort_keys=True,
+        separators=(",", ":"),
+        default=str,
     )
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -61,8 +76,9 @@ def model_digest(model: AnyModel, data: FederatedData) -> str:
 
 
 def _jax_digest(model: Model, data: FederatedData) -> str:
-    """The text of the program that JAX lowers its inference, its training and its penalty to, all constants spelled out
-    (the text of a jaxpr may name functions by their address); and its weights from fixed randomness."""
+    """The text of the program that JAX lowers its inference, its training and its penalty to, all
+    constants spelled out (the text of a jaxpr may name functions by their address); and its weights
+    from fixed randomness."""
 
     def program(flat: jax.Array, x: jax.Array, key: jax.Array) -> tuple:
         tree = model.unflatten(flat)
@@ -85,20 +101,32 @@ def first_difference(stored: Description, requested: Description) -> str:
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    sections = {key: value if isinstance(value, dict) else {"": value} for key, value in config.items()}
-    return {f"{section}.{key}": value for section, entries in sections.items() for key, value in entries.items()}
+    sections = {
+        key: value if isinstance(value, dict) else {"": value} for key, value in config.items()
+    }
+    return {
+        f"{section}.{key}": value
+        for section, entries in sections.items()
+        for key, value in entries.items()
+    }
 
 
 def environment_changes(stored: dict[str, Any], now: dict[str, Any]) -> str:
-    """What has changed of that which the last bits of numbers may depend on, in words; empty where nothing has."""
-    flat = [{**_flat({"": env.get("versions", {})}), **{k: env.get(k) for k in _MACHINE}} for env in (stored, now)]
+    """What has changed of that which the last bits of numbers may depend on, in words; empty where
+    nothing has."""
+    flat = [
+        {**_flat({"": env.get("versions", {})}), **{k: env.get(k) for k in _MACHINE}}
+        for env in (stored, now)
+    ]
     names = [key for key in sorted(flat[0] | flat[1]) if flat[0].get(key) != flat[1].get(key)]
-    return ", ".join(f"{key.removeprefix('.')} {flat[0].get(key)} -> {flat[1].get(key)}" for key in names)
+    return ", ".join(
+        f"{key.removeprefix('.')} {flat[0].get(key)} -> {flat[1].get(key)}" for key in names
+    )
 
 
 def environment(description: Description) -> dict[str, Any]:
-    """Versions of what a run of this description uses, platform and devices; nothing that names the machine or its
-    user."""
+    """Versions of what a run of this description uses, platform and devices; nothing that names the
+    machine or its user."""
     from fedkin import __version__
 
     versions = {"fedkin": __version__, "python": platform.python_version()}

@@ -40,7 +40,9 @@ class FolderState:
         if self.finished:
             return f"finished, {at}"
         if self.kept is None:
-            return f"not finished, {at}, no checkpoint" if self.recorded is not None else "not begun"
+            return (
+                f"not finished, {at}, no checkpoint" if self.recorded is not None else "not begun"
+            )
         return f"not finished, {at}, goes on after round {self.kept}"
 
 
@@ -50,7 +52,11 @@ def states_of(path: Path) -> list[FolderState]:
     Args:
         path: of the run's folder.
     """
-    inner = [folder for folder in sorted((path / run_folder.AGAINST).glob("*")) if run_folder.holds_run(folder)]
+    inner = [
+        folder
+        for folder in sorted((path / run_folder.AGAINST).glob("*"))
+        if run_folder.holds_run(folder)
+    ]
     return [state_of(folder) for folder in (path, *inner)]
 
 
@@ -79,7 +85,9 @@ def state_of(path: Path) -> FolderState:
 def _check_checkpoints(path: Path, state: FolderState) -> None:
     """Read all checkpoints, and compare the files with the newest that is whole."""
     folder = path / run_folder.CHECKPOINTS
-    state.problems += [f"{folder / name}: {reason}" for name, reason in checkpoint.damaged(folder).items()]
+    state.problems += [
+        f"{folder / name}: {reason}" for name, reason in checkpoint.damaged(folder).items()
+    ]
     if not checkpoint.any_in(folder):
         if state.finished or (state.recorded or 0) > 0:
             state.problems.append(f"{folder} has no checkpoint")
@@ -88,7 +96,9 @@ def _check_checkpoints(path: Path, state: FolderState) -> None:
         newest, _ = checkpoint.newest(folder)
         state.kept = newest.round
         if state.finished and state.recorded is not None:
-            state.problems += filter(None, [integrity.missing_end(path, [{"round": state.recorded}], newest)])
+            state.problems += filter(
+                None, [integrity.missing_end(path, [{"round": state.recorded}], newest)]
+            )
         changed = integrity.changed_files(path, newest)
         state.problems += [f"{path / name} is not what the run has written" for name in changed]
     except CheckpointError as error:
@@ -96,4 +106,8 @@ def _check_checkpoints(path: Path, state: FolderState) -> None:
 
 
 def _words(error: Exception, name: str) -> str:
-    return str(error) if isinstance(error, FedkinError) else f"{name} is damaged ({type(error).__name__}: {error})"
+    return (
+        str(error)
+        if isinstance(error, FedkinError)
+        else f"{name} is damaged ({type(error).__name__}: {error})"
+    )

@@ -1,7 +1,8 @@
 """Whether the files of a run folder hold what the run wrote into them.
 
-A checkpoint has a digest of each record file as it was in its round, and a finished run has ``SHA256SUMS``, which
-``sha256sum --check`` reads, too. Damage and edits are found so; who means to deceive can write new sums.
+A checkpoint has a digest of each record file as it was in its round, and a finished run has
+``SHA256SUMS``, which ``sha256sum --check`` reads, too. Damage and edits are found so; who means to
+deceive can write new sums.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class GrowingDigests:
     """
 
     def __init__(self, contents: Mapping[str, str]) -> None:
-        self._digests = {name: hashlib.sha256(content.encode()) for name, content in contents.items()}
+        self._digests = {
+            name: hashlib.sha256(content.encode()) for name, content in contents.items()
+        }
 
     def add(self, name: str, line: str) -> None:
         """A file has one line more (without its end)."""
@@ -75,7 +78,9 @@ def refusal(folder: Path, changed: Sequence[str]) -> CheckpointError:
         changed: their names.
     """
     what = f"{' and '.join(changed)} {'is' if len(changed) == 1 else 'are'} not what the run has written"
-    return CheckpointError(f"{folder}: {what}; put the files of one run back, or start anew in another folder")
+    return CheckpointError(
+        f"{folder}: {what}; put the files of one run back, or start anew in another folder"
+    )
 
 
 def check_files(folder: Path, newest: Checkpoint) -> None:
@@ -107,8 +112,8 @@ def missing_end(folder: Path, records: Sequence[Mapping[str, Any]], newest: Chec
 
 
 def changed_files(folder: Path, newest: Checkpoint) -> list[str]:
-    """Names of the files that are missing, or are not what the run wrote. Nothing is known of runs of earlier versions,
-    and of one that is not finished only the records up to its checkpoint.
+    """Names of the files that are missing, or are not what the run wrote. Nothing is known of runs
+    of earlier versions, and of one that is not finished only the records up to its checkpoint.
 
     Args:
         folder: of the run.
@@ -117,13 +122,15 @@ def changed_files(folder: Path, newest: Checkpoint) -> list[str]:
     Raises:
         CheckpointError: the folder's sums are damaged.
     """
-    contents = {name: lines_of(records_up_to(folder / name, newest.round)) for name in newest.records}
+    contents = {
+        name: lines_of(records_up_to(folder / name, newest.round)) for name in newest.records
+    }
     return sorted({*changed_records(contents, newest.records), *_differing(folder)})
 
 
 def withdraw_sums(folder: Path, results: Iterable[str]) -> None:
-    """Remove the sums of a run that goes on; they come again at its end, with its results. What of these is damaged is
-    logged, since it is written anew.
+    """Remove the sums of a run that goes on; they come again at its end, with its results. What of
+    these is damaged is logged, since it is written anew.
 
     Args:
         folder: of the run.
@@ -138,7 +145,11 @@ def withdraw_sums(folder: Path, results: Iterable[str]) -> None:
         damaged = []
     if damaged:
         names = f"{' and '.join(damaged)} {'is' if len(damaged) == 1 else 'are'}"
-        _log.warning("%s: %s not what the run has written; written anew from its last checkpoint", folder, names)
+        _log.warning(
+            "%s: %s not what the run has written; written anew from its last checkpoint",
+            folder,
+            names,
+        )
     with storage_errors(folder):
         (folder / SUMS).unlink(missing_ok=True)
 
@@ -153,8 +164,12 @@ def _differing(folder: Path) -> list[str]:
         raise CheckpointError(f"{folder / SUMS} cannot be read: {error}") from error
     sums = [_LINE.fullmatch(line) for line in lines]
     if not sums or not all(sums):
-        raise CheckpointError(f"{folder / SUMS} is damaged; delete it to read the run without this check")
-    return [match[2] for match in sums if match and _sha256(folder / Path(match[2]).name) != match[1]]
+        raise CheckpointError(
+            f"{folder / SUMS} is damaged; delete it to read the run without this check"
+        )
+    return [
+        match[2] for match in sums if match and _sha256(folder / Path(match[2]).name) != match[1]
+    ]
 
 
 def _sha256(path: Path) -> str:

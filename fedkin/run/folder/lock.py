@@ -15,7 +15,8 @@ from fedkin.core.storage import storage_errors
 
 
 def folder_lock(folder: Path | None) -> AbstractContextManager[None]:
-    """Hold the lock of a run's folder: the system frees it when the process ends, however that comes about.
+    """Hold the lock of a run's folder: the system frees it when the process ends, however that
+    comes about.
 
     Args:
         folder: of the run, which need not be there yet. None: of a run that keeps nothing.
@@ -27,8 +28,8 @@ def folder_lock(folder: Path | None) -> AbstractContextManager[None]:
 
 
 def lock_file(folder: Path) -> Path:
-    """The lock of a folder: the hidden file ``.NAME.lock`` beside it, or inside where nothing can be written beside it,
-    such as a volume of a container.
+    """The lock of a folder: the hidden file ``.NAME.lock`` beside it, or inside where nothing can
+    be written beside it, such as a volume of a container.
 
     Args:
         folder: by whatever path; links are followed.
@@ -74,7 +75,9 @@ def _acquire(lock: FileLock, folder: Path, owner: Path) -> None:
         try:
             lock.acquire(blocking=False)
         except Timeout:  # an OSError, too
-            raise StorageError(f"{folder} is in use by {_owner(owner)}; wait until it has ended, or stop it") from None
+            raise StorageError(
+                f"{folder} is in use by {_owner(owner)}; wait until it has ended, or stop it"
+            ) from None
 
 
 def _owner(path: Path) -> str:

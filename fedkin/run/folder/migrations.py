@@ -1,4 +1,5 @@
-"""Migrations: the changes of the assignment, round by round, and the assignments that they add up to."""
+"""Migrations: the changes of the assignment, round by round, and the assignments that they add up
+to."""
 
 from __future__ import annotations
 
@@ -13,13 +14,18 @@ from fedkin.core.method import UNASSIGNED
 if TYPE_CHECKING:
     import pandas as pd
 
-Migrations = dict[str, Any]  # round, clients, and the cluster that each of them has from then on (-1: none). In place
-# of clients with consecutive ids and one cluster stand the first and the last id, where that saves most of them.
+Migrations = dict[
+    str, Any
+]  # round, clients, and the cluster that each of them has from then on (-1: none). In place
+# of clients with consecutive ids and one cluster stand the first and the last id, where that saves
+# most of them.
 _FEW = 1000  # clients that are always named one by one
 _MOST = 10**8  # clients that a line may name: a damaged one could fill all memory
 
 
-def find_migrations(round: int, clients: Int[np.ndarray, "m"], clusters: Int[np.ndarray, "m"]) -> Migrations:
+def find_migrations(
+    round: int, clients: Int[np.ndarray, "m"], clusters: Int[np.ndarray, "m"]
+) -> Migrations:
     """What a line says of a round: who migrated, with neighbours that go to one cluster as spans.
 
     Args:
@@ -27,7 +33,9 @@ def find_migrations(round: int, clients: Int[np.ndarray, "m"], clusters: Int[np.
         clients: whose cluster changes, ascending.
         clusters: theirs after it.
     """
-    first = np.flatnonzero((np.diff(clients, prepend=-2) != 1) | (np.diff(clusters, prepend=UNASSIGNED - 1) != 0))
+    first = np.flatnonzero(
+        (np.diff(clients, prepend=-2) != 1) | (np.diff(clusters, prepend=UNASSIGNED - 1) != 0)
+    )
     if len(clients) <= _FEW or 4 * len(first) > len(clients):
         return {"round": round, "clients": clients.tolist(), "clusters": clusters.tolist()}
     last = np.append(first[1:], len(clients)) - 1
@@ -47,7 +55,9 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
     if clients.ndim < 2 and clients.shape == clusters.shape:
         return clients, clusters
     if clients.shape != (*clusters.shape, 2):
-        raise ValueError("these are no migrations: as many clusters as clients, or as pairs of these, are needed")
+        raise ValueError(
+            "these are no migrations: as many clusters as clients, or as pairs of these, are needed"
+        )
     sizes = clients[:, 1] - clients[:, 0] + 1
     if (sizes < 1).any() or (sizes > _MOST).any() or sizes.sum() > _MOST:
         raise ValueError("these are no migrations: a pair of clients is its first and its last one")
@@ -58,8 +68,8 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
 def migrations_table(
     migrations: Iterable[Migrations], clients: int, names: Mapping[int, str] | None = None
 ) -> pd.DataFrame:
-    """One row per change of a client's cluster, by round: round, client, name where clients have names, from_cluster
-    and to_cluster (-1: none).
+    """One row per change of a client's cluster, by round: round, client, name where clients have
+    names, from_cluster and to_cluster (-1: none).
 
     Args:
         migrations: as the run folder has them.
@@ -71,7 +81,11 @@ def migrations_table(
     assignment, parts = np.full(clients, UNASSIGNED), []
     for one in sorted(migrations, key=lambda one: one["round"]):
         migrated, cluster = migrants(one)
-        parts.append(np.stack([np.full(len(migrated), one["round"]), migrated, assignment[migrated], cluster]))
+        parts.append(
+            np.stack(
+                [np.full(len(migrated), one["round"]), migrated, assignment[migrated], cluster]
+            )
+        )
         assignment[migrated] = cluster
     rows = np.concatenate(parts, axis=1).T if parts else np.empty((0, 4), np.int64)
     table = pd.DataFrame(rows, columns=["round", "client", "from_cluster", "to_cluster"])
@@ -80,7 +94,9 @@ def migrations_table(
     return table
 
 
-def replay(migrations: Iterable[Migrations], clients: int, rounds: int) -> Iterator[Int[np.ndarray, "N"]]:
+def replay(
+    migrations: Iterable[Migrations], clients: int, rounds: int
+) -> Iterator[Int[np.ndarray, "N"]]:
     """The assignment after each round from 0 on; one array [N] at a time, each its own.
 
     Args:
@@ -88,7 +104,8 @@ def replay(migrations: Iterable[Migrations], clients: int, rounds: int) -> Itera
         clients: N.
         rounds: the last round.
 
-    Raises KeyError, TypeError, ValueError or IndexError for what are no migrations of so many clients.
+    Raises KeyError, TypeError, ValueError or IndexError for what are no migrations of so many
+    clients.
     """
     by_round = {int(one["round"]): one for one in migrations}
     assignment = np.full(clients, UNASSIGNED)

@@ -47,19 +47,43 @@ from fedkin.options import SECTIONS
 from fedkin.run.folder import checkpoint, integrity
 from fedkin.run.folder.checkpoint import Checkpoint
 from fedkin.run.folder.data_place import place_of_data
-from fedkin.run.folder.fingerprint import determining_part, environment, environment_changes, first_difference
+from fedkin.run.folder.fingerprint import (
+    determining_part,
+    environment,
+    environment_changes,
+    first_difference,
+)
 from fedkin.run.folder.migrations import Migrations
 from fedkin.run.folder.record_lines import line_of, lines_of, records_up_to
 
-CONFIG, METRICS, MIGRATIONS, TIMINGS = "config.toml", "metrics.jsonl", "migrations.jsonl", "timings.jsonl"
+CONFIG, METRICS, MIGRATIONS, TIMINGS = (
+    "config.toml",
+    "metrics.jsonl",
+    "migrations.jsonl",
+    "timings.jsonl",
+)
 ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"
 CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
-_NO_FOLDER = re.compile(r"[^\w.+-]")  # characters of a user's own method, module:Class, that folders do without
+_NO_FOLDER = re.compile(
+    r"[^\w.+-]"
+)  # characters of a user's own method, module:Class, that folders do without
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
-_DRAWN = tuple(f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg"))
+_DRAWN = tuple(
+    f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg")
+)
 _OF_OPTIONS = tuple(file for section in SECTIONS.values() for file in section.files)
-_OWN = (METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY, *_OF_OPTIONS, integrity.SUMS, *_DRAWN, AGAINST)
+_OWN = (
+    METRICS,
+    MIGRATIONS,
+    TIMINGS,
+    CLIENTS,
+    SUMMARY,
+    *_OF_OPTIONS,
+    integrity.SUMS,
+    *_DRAWN,
+    AGAINST,
+)
 _log = logging.getLogger("fedkin")
 
 
@@ -102,24 +126,34 @@ class Folder:
     def create(cls, path: Path, description: Description, fingerprint: str = "") -> Folder:
         """Start a folder for the run that ``description`` describes and ``fingerprint`` identifies.
 
-        Raises StorageError for a folder that holds a run already, or that cannot be written; then nothing is left.
+        Raises StorageError for a folder that holds a run already, or that cannot be written; then
+        nothing is left.
         """
         with storage_errors(path):
             taken = holds_run(path)
         if taken:
-            raise StorageError(f"{path} already holds a run; resume it (--resume, resume=True) or name another folder")
+            raise StorageError(
+                f"{path} already holds a run; resume it (--resume, resume=True) or name another "
+                f"folder"
+            )
         refuse_others(path, _OWN)
         created = make_folder(path)
         try:
-            write_atomic(path / ENVIRONMENT, json.dumps(_environment(description, path), indent=2) + "\n")
-            write_atomic(path / CONFIG, tomli_w.dumps(description.sections))  # last: what has it is a run
+            write_atomic(
+                path / ENVIRONMENT, json.dumps(_environment(description, path), indent=2) + "\n"
+            )
+            write_atomic(
+                path / CONFIG, tomli_w.dumps(description.sections)
+            )  # last: what has it is a run
         except StorageError:
             discard(path, created)
             raise
         return cls(path, description, fingerprint, created)
 
     @classmethod
-    def reopen(cls, path: Path, description: Description, fingerprint: str = "", warns: bool = True) -> Folder:
+    def reopen(
+        cls, path: Path, description: Description, fingerprint: str = "", warns: bool = True
+    ) -> Folder:
         """Open the folder of a run that goes on; nothing is changed in it yet.
 
         Raises CheckpointError where it is another run.
@@ -127,31 +161,40 @@ class Folder:
         stored = read_config(path)
         if determining_part(stored) != determining_part(description):
             raise CheckpointError(
-                f"{path} holds a run with another configuration ({first_difference(stored, description)}); resume it "
+                f"{path} holds a run with another configuration "
+                f"({first_difference(stored, description)}); resume it "
                 "with its own, or start anew in another folder"
             )
         return cls(path, description, fingerprint, warns=warns)
 
     def restore(self, world: World) -> Restored | None:
-        """The newest checkpoint, and the records and migrations up to it; what was written after it is cut off.
+        """The newest checkpoint, and the records and migrations up to it; what was written after it
+        is cut off.
 
-        Raises CheckpointError where checkpoint or records are damaged, or where the run is past its last round.
+        Raises CheckpointError where checkpoint or records are damaged, or where the run is past its
+        last round.
         """
-        newest = checkpoint.load(self.path / CHECKPOINTS, self.fingerprint, world.total_clients, world.spec.parameters)
+        newest = checkpoint.load(
+            self.path / CHECKPOINTS, self.fingerprint, world.total_clients, world.spec.parameters
+        )
         if (
             newest is None and len(complete_lines(self.path / METRICS)) > 1
         ):  # the first is written before any checkpoint
             raise CheckpointError(
-                f"{self.path} has lost its {CHECKPOINTS}: {METRICS} goes on past round 0; start anew in another folder"
+                f"{self.path} has lost its {CHECKPOINTS}: {METRICS} goes on past round 0; start "
+                f"anew in another folder"
             )
         last = newest.round if newest else -1
         rounds = self.description.rounds
         if rounds is not None and last > rounds:
-            raise CheckpointError(f"{self.path} is at round {last} already, and run.rounds is {rounds}")
+            raise CheckpointError(
+                f"{self.path} is at round {last} already, and run.rounds is {rounds}"
+            )
         records = records_up_to(self.path / METRICS, last)
         if [record["round"] for record in records] != list(range(last + 1)):
             raise CheckpointError(
-                f"{self.path / METRICS} should hold rounds 0 to {last} and does not; start the run anew"
+                f"{self.path / METRICS} should hold rounds 0 to {last} and does not; start the "
+                f"run anew"
             )
         migrations = records_up_to(self.path / MIGRATIONS, last)
         contents = {METRICS: lines_of(records), MIGRATIONS: lines_of(migrations)}
@@ -160,13 +203,19 @@ class Folder:
         integrity.withdraw_sums(self.path, (CLIENTS, SUMMARY))
         self._renew_environment()
         self.describe()
-        for name, content in {**contents, TIMINGS: lines_of(records_up_to(self.path / TIMINGS, last))}.items():
+        for name, content in {
+            **contents,
+            TIMINGS: lines_of(records_up_to(self.path / TIMINGS, last)),
+        }.items():
             write_atomic(self.path / name, content)
         self._digests = integrity.GrowingDigests(contents)
         if newest is None:
             return None
         world.ledger.down, world.ledger.up = dict(newest.down), dict(newest.up)
-        world.ledger.measured_down, world.ledger.measured_up = dict(newest.measured_down), dict(newest.measured_up)
+        world.ledger.measured_down, world.ledger.measured_up = (
+            dict(newest.measured_down),
+            dict(newest.measured_up),
+        )
         return Restored(newest, records, migrations)
 
     def describe(self) -> None:
@@ -174,7 +223,8 @@ class Folder:
         write_atomic(self.path / CONFIG, tomli_w.dumps(self.description.sections))
 
     def append(self, record: Record, timing: Record, migrations: Migrations | None = None) -> None:
-        """Add a round's record and timing, and its migrations if there are any. The results of a finished
+        """Add a round's record and timing, and its migrations if there are any. The results of a
+        finished
         run that goes on are removed: they are those of fewer rounds."""
         for name in _AT_THE_END:
             (self.path / name).unlink(missing_ok=True)
@@ -188,7 +238,11 @@ class Folder:
         for path in (self.path / METRICS, self.path / MIGRATIONS):
             if path.exists():
                 force_to_disk(path)
-        checkpoint.save(self.path / CHECKPOINTS, replace(state, records=self._digests.values()), self.fingerprint)
+        checkpoint.save(
+            self.path / CHECKPOINTS,
+            replace(state, records=self._digests.values()),
+            self.fingerprint,
+        )
 
     def _add(self, name: str, record: Record) -> None:
         """Add a line to a record file."""
@@ -219,7 +273,9 @@ class Folder:
         changes = environment_changes(stored, now)
         if changes and self._warns:
             _log.warning(
-                "%s goes on in another environment (%s): results may differ in their last bits", self.path, changes
+                "%s goes on in another environment (%s): results may differ in their last bits",
+                self.path,
+                changes,
             )
         if stored != now:
             write_atomic(self.path / ENVIRONMENT, json.dumps(now, indent=2) + "\n")
@@ -246,11 +302,15 @@ def refuse_others(path: Path, names: Sequence[str]) -> None:
         StorageError: it has one of them; or it is the present folder, and anything is in that.
     """
     if path == Path() and any(path.iterdir()):
-        raise StorageError("out is empty, or the present folder, and that is not empty; name a new folder")
+        raise StorageError(
+            "out is empty, or the present folder, and that is not empty; name a new folder"
+        )
     with storage_errors(path):
         others = [name for name in names if (path / name).exists()]
     if others:
-        raise StorageError(f"{path} has {' and '.join(others)}, which would be overwritten; choose another folder")
+        raise StorageError(
+            f"{path} has {' and '.join(others)}, which would be overwritten; choose another folder"
+        )
 
 
 def read_config(path: Path) -> Description:
@@ -267,7 +327,9 @@ def read_config(path: Path) -> Description:
     method = sections.get("method")
     has_method = isinstance(method, dict) and isinstance(method.get("name"), str)
     if not has_method or not isinstance(sections.get("run"), dict):
-        raise CheckpointError(f"{path / CONFIG} is damaged: it has no [run], or no [method] with a name")
+        raise CheckpointError(
+            f"{path / CONFIG} is damaged: it has no [run], or no [method] with a name"
+        )
     return Description(sections)
 
 
@@ -283,7 +345,8 @@ def read_records(path: Path, name: str = METRICS) -> list[Record]:
 
 
 def discard(path: Path, created: Sequence[Path]) -> None:
-    """Take back a folder that was begun in vain: only files this module wrote, only folders it ``created``."""
+    """Take back a folder that was begun in vain: only files this module wrote, only folders it
+    ``created``."""
     for name in (CONFIG, METRICS, MIGRATIONS, TIMINGS, ENVIRONMENT):
         (path / name).unlink(missing_ok=True)
     for folder in [path / CHECKPOINTS, *created]:

@@ -34,7 +34,8 @@ _SCORED = (
 
 @dataclass(frozen=True)
 class GlobalModel:
-    """Test results of the auxiliary global model, one entry per client, and its distances to the cluster models."""
+    """Test results of the auxiliary global model, one entry per client, and its distances to the
+    cluster models."""
 
     scores: Scores
     distance: Float[np.ndarray, "K"]
@@ -48,12 +49,15 @@ class EvaluationResults:
         clients: their ids.
         cluster: of each of them.
         scores: of each of them.
-        partial: whether some reachable client has no cluster yet, or some client that has one was not scored.
+        partial: whether some reachable client has no cluster yet, or some client that has one was
+            not scored.
         excluded: clients that shall have no cluster.
         detectors: accuracy of each detector on its own cluster's clients.
-        global_model: results of the auxiliary global model on the same clients, where the run asks for it.
+        global_model: results of the auxiliary global model on the same clients, where the run asks
+            for it.
         sizes: of the clusters, where only a sample of their clients was scored.
-        unreachable: how many clients have a cluster and could not be reached, of a world that registers clients.
+        unreachable: how many clients have a cluster and could not be reached, of a world that
+            registers clients.
         unanswered: how many of ``clients`` did not reply.
         members: clients that were ever accepted, of a world that registers them.
     """
@@ -90,8 +94,8 @@ def score(
     split: str = "test",
     sample: tuple[int, Stream] | None = None,
 ) -> EvaluationResults:
-    """Test all reachable clients, each on its cluster's model after the round (as FedGroup and FlexCFL do), or as the
-    state says.
+    """Test all reachable clients, each on its cluster's model after the round (as FedGroup and
+    FlexCFL do), or as the state says.
 
     The bytes this takes go on the ledger's scoring account, not on the method's.
 
@@ -101,10 +105,12 @@ def score(
         round: its number.
         global_model: whether the mean of the cluster models is scored, too.
         split: the samples that score: ``test``, or ``validation`` where the data have such a split.
-        sample: how many clients are tested at most, and the stream that they are drawn from; None for all.
+        sample: how many clients are tested at most, and the stream that they are drawn from; None
+            for all.
 
     Raises:
-        MethodError: a test of the state's own that knows no ``split``, where ``split`` is not ``test``.
+        MethodError: a test of the state's own that knows no ``split``, where ``split`` is not
+            ``test``.
     """
     reachable = world.clients(round)
     assigned_clients = reachable[state.assignment[reachable] != UNASSIGNED]
@@ -119,9 +125,12 @@ def score(
     assigned = state.models_for(assigned_clients)
     own = evaluation_task(state, world.spec, assigned_clients)
     with world.ledger.scoring():
-        # Before the cluster models, for a client on a node of its own stores the model that it has scored last.
+        # Before the cluster models, for a client on a node of its own stores the model that it has
+        # scored last.
         mean = score_global_model(world, state, assigned_clients, split) if global_model else None
-        by_model = Evaluate(assigned.models, np.asarray(assigned.model_index, np.int64), split=split)
+        by_model = Evaluate(
+            assigned.models, np.asarray(assigned.model_index, np.int64), split=split
+        )
         reply = world.run(by_model if own is None else _on_split(own, split), assigned_clients)
         detectors = detector_accuracy(world, assigned, assigned_clients, cluster, split)
     unanswered = int((~reply.arrived).sum())
@@ -140,7 +149,9 @@ def score(
     )
 
 
-def _unreachable(known: Int[np.ndarray, "c"], reachable: Int[np.ndarray, "r"], state: State) -> Int[np.ndarray, "a"]:
+def _unreachable(
+    known: Int[np.ndarray, "c"], reachable: Int[np.ndarray, "r"], state: State
+) -> Int[np.ndarray, "a"]:
     """The clients that have a cluster and cannot be reached."""
     missing = np.setdiff1d(known, reachable)
     return missing[state.assignment[missing] != UNASSIGNED]
@@ -152,7 +163,8 @@ def _on_split(own: Task, split: str) -> Task:
         return own
     if not hasattr(own, "split"):
         raise MethodError(
-            f"task {own.name} tests clients on their test samples only, and these data have a validation split: give "
+            f"task {own.name} tests clients on their test samples only, and these data have a "
+            f"validation split: give "
             'it a field split: str = "test" that names the samples, or leave out the validation split'
         )
     return replace(own, split=split)
@@ -161,9 +173,11 @@ def _on_split(own: Task, split: str) -> Task:
 def score_global_model(
     world: World, state: State, clients: Int[np.ndarray, "c"], split: str = "test"
 ) -> GlobalModel | None:
-    """Test the auxiliary global model of FedGroup and FlexCFL: the simple mean of all cluster models.
+    """Test the auxiliary global model of FedGroup and FlexCFL: the simple mean of all cluster
+    models.
 
-    FlexCFL's code leaves out the clusters that have no client in the round's cohort; its paper does not, nor do we.
+    FlexCFL's code leaves out the clusters that have no client in the round's cohort; its paper does
+    not, nor do we.
 
     Args:
         world: of the clients.
@@ -172,19 +186,25 @@ def score_global_model(
         split: the samples that score.
 
     Returns:
-        None where there are no cluster models to average: of one model, of peers, of detectors, and where a part of
-        each model is on its client.
+        None where there are no cluster models to average: of one model, of peers, of detectors, and
+        where a part of each model is on its client.
     """
     assigned = state.models_for(clients)
     of_clusters = not isinstance(state, PeerState) and assigned.positive is None
-    if not of_clusters or len(state.models) < 2 or evaluation_task(state, world.spec, clients) is not None:
+    if (
+        not of_clusters
+        or len(state.models) < 2
+        or evaluation_task(state, world.spec, clients) is not None
+    ):
         return None
     mean, distance = mean_and_distances(state.models)
     scores = evaluate(world, mean[None], clients, np.zeros(len(clients), np.int64), split=split)
     return GlobalModel(scores, distance)
 
 
-def mean_and_distances(models: Float[np.ndarray, "K P"]) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "K"]]:
+def mean_and_distances(
+    models: Float[np.ndarray, "K P"],
+) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "K"]]:
     """The simple mean of the models, and each model's Euclidean distance to it."""
     mean = models.mean(axis=0, dtype=np.float64)
     return mean.astype(models.dtype), np.linalg.norm(models - mean, axis=1)
@@ -197,7 +217,8 @@ def detector_accuracy(
     cluster: Int[np.ndarray, "c"],
     split: str = "test",
 ) -> list[float | None] | None:
-    """Accuracy of each detector on the scored samples of its own cluster's clients; None of other models.
+    """Accuracy of each detector on the scored samples of its own cluster's clients; None of other
+    models.
 
     Args:
         world: of the clients.
@@ -210,7 +231,9 @@ def detector_accuracy(
         return None
     row, detector = np.nonzero(cluster[:, None] == assigned.cluster)
     task = Detections(assigned.models, detector, assigned.positive[detector], split=split)
-    counts = np.maximum(world.run(task, clients[row]).counts, 0)  # -1 from a client that did not reply
+    counts = np.maximum(
+        world.run(task, clients[row]).counts, 0
+    )  # -1 from a client that did not reply
     above = counts.shape[2] // 2  # from this bin on, the detector says yes
     correct = counts[:, 0, above:].sum(axis=1) + counts[:, 1, :above].sum(axis=1)
     total = np.bincount(detector, counts.sum(axis=(1, 2)), len(assigned.models))
@@ -221,7 +244,8 @@ def detector_accuracy(
 def accuracy_record(
     scored: EvaluationResults | None, clusters: int, true_clusters: Int[np.ndarray, "N"] | None
 ) -> Record:
-    """Accuracy = correct / test samples, over all clients together, by cluster, and of the bottom 10% of clients.
+    """Accuracy = correct / test samples, over all clients together, by cluster, and of the bottom
+    10% of clients.
 
     ``None`` for every entry of a round that was not scored.
 
@@ -234,18 +258,31 @@ def accuracy_record(
         return dict.fromkeys(_SCORED)
     correct, examples = scored.scores.correct, scored.scores.examples
     own = scored.client_accuracy[examples > 0]
-    by_cluster = np.bincount(scored.cluster, correct, clusters), np.bincount(scored.cluster, examples, clusters)
-    sampled = None if scored.sizes is None else estimate(correct, examples, scored.cluster, scored.sizes)
-    sizes = np.bincount(scored.cluster, minlength=clusters) if scored.sizes is None else scored.sizes
+    by_cluster = (
+        np.bincount(scored.cluster, correct, clusters),
+        np.bincount(scored.cluster, examples, clusters),
+    )
+    sampled = (
+        None if scored.sizes is None else estimate(correct, examples, scored.cluster, scored.sizes)
+    )
+    sizes = (
+        np.bincount(scored.cluster, minlength=clusters) if scored.sizes is None else scored.sizes
+    )
     return {
-        "accuracy": ratio(int(correct.sum()), int(examples.sum())) if sampled is None else sampled.accuracy,
+        "accuracy": ratio(int(correct.sum()), int(examples.sum()))
+        if sampled is None
+        else sampled.accuracy,
         "partial": scored.partial,
         "loss": weighted_mean(scored.scores.loss, examples),
         "bottom_decile": bottom_decile(own),
         "median_client": finite_or_none(float(np.median(own))) if len(own) else None,
         "accuracy_by_cluster": [ratio(int(c), int(n)) for c, n in zip(*by_cluster, strict=True)],
         "cluster_sizes": [*sizes.tolist(), *[0] * (clusters - len(sizes))],
-        **({} if sampled is None else {"evaluated": len(own), "accuracy_interval": [sampled.low, sampled.high]}),
+        **(
+            {}
+            if sampled is None
+            else {"evaluated": len(own), "accuracy_interval": [sampled.low, sampled.high]}
+        ),
         **({"excluded": scored.excluded} if scored.excluded else {}),
         **({} if scored.members is None else {"members": scored.members}),
         **away_record(scored),
@@ -255,8 +292,11 @@ def accuracy_record(
     }
 
 
-def measures_record(scored: EvaluationResults | None, state: State, round: int, measures: Sequence[Measure]) -> Record:
-    """Measures that are computed of the clients that were scored; ``None`` for each in a round that scored none.
+def measures_record(
+    scored: EvaluationResults | None, state: State, round: int, measures: Sequence[Measure]
+) -> Record:
+    """Measures that are computed of the clients that were scored; ``None`` for each in a round that
+    scored none.
 
     Args:
         scored: test results of the round, if there are any.
@@ -298,8 +338,9 @@ def away_record(scored: EvaluationResults) -> Record:
 
 
 def global_record(mean: GlobalModel) -> Record:
-    """Accuracy and loss of the mean of the cluster models over the same clients, and its distance to each of these
-    models (the group-to-global discrepancy of FedGroup's code, which adds their sum to each by mistake)."""
+    """Accuracy and loss of the mean of the cluster models over the same clients, and its distance
+    to each of these models (the group-to-global discrepancy of FedGroup's code, which adds their
+    sum to each by mistake)."""
     examples = mean.scores.examples
     return {
         "global_accuracy": ratio(int(mean.scores.correct.sum()), int(examples.sum())),
@@ -308,7 +349,9 @@ def global_record(mean: GlobalModel) -> Record:
     }
 
 
-def true_cluster_agreement(scored: EvaluationResults, true_clusters: Int[np.ndarray, "N"] | None) -> Record:
+def true_cluster_agreement(
+    scored: EvaluationResults, true_clusters: Int[np.ndarray, "N"] | None
+) -> Record:
     """Adjusted Rand index and normalised mutual information of the clusters with the true ones."""
     if true_clusters is None or not len(scored.clients):
         return {"ari": None, "nmi": None}
@@ -322,7 +365,8 @@ def true_cluster_agreement(scored: EvaluationResults, true_clusters: Int[np.ndar
 
 
 def training_record(observations: Observations, state: State) -> Record:
-    """Training loss of the round's cohort (last and first local epoch, weighted by examples) and its discrepancy."""
+    """Training loss of the round's cohort (last and first local epoch, weighted by examples) and
+    its discrepancy."""
     reply = observations.training.reply if observations.training else None
     return {
         "train_loss": _training_loss(reply, "loss"),
@@ -336,16 +380,20 @@ def training_record(observations: Observations, state: State) -> Record:
 
 
 def _before_training(reply: TrainingReply | None) -> Record:
-    """Accuracy of the models that the cohort received, before local training, where replies hold it."""
+    """Accuracy of the models that the cohort received, before local training, where replies hold
+    it."""
     if reply is None or reply.before_training is None:
         return {}
     return {
-        "accuracy_before_training": ratio(int(reply.before_training.correct[0]), int(reply.before_training.examples[0]))
+        "accuracy_before_training": ratio(
+            int(reply.before_training.correct[0]), int(reply.before_training.examples[0])
+        )
     }
 
 
 def discrepancy_record(distance: Float[np.ndarray, "a"] | None) -> Record:
-    """Distances from local solutions to cluster models: sum (FedGroup eq. 4), mean (FlexCFL eq. 3) and variance."""
+    """Distances from local solutions to cluster models: sum (FedGroup eq. 4), mean (FlexCFL eq. 3)
+    and variance."""
     if distance is None or not len(distance) or not np.isfinite(distance).all():
         return {"discrepancy_sum": None, "discrepancy_mean": None, "discrepancy_variance": None}
     return {
@@ -363,7 +411,11 @@ def ratio(part: int, whole: int) -> float | None:
 def weighted_mean(value: Float[np.ndarray, "n"], weight: Int[np.ndarray, "n"]) -> float | None:
     """Mean weighted by examples; None where there are none, or where it is not finite."""
     total = int(weight.sum())
-    return finite_or_none(float(np.sum(np.where(weight > 0, value, 0) * weight)) / total) if total else None
+    return (
+        finite_or_none(float(np.sum(np.where(weight > 0, value, 0) * weight)) / total)
+        if total
+        else None
+    )
 
 
 def finite_or_none(value: float) -> float | None:

@@ -1,13 +1,15 @@
-"""How the clustering itself fares from round to round: migrations, detected shifts, agreement with the true clusters.
+"""How the clustering itself fares from round to round: migrations, detected shifts, agreement with
+the true clusters.
 
-A client is *matched* if its cluster is the one that is matched to its true cluster. Every true cluster has at most one
-such cluster, and every cluster is matched to at most one true cluster, so that as many clients as possible are matched:
-the ids of clusters mean nothing, and where there are fewer clusters than true ones some of these have none. One cluster
-for all clients matches one true cluster only.
+A client is *matched* if its cluster is the one that is matched to its true cluster. Every true
+cluster has at most one such cluster, and every cluster is matched to at most one true cluster, so
+that as many clients as possible are matched: the ids of clusters mean nothing, and where there are
+fewer clusters than true ones some of these have none. One cluster for all clients matches one true
+cluster only.
 
-Only reachable clients count. Nothing is expected of a client without a cluster: changes of its data do not count, and
-what it waited for is dropped when it loses its cluster, or leaves. A client that had no cluster before a round and has
-one after it is a newcomer, in round 0 as in any other.
+Only reachable clients count. Nothing is expected of a client without a cluster: changes of its data
+do not count, and what it waited for is dropped when it loses its cluster, or leaves. A client that
+had no cluster before a round and has one after it is a newcomer, in round 0 as in any other.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.run.metrics.accuracy import ratio
 
 NEVER = -1  # in place of a round
-DETECTED = -2  # in place of the round of a shift: its client has detected it, and is still to be placed anew
+DETECTED = (
+    -2
+)  # in place of the round of a shift: its client has detected it, and is still to be placed anew
 _PREFIX = "cluster_metrics_"
 _MEMORY = ("assignment", "true_clusters", "shift_since", "change_since", "newcomer_since")
 _SHIFTS = ("data_shifts", "data_shifts_assigned", "data_shifts_new")
@@ -37,26 +41,31 @@ _MATCHES = (
 
 @dataclass(frozen=True, eq=False)
 class GroundTruth:
-    """What is known of a round in a simulation only: the true cluster of each client, and whose data shifted in it."""
+    """What is known of a round in a simulation only: the true cluster of each client, and whose
+    data shifted in it."""
 
     true_clusters: Int[np.ndarray, "N"] | None = None
     shifted: Bool[np.ndarray, "N"] | None = None
 
 
 class ClusterMetrics:
-    """Measures the assignment after each round, and stores what it needs for the next: five arrays [N].
+    """Measures the assignment after each round, and stores what it needs for the next: five arrays
+    [N].
 
-    ``assignment`` and ``true_clusters`` are those after the round before. The others hold the round in which a client
-    began to wait, or NEVER: since its first shift that it has not detected, since its true cluster changed, since it
-    was placed.
+    ``assignment`` and ``true_clusters`` are those after the round before. The others hold the round
+    in which a client began to wait, or NEVER: since its first shift that it has not detected, since
+    its true cluster changed, since it was placed.
     """
 
     def __init__(self, total_clients: int) -> None:
         self.assignment = np.full(total_clients, UNASSIGNED)
         waits = np.full((4, total_clients), NEVER)
         self.true_clusters, self.shift_since, self.change_since, self.newcomer_since = waits
-        self._assigned = np.zeros(total_clients, bool)  # kept, as most clients' clusters stay from round to round
-        # an assignment, which nobody changes in place, and the clients who had another cluster in the last round
+        self._assigned = np.zeros(
+            total_clients, bool
+        )  # kept, as most clients' clusters stay from round to round
+        # an assignment, which nobody changes in place, and the clients who had another cluster in
+        # the last round
         self._compared: tuple[Int[np.ndarray, "N"], Int[np.ndarray, "m"]] | None = None
 
     def changed(self, assignment: Int[np.ndarray, "N"]) -> Int[np.ndarray, "m"]:
@@ -85,44 +94,56 @@ class ClusterMetrics:
         detected: Bool[np.ndarray, "N"] | None,
         placed: Bool[np.ndarray, "N"],
     ) -> Record:
-        """Measure a round that was just done. Plain numbers, ``None`` where something cannot be said.
+        """Measure a round that was just done. Plain numbers, ``None`` where something cannot be
+        said.
 
         Always:
-            migrations: clients that had a cluster before the round and have another one now. Ids are compared as they
-                are: where a split leaves the parent's id to one child, the clients of the other child have migrated.
-            stability: adjusted Rand index between the former and the present clusters, over the clients that have one
-                in both; None where there are none, as in round 0. A lone cluster that splits scores 0.
+            migrations: clients that had a cluster before the round and have another one now. Ids
+                are compared as they are: where a split leaves the parent's id to one child, the
+                clients of the other child have migrated.
+            stability: adjusted Rand index between the former and the present clusters, over the
+                clients that have one in both; None where there are none, as in round 0. A lone
+                cluster that splits scores 0.
         Where clients tested for shifts (else None):
-            shifts_detected: clients that detected in this round that their data have shifted. One that had detected a
-                shift before, and has not been placed anew since, counts once.
+            shifts_detected: clients that detected in this round that their data have shifted. One
+                that had detected a shift before, and has not been placed anew since, counts once.
         Where it is known whose data shifted (else None):
-            data_shifts: clients whose data shifted in this round; data_shifts_assigned: of these, those that had a
-                cluster.
-            data_shifts_new: clients with a cluster whose data shifted for the first time since they were placed or
-                detected a shift.
-            shifts_detected_true: of shifts_detected, the clients whose data did shift since they were placed or last
-                detected a shift.
-            detection_delay_sum: rounds from the first of these shifts to its detection, over those clients.
+            data_shifts: clients whose data shifted in this round; data_shifts_assigned: of these,
+                those that had a cluster.
+            data_shifts_new: clients with a cluster whose data shifted for the first time since they
+                were placed or detected a shift.
+            shifts_detected_true: of shifts_detected, the clients whose data did shift since they
+                were placed or last detected a shift.
+            detection_delay_sum: rounds from the first of these shifts to its detection, over those
+                clients.
         Where true clusters are known (else None):
-            matched_share: share of the clients with a cluster that are matched; mismatched: how many are not.
+            matched_share: share of the clients with a cluster that are matched; mismatched: how
+                many are not.
             migrations_correct: of the migrations, those of clients that are matched now.
-            true_cluster_changes: clients with a cluster whose true cluster changed in this round. If it changes again
-                before the client is matched, that is another change, and the one before is never recovered.
-            changes_recovered, recovery_delay_sum: changes whose client is matched for the first time since, and the
-                rounds it took; 0 if it is matched in the same round, even if nothing had to change.
-            newcomers_matched, newcomer_delay_sum: newcomers that are matched for the first time since they were placed,
-                and the rounds it took.
+            true_cluster_changes: clients with a cluster whose true cluster changed in this round.
+                If it changes again before the client is matched, that is another change, and the
+                one before is never recovered.
+            changes_recovered, recovery_delay_sum: changes whose client is matched for the first
+                time since, and the rounds it took; 0 if it is matched in the same round, even if
+                nothing had to change.
+            newcomers_matched, newcomer_delay_sum: newcomers that are matched for the first time
+                since they were placed, and the rounds it took.
 
         Args:
             round: its number.
             assignment: cluster of each client after it.
             reachable: ids of the clients that count.
             truth: what is known of the round.
-            detected: clients that detected a shift of their data; None where they did not test for one.
+            detected: clients that detected a shift of their data; None where they did not test for
+                one.
             placed: clients that were placed in this round, and stored their label counts.
         """
         changed = self.changed(assignment)
-        counts, before, assigned = np.ones(len(assignment), bool), self._assigned, self._assigned.copy()
+        counts, before, assigned = (
+            np.ones(len(assignment), bool),
+            self._assigned,
+            self._assigned.copy(),
+        )
         assigned[changed] = assignment[changed] != UNASSIGNED
         had, has = before, assigned
         if len(reachable) < len(assignment):
@@ -149,7 +170,8 @@ class ClusterMetrics:
         has: Bool[np.ndarray, "N"],
         assignment: Int[np.ndarray, "N"],
     ) -> Record:
-        """How many clients migrated, and how much of the clustering stayed: all of it where none did."""
+        """How many clients migrated, and how much of the clustering stayed: all of it where none
+        did."""
         both = had & has
         if len(migrants):
             stability = float(adjusted_rand_index(self.assignment[both], assignment[both]))
@@ -199,14 +221,21 @@ class ClusterMetrics:
         self.newcomer_since[has & ~had] = round
         self.true_clusters = true_clusters.astype(np.int64)
         matches, clients = int(matched.sum()), int(has.sum())
-        counts = (ratio(matches, clients), clients - matches, int(migrated_right.sum()), int(changed.sum()))
+        counts = (
+            ratio(matches, clients),
+            clients - matches,
+            int(migrated_right.sum()),
+            int(changed.sum()),
+        )
         waits = (self.change_since, self.newcomer_since)
         ended = (number for since in waits for number in _end_waits(since, matched, round))
         return dict(zip(_MATCHES, (*counts, *ended), strict=True))
 
 
 def matches_true_cluster(
-    assignment: Int[np.ndarray, "N"], true_clusters: Int[np.ndarray, "N"], has_cluster: Bool[np.ndarray, "N"]
+    assignment: Int[np.ndarray, "N"],
+    true_clusters: Int[np.ndarray, "N"],
+    has_cluster: Bool[np.ndarray, "N"],
 ) -> Bool[np.ndarray, "N"]:
     """Which clients are in the cluster that is matched to their true cluster.
 
@@ -229,7 +258,8 @@ def matches_true_cluster(
 
 
 def summary(records: Iterable[Record]) -> Record:
-    """The clustering over all rounds, from the records of ``ClusterMetrics``; None where there is nothing to divide."""
+    """The clustering over all rounds, from the records of ``ClusterMetrics``; None where there is
+    nothing to divide."""
     rounds = list(records)
 
     def share(part: str, whole: str) -> float | None:
@@ -252,8 +282,11 @@ def summary(records: Iterable[Record]) -> Record:
     }
 
 
-def _end_waits(since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int) -> tuple[int, int]:
-    """End the waits of those that are done (in place): how many ended, and the rounds they took together."""
+def _end_waits(
+    since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int
+) -> tuple[int, int]:
+    """End the waits of those that are done (in place): how many ended, and the rounds they took
+    together."""
     ended = done & (since >= 0)
     rounds = int((round - since[ended]).sum())
     since[ended] = NEVER

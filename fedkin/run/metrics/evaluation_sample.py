@@ -1,8 +1,9 @@
-"""Scoring some of the clients in place of all: a sample stratified by cluster, and what it says of everybody.
+"""Scoring some of the clients in place of all: a sample stratified by cluster, and what it says of
+everybody.
 
-Source: W. G. Cochran, Sampling Techniques, 3rd ed. (1977): stratified sampling (ch. 5), the combined ratio estimate and
-its variance (sec. 6.11). Letters: N_k clients of cluster k, n_k of them in the sample; correct c_i and test samples e_i
-of client i.
+Source: W. G. Cochran, Sampling Techniques, 3rd ed. (1977): stratified sampling (ch. 5), the
+combined ratio estimate and its variance (sec. 6.11). Letters: N_k clients of cluster k, n_k of them
+in the sample; correct c_i and test samples e_i of client i.
 """
 
 from __future__ import annotations
@@ -35,8 +36,11 @@ class Estimate(NamedTuple):
     high: float
 
 
-def draw_sample(cluster: Int[np.ndarray, "c"], size: int, rng: np.random.Generator) -> EvaluationSample:
-    """About so many clients, from every cluster as many as its share, at least two (one has no variance).
+def draw_sample(
+    cluster: Int[np.ndarray, "c"], size: int, rng: np.random.Generator
+) -> EvaluationSample:
+    """About so many clients, from every cluster as many as its share, at least two (one has no
+    variance).
 
     Args:
         cluster: of each client, 0 .. K-1.
@@ -57,9 +61,10 @@ def estimate(
     cluster: Int[np.ndarray, "n"],
     sizes: Int[np.ndarray, "K"],
 ) -> Estimate | None:
-    """Accuracy of all clients together: p = sum_k N_k c_k / sum_k N_k e_k with the sample's means c_k, e_k of the
-    clusters, and variance sum_k N_k^2 (1 - n_k / N_k) s_k^2 / n_k / (sum_k N_k e_k)^2, where s_k^2 is the variance of
-    c_i - p e_i within the cluster. None without a test sample.
+    """Accuracy of all clients together: p = sum_k N_k c_k / sum_k N_k e_k with the sample's means
+    c_k, e_k of the clusters, and variance sum_k N_k^2 (1 - n_k / N_k) s_k^2 / n_k / (sum_k N_k
+    e_k)^2, where s_k^2 is the variance of c_i - p e_i within the cluster. None without a test
+    sample.
 
     Args:
         correct: c_i of the clients in the sample.
@@ -69,16 +74,22 @@ def estimate(
     """
     n = np.bincount(cluster, minlength=len(sizes))
     known = n > 0
-    weight = np.divide(sizes, n, out=np.zeros(len(sizes)), where=known)  # a client stands for so many
+    weight = np.divide(
+        sizes, n, out=np.zeros(len(sizes)), where=known
+    )  # a client stands for so many
     total = float((weight[cluster] * examples).sum())
     if not total:
         return None
     p = float((weight[cluster] * correct).sum()) / total
     residual = correct - p * examples
-    mean = np.divide(np.bincount(cluster, residual, len(sizes)), n, out=np.zeros(len(sizes)), where=known)
+    mean = np.divide(
+        np.bincount(cluster, residual, len(sizes)), n, out=np.zeros(len(sizes)), where=known
+    )
     squares = np.bincount(cluster, (residual - mean[cluster]) ** 2, len(sizes))
     spread = np.divide(squares, n - 1, out=np.zeros(len(sizes)), where=n > 1)
     left = 1 - np.divide(n, sizes, out=np.ones(len(sizes)), where=sizes > 0)
-    variance = np.divide(sizes.astype(float) ** 2 * left * spread, n, out=np.zeros(len(sizes)), where=known)
+    variance = np.divide(
+        sizes.astype(float) ** 2 * left * spread, n, out=np.zeros(len(sizes)), where=known
+    )
     margin = _Z * float(np.sqrt(variance.sum())) / total
     return Estimate(p, max(0.0, p - margin), min(1.0, p + margin))

@@ -1,5 +1,5 @@
-"""What is measured once, after the last round: test results where rounds were scored on validation samples, and the
-accuracy over all clients, those without a cluster included."""
+"""What is measured once, after the last round: test results where rounds were scored on validation
+samples, and the accuracy over all clients, those without a cluster included."""
 
 from __future__ import annotations
 
@@ -19,13 +19,23 @@ from fedkin.measures.measure import Measure
 from fedkin.measures.table import HONEST
 from fedkin.methods.policies import cluster_by_loss
 from fedkin.run.folder.checkpoint import BestRound
-from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, measures_record, ratio, score
+from fedkin.run.metrics.accuracy import (
+    EvaluationResults,
+    accuracy_record,
+    measures_record,
+    ratio,
+    score,
+)
 from fedkin.simulation.engine import SimulatedWorld
 
 MAX_PLACED = 10_000  # clients without a cluster that are placed for their score alone
 _OF_FINAL = ("median_client", "bottom_decile", "cluster_sizes", "ari", "nmi")
 _OF_BEST = ("best_accuracy", "best_median_client", "best_bottom_decile")
-ATTACKED = (*HONEST, "attackers", "rule_weights")  # of a run in which clients attack, or with a robust rule
+ATTACKED = (
+    *HONEST,
+    "attackers",
+    "rule_weights",
+)  # of a run in which clients attack, or with a robust rule
 FINAL = (
     "final_accuracy",
     *_OF_FINAL,
@@ -42,7 +52,8 @@ _log = logging.getLogger("fedkin")
 
 
 def final_entries(summary: Mapping[str, Any], measures: Sequence[Measure]) -> Record:
-    """The entries of a summary that no round's record has, or that may differ from those of the last one.
+    """The entries of a summary that no round's record has, or that may differ from those of the
+    last one.
 
     Args:
         summary: of a run.
@@ -53,7 +64,11 @@ def final_entries(summary: Mapping[str, Any], measures: Sequence[Measure]) -> Re
 
 
 def final_record(
-    world: World, state: State, scored: EvaluationResults, round: int, measures: Sequence[Measure] = ()
+    world: World,
+    state: State,
+    scored: EvaluationResults,
+    round: int,
+    measures: Sequence[Measure] = (),
 ) -> Record:
     """The final state's test results, by the names that a summary has for them.
 
@@ -65,7 +80,9 @@ def final_record(
         measures: those that are computed of scored clients.
     """
     entries = accuracy_record(scored, state.clusters, world.true_clusters)
-    interval = {"final_interval": entries["accuracy_interval"]} if "accuracy_interval" in entries else {}
+    interval = (
+        {"final_interval": entries["accuracy_interval"]} if "accuracy_interval" in entries else {}
+    )
     return {
         "final_accuracy": entries["accuracy"],
         **interval,
@@ -81,22 +98,30 @@ def best_record(
     final: EvaluationResults,
     sample: tuple[int, Stream] | None = None,
 ) -> Record:
-    """Test results of the state that validation samples choose, by the names that a summary has for them; None for each
-    where no round was complete, and where clients that came later have no cluster in that state.
+    """Test results of the state that validation samples choose, by the names that a summary has for
+    them; None for each where no round was complete, and where clients that came later have no
+    cluster in that state.
 
     Args:
         world: of the clients, a simulated one.
         best: that state's round.
         round: the last round; clients are tested with the data they have now.
         final: test results of the final state, which may be the same.
-        sample: how many clients are tested at most, and the stream that they are drawn from; None for all.
+        sample: how many clients are tested at most, and the stream that they are drawn from; None
+            for all.
     """
     if best is None:
         return dict.fromkeys(_OF_BEST)
-    scored = final if best.round == round else score(_with_memory(world, best), best.state, round, sample=sample)
+    scored = (
+        final
+        if best.round == round
+        else score(_with_memory(world, best), best.state, round, sample=sample)
+    )
     if scored.partial:
         _log.warning(
-            "best_accuracy is not known: clients that came after round %d have no cluster in its state", best.round
+            "best_accuracy is not known: clients that came after round %d have no cluster in its "
+            "state",
+            best.round,
         )
         return dict.fromkeys(_OF_BEST)
     entries = accuracy_record(scored, best.state.clusters, None)
@@ -115,11 +140,13 @@ def _with_memory(world: World, best: BestRound) -> World:
 def accuracy_all_clients(
     world: World, method: Method, state: State, stream: Stream, scored: EvaluationResults
 ) -> float | None:
-    """Test accuracy over all reachable clients, each without a cluster on the model that it would get today.
+    """Test accuracy over all reachable clients, each without a cluster on the model that it would
+    get today.
 
-    That is the one the method places it on, by the rule for newcomers; where the method leaves that to a client's first
-    round, the one of lowest loss on its training samples. It is done in a rehearsal: state and memory stay as they are,
-    and the bytes are on the account of scoring. Clients that are never to have a cluster (``excluded``) stay out.
+    That is the one the method places it on, by the rule for newcomers; where the method leaves that
+    to a client's first round, the one of lowest loss on its training samples. It is done in a
+    rehearsal: state and memory stay as they are, and the bytes are on the account of scoring.
+    Clients that are never to have a cluster (``excluded``) stay out.
 
     Args:
         world: of the clients.
@@ -129,8 +156,9 @@ def accuracy_all_clients(
         scored: the test results of the clients that have a cluster.
 
     Returns:
-        None of real clients, where more than ``MAX_PLACED`` have no cluster, and where one cannot be placed. An
-        estimate from a sample of the clients, and None where some have no cluster, if no more were tested.
+        None of real clients, where more than ``MAX_PLACED`` have no cluster, and where one cannot
+        be placed. An estimate from a sample of the clients, and None where some have no cluster, if
+        no more were tested.
     """
     if not scored.partial:
         return _accuracy(scored)

@@ -7,10 +7,15 @@ from fedkin.core.records import Record
 
 
 def ledger_record(ledger: Ledger) -> Record:
-    """Bytes so far: the method's own in all, and [download, upload] of every operation (``scoring.*``: evaluation);
-    of real clients also what their messages weigh, headers and handshakes included."""
+    """Bytes so far: the method's own in all, and [download, upload] of every operation
+    (``scoring.*``: evaluation); of real clients also what their messages weigh, headers and
+    handshakes included."""
     down, up = ledger.total()
-    record = {"bytes_down": down, "bytes_up": up, "bytes_by_operation": _by_operation(ledger.down, ledger.up)}
+    record = {
+        "bytes_down": down,
+        "bytes_up": up,
+        "bytes_by_operation": _by_operation(ledger.down, ledger.up),
+    }
     if ledger.measured_down or ledger.measured_up:
         down, up = ledger.measured_total()
         by_operation = _by_operation(ledger.measured_down, ledger.measured_up)

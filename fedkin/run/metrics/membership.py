@@ -1,4 +1,5 @@
-"""Soft membership: states of methods in which a client belongs to several clusters, each by a share."""
+"""Soft membership: states of methods in which a client belongs to several clusters, each by a
+share."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ def memberships(state: State) -> Float[np.ndarray, "N K"] | None:
         state: of a run.
     """
     shares = getattr(state, FIELD, None)
-    return shares if isinstance(shares, np.ndarray) and shares.shape[:1] == state.assignment.shape else None
+    return (
+        shares
+        if isinstance(shares, np.ndarray) and shares.shape[:1] == state.assignment.shape
+        else None
+    )
 
 
 def membership_columns(state: State, clients: Int[np.ndarray, "c"]) -> dict[str, np.ndarray]:
@@ -28,7 +33,9 @@ def membership_columns(state: State, clients: Int[np.ndarray, "c"]) -> dict[str,
         clients: a row for each.
     """
     shares = memberships(state)
-    return {} if shares is None else {f"{FIELD}_{k}": own for k, own in enumerate(shares[clients].T)}
+    return (
+        {} if shares is None else {f"{FIELD}_{k}": own for k, own in enumerate(shares[clients].T)}
+    )
 
 
 def by_largest_share(shares: Float[np.ndarray, "n K"]) -> Int[np.ndarray, "n"]:
@@ -38,4 +45,6 @@ def by_largest_share(shares: Float[np.ndarray, "n K"]) -> Int[np.ndarray, "n"]:
         shares: of each cluster, by client.
     """
     largest = shares.argmax(axis=1) if shares.size else np.zeros(len(shares), np.int64)
-    return np.lexsort((-shares[np.arange(len(shares)), largest] if shares.size else largest, largest))
+    return np.lexsort(
+        (-shares[np.arange(len(shares)), largest] if shares.size else largest, largest)
+    )

@@ -22,8 +22,8 @@ _MODELS = "models"  # the field of a training that has them
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """The last training of a round: what was sent to which clients, and their replies (each update, or reduced). Calls
-    that sent the same models are one training."""
+    """The last training of a round: what was sent to which clients, and their replies (each update,
+    or reduced). Calls that sent the same models are one training."""
 
     models: Float[np.ndarray, "K P"]
     clients: Int[np.ndarray, "n"]
@@ -67,7 +67,9 @@ class Observations:
         if isinstance(task, Note):
             self.placed[clients] = True
         elif isinstance(task, Shifted):
-            self.detected = np.zeros(self._clients, bool) if self.detected is None else self.detected
+            self.detected = (
+                np.zeros(self._clients, bool) if self.detected is None else self.detected
+            )
             self.detected[clients[reply.shifted]] = True
 
     def _observe_training(self, training: TrainingRecord) -> None:
@@ -83,35 +85,51 @@ class Observations:
             names = client_list(clients, self._names)
             what = f"{task.name}: {arrays}" if arrays else task.name
             _log.warning(
-                "round %d: no finite reply from client %s (%s); excluded from this round", self._round, names, what
+                "round %d: no finite reply from client %s (%s); excluded from this round",
+                self._round,
+                names,
+                what,
             )
 
 
 def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
-    """Two calls of one training, rows in the order of client ids; only the rows' own numbers where means are known."""
+    """Two calls of one training, rows in the order of client ids; only the rows' own numbers where
+    means are known."""
     clients = np.concatenate([earlier.clients, later.clients])
     order, both = np.argsort(clients, kind="stable"), (earlier.reply, later.reply)
     names = ("model_index", "examples", "loss", "first_loss", "arrived", "nonfinite")
     rows = {name: np.concatenate([getattr(reply, name) for reply in both])[order] for name in names}
     if any(reply.weight is not None for reply in both):
         known = next(reply for reply in both if reply.weight is not None)
-        return TrainingRecord(later.models, clients[order], replace(known, **rows, before_training=None))
+        return TrainingRecord(
+            later.models, clients[order], replace(known, **rows, before_training=None)
+        )
     update = np.concatenate([reply.update for reply in both])[order]
     return TrainingRecord(
-        later.models, clients[order], replace(later.reply, **rows, update=update, before_training=None)
+        later.models,
+        clients[order],
+        replace(later.reply, **rows, update=update, before_training=None),
     )
 
 
 def distances(training: TrainingRecord | None, state: State) -> Float[np.ndarray, "a"] | None:
-    """Distance of each local solution that arrived to its client's cluster model after the round: |w_i - w|.
+    """Distance of each local solution that arrived to its client's cluster model after the round:
+    |w_i - w|.
 
-    None where single updates are not known, or are of a part of each model. Source: FedGroup eq. 4 and FlexCFL eq. 3,
-    which sum and average them.
+    None where single updates are not known, or are of a part of each model. Source: FedGroup eq. 4
+    and FlexCFL eq. 3, which sum and average them.
     """
-    if training is None or training.reply.weight is not None or training.models.shape[1:] != state.models.shape[1:]:
+    if (
+        training is None
+        or training.reply.weight is not None
+        or training.models.shape[1:] != state.models.shape[1:]
+    ):
         return None
     norms, target = [], state.aggregated_into(training.clients, training.reply.model_index)
     for row in np.flatnonzero(training.reply.arrived & (target != UNASSIGNED)):
-        solution = training.models[training.reply.model_index[row]].astype(np.float64) + training.reply.update[row]
+        solution = (
+            training.models[training.reply.model_index[row]].astype(np.float64)
+            + training.reply.update[row]
+        )
         norms.append(float(np.linalg.norm(solution - state.models[target[row]])))
     return np.array(norms, np.float64)

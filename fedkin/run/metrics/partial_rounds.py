@@ -1,4 +1,5 @@
-"""What a round that is partial says in words: some client had no cluster yet, or some were away and were not scored."""
+"""What a round that is partial says in words: some client had no cluster yet, or some were away and
+were not scored."""
 
 from __future__ import annotations
 
@@ -11,12 +12,17 @@ CAUSE = "some clients have no cluster yet, or are away"
 
 
 def scored_text(record: Mapping[str, Any]) -> str:
-    """``scored 2 of 4 clients`` of a round in which clients that have a cluster were not scored; empty of any other.
+    """``scored 2 of 4 clients`` of a round in which clients that have a cluster were not scored;
+    empty of any other.
 
     Args:
         record: of the round, or a summary.
     """
-    return f"scored {record['scored']:,} of {record['scored_of']:,} clients" if record.get("scored_of") else ""
+    return (
+        f"scored {record['scored']:,} of {record['scored_of']:,} clients"
+        if record.get("scored_of")
+        else ""
+    )
 
 
 def partial_text(record: Mapping[str, Any]) -> str:
@@ -50,6 +56,7 @@ def away_text(summary: Mapping[str, Any]) -> str:
         return ""
     last = scored_text(summary)
     return (
-        f"{rounds:,} round{'s' * (rounds > 1)} with clients away{f' (the last one {last})' if last else ''}; best and "
+        f"{rounds:,} round{'s' * (rounds > 1)} with clients "
+        f"away{f' (the last one {last})' if last else ''}; best and "
         "run.until leave them out"
     )

@@ -18,14 +18,18 @@ from fedkin.run.metrics.accuracy import finite_or_none
 
 
 def peers_record(
-    state: State, reachable: Int[np.ndarray, "c"], true_clusters: Int[np.ndarray, "N"] | None, keeping: bool
+    state: State,
+    reachable: Int[np.ndarray, "c"],
+    true_clusters: Int[np.ndarray, "N"] | None,
+    keeping: bool,
 ) -> Record:
     """What a round's record says of peers; nothing where the method has none.
 
-    neighbours: mean number of peers that a peer trusts. neighbour_precision: the share of these that are of its true
-    cluster, mean over the peers that trust another; neighbour_recall: the share of its true cluster that it trusts,
-    mean over the peers that share theirs with another (both None where there are no true clusters, or no peer trusts
-    another). messages: replies that peers gave each other so far. trust: row i holds whom peer i trusts.
+    neighbours: mean number of peers that a peer trusts. neighbour_precision: the share of these
+    that are of its true cluster, mean over the peers that trust another; neighbour_recall: the
+    share of its true cluster that it trusts, mean over the peers that share theirs with another
+    (both None where there are no true clusters, or no peer trusts another). messages: replies that
+    peers gave each other so far. trust: row i holds whom peer i trusts.
 
     Args:
         state: after the round.
@@ -36,7 +40,9 @@ def peers_record(
     if not isinstance(state, PeerState):
         return {}
     trust = state.trust[np.ix_(reachable, reachable)]
-    precision, recall = neighbour_agreement(trust, None if true_clusters is None else true_clusters[reachable])
+    precision, recall = neighbour_agreement(
+        trust, None if true_clusters is None else true_clusters[reachable]
+    )
     return {
         "neighbours": float(trust.sum(axis=1).mean()),
         "neighbour_precision": _mean(precision),
@@ -56,13 +62,20 @@ def neighbour_agreement(
     same = (true_clusters[:, None] == true_clusters) & ~np.eye(len(true_clusters), dtype=bool)
     correct = (trust & same).sum(axis=1)
     trusted, others = trust.sum(axis=1), same.sum(axis=1)
-    return tuple(np.divide(correct, whole, out=nothing.copy(), where=whole > 0) for whole in (trusted, others))  # type: ignore[return-value]
+    return tuple(
+        np.divide(correct, whole, out=nothing.copy(), where=whole > 0)
+        for whole in (trusted, others)
+    )  # type: ignore[return-value]
 
 
 def peer_columns(
-    state: State, clients: Int[np.ndarray, "c"], true_clusters: Int[np.ndarray, "N"] | None, parameters: int
+    state: State,
+    clients: Int[np.ndarray, "c"],
+    true_clusters: Int[np.ndarray, "N"] | None,
+    parameters: int,
 ) -> Mapping[str, np.ndarray]:
-    """What the table of clients says of peers: their neighbours, and what each got from others and gave them.
+    """What the table of clients says of peers: their neighbours, and what each got from others and
+    gave them.
 
     Args:
         state: at the end of the run.
@@ -73,7 +86,9 @@ def peer_columns(
     if not isinstance(state, PeerState):
         return {}
     trust = state.trust[np.ix_(clients, clients)]
-    precision, recall = neighbour_agreement(trust, None if true_clusters is None else true_clusters[clients])
+    precision, recall = neighbour_agreement(
+        trust, None if true_clusters is None else true_clusters[clients]
+    )
     columns: dict[str, Any] = {"neighbours": trust.sum(axis=1), "neighbour_precision": precision}
     columns["neighbour_recall"] = recall if trust.any() else np.full(len(recall), np.nan)
     for side, name in enumerate(("got", "given")):
@@ -94,7 +109,8 @@ def unpack_trust(text: str, peers: int) -> Bool[np.ndarray, "N N"]:
 
 
 def trust_over_time(records: Sequence[Record], peers: int) -> dict[int, Bool[np.ndarray, "N N"]]:
-    """The trust graph after the rounds in which it was stored: row i says whom peer i trusts. Empty without peers.
+    """The trust graph after the rounds in which it was stored: row i says whom peer i trusts. Empty
+    without peers.
 
     Args:
         records: of a run.

@@ -1,5 +1,5 @@
-"""The evaluation of a finished run beyond its records: every client by several measures, clusters, fairness, and what
-local fine-tuning adds.
+"""The evaluation of a finished run beyond its records: every client by several measures, clusters,
+fairness, and what local fine-tuning adds.
 
 Shapes: n clients, P parameters, C classes.
 """
@@ -40,12 +40,16 @@ class Evaluation:
 
     Attributes:
         split: whose samples were predicted.
-        clients: a DataFrame, one row for each client with a model and samples: client, name, cluster, samples, the
-            measures of ``MEASURES``, and ``fine_tuned_accuracy`` where it was asked for.
-        clusters: the same measures over all samples of each cluster's clients, and its number of clients.
-        summary: the measures over all samples, ``mean_`` of them over clients, fairness across clients, and what
-            reaching the target took; of other data than the run's, their digest too.
-        name: of other data than the run's, and of the cluster whose model predicted them; empty for the run's own.
+        clients: a DataFrame, one row for each client with a model and samples: client, name,
+            cluster, samples, the measures of ``MEASURES``, and ``fine_tuned_accuracy`` where it was
+            asked for.
+        clusters: the same measures over all samples of each cluster's clients, and its number of
+            clients.
+        summary: the measures over all samples, ``mean_`` of them over clients, fairness across
+            clients, and what reaching the target took; of other data than the run's, their digest
+            too.
+        name: of other data than the run's, and of the cluster whose model predicted them; empty for
+            the run's own.
     """
 
     split: str
@@ -59,9 +63,10 @@ class Evaluation:
         return f"Evaluation({self.split}: {len(self.clients)} clients, accuracy {accuracy}, macro F1 {f1})"
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write ``evaluation-SPLIT.csv`` (clients), ``-clusters.csv`` and ``.json`` (the summary) into a folder, which
-        is made, in place of earlier ones; of other data ``evaluation-DATA-SPLIT.csv`` and so on, with ``-cluster-K``
-        behind the data where one model predicted all.
+        """Write ``evaluation-SPLIT.csv`` (clients), ``-clusters.csv`` and ``.json`` (the summary)
+        into a folder, which is made, in place of earlier ones; of other data
+        ``evaluation-DATA-SPLIT.csv`` and so on, with ``-cluster-K`` behind the data where one model
+        predicted all.
 
         Args:
             folder: where to.
@@ -70,8 +75,8 @@ class Evaluation:
             The paths.
 
         Raises:
-            StorageError: it cannot be written, or holds an evaluation of other data by the same name, or a file
-                of that name from elsewhere.
+            StorageError: it cannot be written, or holds an evaluation of other data by the same
+                name, or a file of that name from elsewhere.
         """
         folder = user_path(folder)
         stem = folder / "-".join(part for part in ("evaluation", self.name, self.split) if part)
@@ -82,7 +87,9 @@ class Evaluation:
             Path(f"{stem}.json"): json.dumps(self.summary, indent=2) + "\n",
         }
         for path, text in files.items():
-            first_name = re.match(r"[^,:]*[,:]", text)  # of a column or a key: the others depend on the options
+            first_name = re.match(
+                r"[^,:]*[,:]", text
+            )  # of a column or a key: the others depend on the options
             check_output(path, begins=first_name[0] if first_name else text)
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +106,8 @@ def _refuse_others(path: Path, digest: str | None) -> None:
         return
     if before not in (None, digest):
         raise StorageError(
-            f"{path} is of other data by the same name; write to another folder (--out), rename the data, or remove it"
+            f"{path} is of other data by the same name; write to another folder (--out), rename "
+            f"the data, or remove it"
         )
 
 
@@ -135,12 +143,18 @@ def evaluate(
     facts = {client: _facts(trained, client) for client in sorted(decisions)}
     without = int((trained.state.assignment == UNASSIGNED).sum())
     table, clusters, summary = tables(trained.method, split, without, facts, labels, decisions)
-    more = {} if fine_tune_epochs is None else _fine_tuned(trained, data, split, assigned, fine_tune_epochs)
+    more = (
+        {}
+        if fine_tune_epochs is None
+        else _fine_tuned(trained, data, split, assigned, fine_tune_epochs)
+    )
     if more:
         table["fine_tuned_accuracy"] = more["accuracy"]
         summary |= {"fine_tune_epochs": more["epochs"], **more["summary"]}
     summary |= _to_target(records, seconds, target, data.scored_split)
-    return Evaluation(split, table, clusters, {name: _plain(value) for name, value in summary.items()})
+    return Evaluation(
+        split, table, clusters, {name: _plain(value) for name, value in summary.items()}
+    )
 
 
 def tables(
@@ -165,9 +179,13 @@ def tables(
 
     rows = [_client_row(own, labels[client], decisions[client]) for client, own in facts.items()]
     table = pd.DataFrame(rows)
-    groups = {} if not rows else {k: list(own) for k, own in table.groupby("cluster").groups.items()}
+    groups = (
+        {} if not rows else {k: list(own) for k, own in table.groupby("cluster").groups.items()}
+    )
     numbers = list(facts)
-    pooled = {k: _pooled([numbers[row] for row in own], labels, decisions) for k, own in groups.items()}
+    pooled = {
+        k: _pooled([numbers[row] for row in own], labels, decisions) for k, own in groups.items()
+    }
     clusters = pd.DataFrame([{"cluster": k, **own} for k, own in pooled.items()])
     summary = {
         "method": method,
@@ -186,7 +204,11 @@ def _decisions(
     """What each client's model decides of its samples; clients of one cluster together."""
     part, assignment = data.part(split), trained.state.assignment
     shared = not trained.personal
-    groups = [clients[assignment[clients] == k] for k in np.unique(assignment[clients])] if shared else clients[:, None]
+    groups = (
+        [clients[assignment[clients] == k] for k in np.unique(assignment[clients])]
+        if shared
+        else clients[:, None]
+    )
     for group in groups:
         rows = part.select(group)
         decisions = trained.of_client(int(group[0])).decide(data.x[rows.rows])
@@ -196,44 +218,78 @@ def _decisions(
 
 
 def _facts(trained: TrainedModels, client: int) -> dict[str, Any]:
-    return {"client": client, "name": trained.client_name(client), "cluster": int(trained.state.assignment[client])}
+    return {
+        "client": client,
+        "name": trained.client_name(client),
+        "cluster": int(trained.state.assignment[client]),
+    }
 
 
 def _client_row(facts: dict[str, Any], y: np.ndarray, decisions: Decisions) -> dict[str, Any]:
-    return {**facts, "samples": len(y), **classification_measures(y, decisions.probability, decisions.classes)}
+    return {
+        **facts,
+        "samples": len(y),
+        **classification_measures(y, decisions.probability, decisions.classes),
+    }
 
 
-def _pooled(clients: Sequence[int], labels: dict[int, np.ndarray], decisions: dict[int, Decisions]) -> dict[str, Any]:
+def _pooled(
+    clients: Sequence[int], labels: dict[int, np.ndarray], decisions: dict[int, Decisions]
+) -> dict[str, Any]:
     """Measures over all samples of some clients."""
     if not clients:
         return {"clients": 0, "samples": 0, **dict.fromkeys(MEASURES, math.nan)}
     y = np.concatenate([labels[client] for client in clients])
-    classes, probability = (np.concatenate(parts) for parts in zip(*(decisions[c] for c in clients), strict=True))
-    return {"clients": len(clients), "samples": len(y), **classification_measures(y, probability, classes)}
+    classes, probability = (
+        np.concatenate(parts) for parts in zip(*(decisions[c] for c in clients), strict=True)
+    )
+    return {
+        "clients": len(clients),
+        "samples": len(y),
+        **classification_measures(y, probability, classes),
+    }
 
 
 def _fine_tuned(
-    trained: TrainedModels, data: FederatedData, split: str, clients: Int[np.ndarray, "n"], most: int
+    trained: TrainedModels,
+    data: FederatedData,
+    split: str,
+    clients: Int[np.ndarray, "n"],
+    most: int,
 ) -> dict[str, Any]:
-    """Accuracy of each client after local training of its model: as many epochs for all as do best on the validation
-    samples of all, where there are any (0 among them); else ``most``."""
+    """Accuracy of each client after local training of its model: as many epochs for all as do best
+    on the validation samples of all, where there are any (0 among them); else ``most``."""
     if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1:
         raise ConfigError(f"fine_tune_epochs must be an integer of at least 1, got {most!r}")
     if len(clients):
         trained.tunable(trained.of_client(int(clients[0])), most)
     chosen = most
     if data.validation is not None and split != "validation":
-        correct = [_correct(trained, data, "validation", clients, epochs).sum() for epochs in range(most + 1)]
+        correct = [
+            _correct(trained, data, "validation", clients, epochs).sum()
+            for epochs in range(most + 1)
+        ]
         chosen = int(np.argmax(correct))
-    correct, sizes = _correct(trained, data, split, clients, chosen), data.part(split).sizes[clients]
+    correct, sizes = (
+        _correct(trained, data, split, clients, chosen),
+        data.part(split).sizes[clients],
+    )
     accuracy = correct / sizes
     overall = float(correct.sum() / sizes.sum()) if len(clients) else math.nan
     fairness = {f"fine_tuned_{name}": value for name, value in fairness_measures(accuracy).items()}
-    return {"accuracy": accuracy, "epochs": chosen, "summary": {"fine_tuned_accuracy": overall, **fairness}}
+    return {
+        "accuracy": accuracy,
+        "epochs": chosen,
+        "summary": {"fine_tuned_accuracy": overall, **fairness},
+    }
 
 
 def _correct(
-    trained: TrainedModels, data: FederatedData, split: str, clients: Int[np.ndarray, "n"], epochs: int
+    trained: TrainedModels,
+    data: FederatedData,
+    split: str,
+    clients: Int[np.ndarray, "n"],
+    epochs: int,
 ) -> Int[np.ndarray, "n"]:
     """Correct predictions of each client's model after so many epochs on its training samples."""
     part, correct = data.part(split), np.zeros(len(clients), np.int64)
@@ -248,7 +304,9 @@ def _correct(
     return correct
 
 
-def _hits(predictor: Predictor, vector: Float[np.ndarray, "P"], data: FederatedData, rows: np.ndarray) -> int:
+def _hits(
+    predictor: Predictor, vector: Float[np.ndarray, "P"], data: FederatedData, rows: np.ndarray
+) -> int:
     if not len(rows):
         return 0
     tuned = Predictor(predictor.name, predictor.model, vector[None], predictor.samples)
@@ -264,15 +322,24 @@ def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
 def _to_target(
     records: Sequence[Record], seconds: Mapping[int, float], target: float | None, split: str
 ) -> dict[str, Any]:
-    """Rounds, bytes and seconds until the first complete round of the target accuracy, on the split that the records
-    are of; None where it is not reached."""
+    """Rounds, bytes and seconds until the first complete round of the target accuracy, on the split
+    that the records are of; None where it is not reached."""
     if target is None:
         return {}
-    complete = [r for r in records if r["accuracy"] is not None and not r["partial"] and r["accuracy"] >= target]
+    complete = [
+        r
+        for r in records
+        if r["accuracy"] is not None and not r["partial"] and r["accuracy"] >= target
+    ]
     first = min(complete, key=lambda r: r["round"], default=None)
     facts = {"target": target, "target_split": split}
     if first is None:
-        return {**facts, "rounds_to_target": None, "bytes_to_target": None, "seconds_to_target": None}
+        return {
+            **facts,
+            "rounds_to_target": None,
+            "bytes_to_target": None,
+            "seconds_to_target": None,
+        }
     return {
         **facts,
         "rounds_to_target": first["round"],

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def export(
-    trained: TrainedModels, config: Description, clients: pd.DataFrame | None, digest: str, path: Path, format: str
+    trained: TrainedModels,
+    config: Description,
+    clients: pd.DataFrame | None,
+    digest: str,
+    path: Path,
+    format: str,
 ) -> Path:
     """Write the models of a run.
 
@@ -41,30 +46,45 @@ def export(
     """
     predictors = trained.all()
     if not predictors:
-        raise MethodError(f"{trained.method}: no client has a cluster yet, so there is no model to export")
+        raise MethodError(
+            f"{trained.method}: no client has a cluster yet, so there is no model to export"
+        )
     if any(one.shares is not None for one in predictors):
         raise MethodError(
-            f"{trained.method} serves each client with a mixture of {len(predictors[0].vectors)} models, for which "
-            "there is no format; predict with run.predict(x, client=...), or export a run of fedrc with "
+            f"{trained.method} serves each client with a mixture of {len(predictors[0].vectors)} "
+            f"models, for which "
+            "there is no format; predict with run.predict(x, client=...), or export a run of "
+            "fedrc with "
             "method.hard=true, which predicts by one model"
         )
     data = config.data
     facts = {
         "method": config.method,
-        **{name: config.section(name) for name, section in SECTIONS.items() if section.titles and config.section(name)},
+        **{
+            name: config.section(name)
+            for name, section in SECTIONS.items()
+            if section.titles and config.section(name)
+        },
         "data": data["name"],
-        "columns": {"label": _named(data, "label", "y"), "client": _named(data, "client", "client_id")}
+        "columns": {
+            "label": _named(data, "label", "y"),
+            "client": _named(data, "client", "client_id"),
+        }
         | (getattr(trained.parts.samples, "columns", None) or {}),
         "model": None if config.from_python else config.model,
         "rounds": trained.rounds,
         "seed": trained.seed,
         "finished": clients is not None,
         "run": digest,
-        "without_cluster": [trained.client_name(int(i)) for i in np.flatnonzero(_assignment(trained) == UNASSIGNED)],
+        "without_cluster": [
+            trained.client_name(int(i)) for i in np.flatnonzero(_assignment(trained) == UNASSIGNED)
+        ],
     }
     vocabulary = getattr(trained.parts.samples, "vocabulary", None)
     facts |= {} if vocabulary is None else {"words": len(vocabulary)}
-    return write([_entry(trained, predictor, clients) for predictor in predictors], facts, path, format)
+    return write(
+        [_entry(trained, predictor, clients) for predictor in predictors], facts, path, format
+    )
 
 
 def _named(data: dict[str, Any], option: str, default: str) -> str:
@@ -76,10 +96,16 @@ def _assignment(trained: TrainedModels) -> np.ndarray:
     return trained.state.assignment
 
 
-def _entry(trained: TrainedModels, predictor: Predictor, clients: pd.DataFrame | None) -> ModelEntry:
+def _entry(
+    trained: TrainedModels, predictor: Predictor, clients: pd.DataFrame | None
+) -> ModelEntry:
     if predictor.name.startswith("client-"):
         name = predictor.name.removeprefix("client-")
-        numbers = [number for number in range(len(_assignment(trained))) if trained.client_name(number) == name]
+        numbers = [
+            number
+            for number in range(len(_assignment(trained)))
+            if trained.client_name(number) == name
+        ]
     else:
         numbers = np.flatnonzero(_assignment(trained) == predictor.cluster).tolist()
     names = [trained.client_name(number) for number in numbers]

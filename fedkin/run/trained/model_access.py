@@ -1,4 +1,5 @@
-"""What a finished run does with its models: predict, place a new client, tune to a client, and write files."""
+"""What a finished run does with its models: predict, place a new client, tune to a client, and
+write files."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 
 class ModelAccess:
-    """The part of ``Run`` that uses its models. A run in memory has its model and data; one that was loaded makes them
-    again from its configuration, when they are first needed."""
+    """The part of ``Run`` that uses its models. A run in memory has its model and data; one that
+    was loaded makes them again from its configuration, when they are first needed."""
 
     config: Description
     records: list[Record]
@@ -43,53 +44,69 @@ class ModelAccess:
         """The trained models, with what computes with them.
 
         Raises:
-            ConfigError: a run that was started from Python and loaded without ``model`` and ``data``.
+            ConfigError: a run that was started from Python and loaded without ``model`` and
+                ``data``.
             CheckpointError: a model or data that are not the run's, or have changed since.
         """
         return self._trained(True)
 
     def _trained(self, checked: bool) -> TrainedModels:
-        """The trained models; where data must be made again, whether they must be the run's to the last sample."""
+        """The trained models; where data must be made again, whether they must be the run's to the
+        last sample."""
         from fedkin.data.client_names import ClientNames
         from fedkin.run.trained.models import TrainedModels
         from fedkin.run.trained.rebuild import parts_again
 
-        parts = self.made_of or parts_again(self.config, self.folder, self.fingerprint if checked else "")
+        parts = self.made_of or parts_again(
+            self.config, self.folder, self.fingerprint if checked else ""
+        )
         names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
         named = np.arange(len(names))
-        if not names and "name" in self.clients:  # real clients, of which those that were scored are known
+        if (
+            not names and "name" in self.clients
+        ):  # real clients, of which those that were scored are known
             scored = self.clients.sort_values("client")
             named, names = scored["client"].to_numpy(), ClientNames.of(scored["name"])
         ran = self.config.method_with_options, self.config.seed, self.records[-1]["round"]
         return TrainedModels(ran[0], parts, self.state, self.memory, named, names, ran[1], ran[2])
 
     def model_for(self, client: int | str) -> Predictor:
-        """The model that serves a client: that of its cluster; where clients have models of their own (peers, and
-        personal last layers), its own; of ATHENA-FL the detectors that its cluster uses.
+        """The model that serves a client: that of its cluster; where clients have models of their
+        own (peers, and personal last layers), its own; of ATHENA-FL the detectors that its cluster
+        uses.
 
-        It is called on samples [B ...] and returns scores [B, C]. ``layers`` has its weights by name, ``module`` is the
-        model as it was given, with these weights.
+        It is called on samples [B ...] and returns scores [B, C]. ``layers`` has its weights by
+        name, ``module`` is the model as it was given, with these weights.
 
         Args:
-            client: its name, or its position in the data; where names are whole numbers, a number is a name.
+            client: its name, or its position in the data; where names are whole numbers, a number
+                is a name.
 
         Raises:
-            ConfigError: no such client, or a model that has to be given (``Run.load(path, model=..., data=...)``).
-            MethodError: a client without a cluster, or whose model is on its own device; one without a last layer of
-                its own, as it never trained.
+            ConfigError: no such client, or a model that has to be given (``Run.load(path,
+                model=..., data=...)``).
+            MethodError: a client without a cluster, or whose model is on its own device; one
+                without a last layer of its own, as it never trained.
         """
         number = self.trained.client_number(client)
         self.trained.check_trained(number)
         return self.trained.of_client(number)
 
     def predict(
-        self, x: Any, *, client: int | str | None = None, cluster: int | None = None, proba: bool = False
+        self,
+        x: Any,
+        *,
+        client: int | str | None = None,
+        cluster: int | None = None,
+        proba: bool = False,
     ) -> np.ndarray:
-        """Classes of samples [B], by the model of a client or of a cluster: names, where labels have names.
+        """Classes of samples [B], by the model of a client or of a cluster: names, where labels
+        have names.
 
         Args:
-            x: samples [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the data's own
-                were, and refused elsewhere. Of a DataFrame columns are taken by name, where the data have names.
+            x: samples [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the
+                data's own were, and refused elsewhere. Of a DataFrame columns are taken by name,
+                where the data have names.
             client: as ``model_for``.
             cluster: number; needed, or ``client`` is, where there is more than one model.
             proba: probabilities [B, C] instead.
@@ -104,25 +121,27 @@ class ModelAccess:
             return self.model_for(client).predict(x, proba)
         if cluster is None and (self.trained.personal or self.state.clusters > 1):
             raise ConfigError(
-                f"this run has {len(self.state.models)} models: say whose is meant, client=... or cluster=...; "
+                f"this run has {len(self.state.models)} models: say whose is meant, client=... or "
+                f"cluster=...; "
                 "run.place(x, y) finds the cluster of a client that the run has not seen"
             )
         return self.trained.of_cluster(cluster or 0).predict(x, proba)
 
     def place(self, x: Any, y: Any = None, resamples: int = 20, seed: int = 0) -> Placement:
-        """Which cluster a client belongs to that the run has not seen, by the method's own rule for newcomers; the run
-        stays as it is.
+        """Which cluster a client belongs to that the run has not seen, by the method's own rule for
+        newcomers; the run stays as it is.
 
         Args:
             x: the client's training samples [s ...], as the run's data hold them.
-            y: their labels [s], names where those of the run are names, else numbers; None where they are not
-                known, for methods that read none (FLUX).
-            resamples: bootstrap resamples of these samples; ``confidence`` is the share that goes to the same cluster.
+            y: their labels [s], names where those of the run are names, else numbers; None where
+                they are not known, for methods that read none (FLUX).
+            resamples: bootstrap resamples of these samples; ``confidence`` is the share that goes
+                to the same cluster.
             seed: of the resamples, and of local training where the rule needs some.
 
         Raises:
-            MethodError: a method that cannot place a newcomer by its samples: peers, FeSEM's own rule; or not without
-                labels.
+            MethodError: a method that cannot place a newcomer by its samples: peers, FeSEM's own
+                rule; or not without labels.
             ConfigError, DataError: as ``predict``.
         """
         from fedkin.run.trained.placement import place
@@ -138,8 +157,10 @@ class ModelAccess:
         x: Any = None,
         y: Any = None,
     ) -> Predictor:
-        """The model that serves a client, after local training on the client's training samples; the run stays as it
-        is. For a client that the run has not seen: the model of a cluster, after training on samples of its own.
+        """The model that serves a client, after local training on the client's training samples;
+        the run stays as it
+        is. For a client that the run has not seen: the model of a cluster, after training on
+            samples of its own.
 
         Args:
             client: as ``model_for``.
@@ -149,23 +170,31 @@ class ModelAccess:
             y: their labels [s], names where those of the run are names, else numbers.
 
         Raises:
-            ConfigError, MethodError: as ``model_for``; detectors are refused; client and cluster, or neither.
+            ConfigError, MethodError: as ``model_for``; detectors are refused; client and cluster,
+                or neither.
             DataError: a run on real clients, whose data are with them; samples that do not fit.
         """
-        if (client is None) == (cluster is None) or any((part is None) != (cluster is None) for part in (x, y)):
-            raise ConfigError("fine_tune takes a client of the run, or cluster=, x= and y= of one that it has not seen")
+        if (client is None) == (cluster is None) or any(
+            (part is None) != (cluster is None) for part in (x, y)
+        ):
+            raise ConfigError(
+                "fine_tune takes a client of the run, or cluster=, x= and y= of one that it has "
+                "not seen"
+            )
         if cluster is not None:
             return self.trained.fine_tune_newcomer(cluster, x, y, epochs)
         assert client is not None
         return self.trained.fine_tune(self.trained.client_number(client), epochs)
 
     def export(self, path: str | Path, format: str = "safetensors") -> Path:
-        """Write the models into a new folder: one file for each cluster (for each client, where clients have models of
-        their own) and ``card.json``, which says what they are and whom they serve.
+        """Write the models into a new folder: one file for each cluster (for each client, where
+        clients have models of their own) and ``card.json``, which says what they are and whom they
+        serve.
 
         Args:
             path: the folder.
-            format: ``safetensors`` (layers by name), ``torch`` (a ``state_dict``) or ``onnx`` (the whole computation).
+            format: ``safetensors`` (layers by name), ``torch`` (a ``state_dict``) or ``onnx`` (the
+                whole computation).
 
         Returns:
             The path of the card.
@@ -178,7 +207,9 @@ class ModelAccess:
         """
         from fedkin.run.trained.exporting import export
 
-        return export(self.trained, self.config, self.clients, self.fingerprint, user_path(path), format)
+        return export(
+            self.trained, self.config, self.clients, self.fingerprint, user_path(path), format
+        )
 
     def evaluate(
         self,
@@ -188,23 +219,27 @@ class ModelAccess:
         data: FederatedData | None = None,
         cluster: int | None = None,
     ) -> Evaluation:
-        """Evaluate every client that has a model and samples: accuracy, balanced accuracy, macro F1, AUROC
-        (one-vs-rest) and expected calibration error, by client, by cluster and over all samples; fairness across
-        clients; and what reaching a target took. ``save(folder)`` of the result writes its tables.
+        """Evaluate every client that has a model and samples: accuracy, balanced accuracy, macro
+        F1, AUROC (one-vs-rest) and expected calibration error, by client, by cluster and over all
+        samples; fairness across clients; and what reaching a target took. ``save(folder)`` of the
+        result writes its tables.
 
         Args:
-            split: ``test``, ``train`` or ``validation``; None for ``test``, and of other data for all samples.
-            fine_tune_epochs: also the accuracy after local fine-tuning of each client's model: so many epochs; with a
-                validation split as many up to this number as do best there.
+            split: ``test``, ``train`` or ``validation``; None for ``test``, and of other data for
+                all samples.
+            fine_tune_epochs: also the accuracy after local fine-tuning of each client's model: so
+                many epochs; with a validation split as many up to this number as do best there.
             target: accuracy; None for the run's own ``target``.
-            data: other data than the run's; their clients are matched by name, and so are features and labels that
-                have names.
-            cluster: whose model predicts all of these data; needed for clients that the run has not seen.
+            data: other data than the run's; their clients are matched by name, and so are features
+                and labels that have names.
+            cluster: whose model predicts all of these data; needed for clients that the run has not
+                seen.
 
         Raises:
-            ConfigError, MethodError: as ``fine_tune``; a client of other data that the run has not seen.
-            DataError: a run on real clients, whose data are with them; data without this split, or with other features
-                or labels.
+            ConfigError, MethodError: as ``fine_tune``; a client of other data that the run has not
+                seen.
+            DataError: a run on real clients, whose data are with them; data without this split, or
+                with other features or labels.
             CheckpointError: own data that have changed since.
         """
         from fedkin.run.trained.evaluation import evaluate
@@ -212,15 +247,23 @@ class ModelAccess:
 
         if data is not None:
             if fine_tune_epochs is not None or target is not None:
-                raise ConfigError("fine_tune_epochs and target are of the run's own data; leave them out with data=")
+                raise ConfigError(
+                    "fine_tune_epochs and target are of the run's own data; leave them out with "
+                    "data="
+                )
             return evaluate_other(self._for_other_data(), data, split, cluster)
         if cluster is not None:
-            raise ConfigError(f"cluster = {cluster} belongs to other data: evaluate(data=..., cluster={cluster})")
+            raise ConfigError(
+                f"cluster = {cluster} belongs to other data: evaluate(data=..., cluster={cluster})"
+            )
         target = self.config.target if target is None else target
-        return evaluate(self.trained, self.records, self._seconds(), target, split or "test", fine_tune_epochs)
+        return evaluate(
+            self.trained, self.records, self._seconds(), target, split or "test", fine_tune_epochs
+        )
 
     def _for_other_data(self) -> TrainedModels:
-        """The trained models, though the run's own data may have changed since, if their clients have not."""
+        """The trained models, though the run's own data may have changed since, if their clients
+        have not."""
         from fedkin.run.trained.rebuild import check_names
 
         if "trained" in self.__dict__:

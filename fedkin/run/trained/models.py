@@ -1,4 +1,5 @@
-"""The trained models of a finished run: of each cluster, of each client, and tuned to a client's own data.
+"""The trained models of a finished run: of each cluster, of each client, and tuned to a client's
+own data.
 
 Shapes: N clients, P parameters.
 """
@@ -66,7 +67,8 @@ class TrainedModels:
             )
         if hasattr(self.parts.samples, "train") and self.parts.data.clients != clients:
             raise CheckpointError(
-                f"the run has {clients} clients, and the data {self.parts.data.clients}; give its own"
+                f"the run has {clients} clients, and the data {self.parts.data.clients}; give its "
+                f"own"
             )
 
     @cached_property
@@ -101,7 +103,8 @@ class TrainedModels:
         return position if unnamed and str(position) == name else None
 
     def client_number(self, client: int | str) -> int:
-        """The position of a client. An integer is a position, from 0, unless names of clients are whole numbers.
+        """The position of a client. An integer is a position, from 0, unless names of clients are
+        whole numbers.
 
         Args:
             client: its name, exactly as text; an integer is taken as text first.
@@ -111,20 +114,27 @@ class TrainedModels:
         """
         total = len(self.state.assignment)
         if isinstance(client, bool) or not isinstance(client, (str, int, np.integer)):
-            raise ConfigError(f"a client is a number from 0 to {total - 1}, or a name; got {client!r}")
+            raise ConfigError(
+                f"a client is a number from 0 to {total - 1}, or a name; got {client!r}"
+            )
         if (position := self._position(str(client))) is not None:
             return position
         if not self.names:
-            raise ConfigError(f"clients of this run have numbers, 0 to {total - 1}, and no names; got {client!r}")
+            raise ConfigError(
+                f"clients of this run have numbers, 0 to {total - 1}, and no names; got {client!r}"
+            )
         if isinstance(client, str):
             raise ConfigError(f"{unknown('client', client, self._all_names())}; {_NEWCOMER}")
         if any(name.removeprefix("-").isdecimal() for name in self.names):
             raise ConfigError(
-                f"{unknown('client', str(client), self._all_names())}; names of clients are whole numbers here, so "
+                f"{unknown('client', str(client), self._all_names())}; names of clients are whole "
+                f"numbers here, so "
                 f"that a number is a name, and no position; {_NEWCOMER}"
             )
         if not 0 <= client < total:
-            raise ConfigError(f"a client is a number from 0 to {total - 1}, or a name; got {client!r}")
+            raise ConfigError(
+                f"a client is a number from 0 to {total - 1}, or a name; got {client!r}"
+            )
         return int(client)
 
     def client_name(self, number: int) -> str:
@@ -133,7 +143,11 @@ class TrainedModels:
 
     def _known_name(self, number: int) -> str | None:
         place = int(np.searchsorted(self.named_clients, number))
-        return self.names[place] if place < len(self.named_clients) and self.named_clients[place] == number else None
+        return (
+            self.names[place]
+            if place < len(self.named_clients) and self.named_clients[place] == number
+            else None
+        )
 
     def _all_names(self) -> set[str]:
         return {self.client_name(number) for number in range(len(self.state.assignment))}
@@ -150,7 +164,8 @@ class TrainedModels:
         cluster = int(self.state.assignment[number])
         if cluster == UNASSIGNED:
             raise MethodError(
-                f"client {self.client_name(number)} has no cluster in this run, so no model serves it; run.place says "
+                f"client {self.client_name(number)} has no cluster in this run, so no model "
+                f"serves it; run.place says "
                 "which cluster fits its samples"
             )
         clients = np.array([number])
@@ -167,19 +182,25 @@ class TrainedModels:
         if assigned.positive is not None:
             classes = np.flatnonzero(index >= 0)
             rows = index[classes]
-            return replace(self._predictor(f"cluster-{cluster}", assigned.models[rows], cluster), positive=classes)
+            return replace(
+                self._predictor(f"cluster-{cluster}", assigned.models[rows], cluster),
+                positive=classes,
+            )
         name = own if self.personal else f"cluster-{cluster}"
         return self._predictor(name, assigned.models[int(index)][None], cluster)
 
     def check_trained(self, number: int) -> None:
-        """Refuse (MethodError) a client that has no head of its own yet: the first one is as good as random.
+        """Refuse (MethodError) a client that has no head of its own yet: the first one is as good
+        as random.
 
         Args:
             number: its position.
         """
         if hasattr(self.parts.samples, "train"):
             task = evaluation_task(self.state, self.spec, np.array([number]))
-            check_head(task, number, len(self.state.assignment), self.memory, self.client_name(number))
+            check_head(
+                task, number, len(self.state.assignment), self.memory, self.client_name(number)
+            )
 
     def of_cluster(self, cluster: int) -> Predictor:
         """The model of a cluster.
@@ -189,11 +210,15 @@ class TrainedModels:
 
         Raises:
             ConfigError: no such cluster.
-            MethodError: clients have models, or last layers, of their own, and clusters none; a cluster of detectors
-                without clients.
+            MethodError: clients have models, or last layers, of their own, and clusters none; a
+                cluster of detectors without clients.
         """
         clusters = self.state.clusters
-        if isinstance(cluster, bool) or not isinstance(cluster, (int, np.integer)) or not 0 <= cluster < clusters:
+        if (
+            isinstance(cluster, bool)
+            or not isinstance(cluster, (int, np.integer))
+            or not 0 <= cluster < clusters
+        ):
             raise ConfigError(f"a cluster is a number from 0 to {clusters - 1}, got {cluster!r}")
         check_shared(self._own_task, self.personal, self.method)
         if not self._detects:
@@ -204,15 +229,18 @@ class TrainedModels:
         return self.of_client(int(members[0]))
 
     def all(self) -> list[Predictor]:
-        """One model for each cluster that has a client; where clients have models of their own, one for each client."""
+        """One model for each cluster that has a client; where clients have models of their own, one
+        for each client."""
         assigned = np.flatnonzero(self.state.assignment != UNASSIGNED)
         if self.personal:
             return [self.of_client(int(client)) for client in assigned]
-        return [self.of_cluster(int(cluster)) for cluster in np.unique(self.state.assignment[assigned])]
+        return [
+            self.of_cluster(int(cluster)) for cluster in np.unique(self.state.assignment[assigned])
+        ]
 
     def fine_tune(self, number: int, epochs: int) -> Predictor:
-        """The model that serves a client, after local training on its training samples with the run's settings, at the
-        learning rate before any schedule over rounds.
+        """The model that serves a client, after local training on its training samples with the
+        run's settings, at the learning rate before any schedule over rounds.
 
         Args:
             number: its position.
@@ -228,8 +256,8 @@ class TrainedModels:
         return replace(predictor, name=f"client-{self.client_name(number)}", vectors=tuned)
 
     def fine_tune_newcomer(self, cluster: int, x: Any, y: Any, epochs: int) -> Predictor:
-        """The model of a cluster, after local training on the samples of a client that the run has not seen, as
-        ``fine_tune``.
+        """The model of a cluster, after local training on the samples of a client that the run has
+        not seen, as ``fine_tune``.
 
         Args:
             cluster: its number.
@@ -243,12 +271,18 @@ class TrainedModels:
         """
         heads = isinstance(self._own_task, EvaluatePersonal) and epochs  # it trains one of its own
         known = heads and 0 <= cluster < self.state.clusters
-        predictor = self.tunable(self._shared(int(cluster)) if known else self.of_cluster(cluster), epochs)
+        predictor = self.tunable(
+            self._shared(int(cluster)) if known else self.of_cluster(cluster), epochs
+        )
         samples, labels = newcomer_samples(self.parts.samples, x, y)
         data = newcomer_data(self.parts.samples, samples, labels, [np.arange(len(samples))])
         world = SimulatedWorld(data, self.parts.model, self.parts.local)
         clients = np.zeros(1, np.int64)
-        tuned = self._tuned(world, predictor.vectors, clients, int(epochs)) if epochs else predictor.vectors
+        tuned = (
+            self._tuned(world, predictor.vectors, clients, int(epochs))
+            if epochs
+            else predictor.vectors
+        )
         return replace(predictor, name=f"{predictor.name}-fine-tuned", vectors=tuned)
 
     def tunable(self, predictor: Predictor, epochs: int) -> Predictor:
@@ -260,12 +294,18 @@ class TrainedModels:
             raise ConfigError(f"epochs must be an integer of at least 0, got {epochs!r}")
         if predictor.detects or predictor.shares is not None:
             kind = "detectors" if predictor.detects else "mixtures"
-            raise MethodError(f"{self.method} trains {kind}, several models for a client; only one can be fine-tuned")
+            raise MethodError(
+                f"{self.method} trains {kind}, several models for a client; only one can be "
+                f"fine-tuned"
+            )
         return predictor
 
-    def tuned(self, models: Float[np.ndarray, "n P"], clients: np.ndarray, epochs: int) -> Float[np.ndarray, "n P"]:
-        """The models of some clients after local training, each on its client's training samples; the learning rate is
-        that of the run before any schedule over rounds, which may have ended at 0.
+    def tuned(
+        self, models: Float[np.ndarray, "n P"], clients: np.ndarray, epochs: int
+    ) -> Float[np.ndarray, "n P"]:
+        """The models of some clients after local training, each on its client's training samples;
+        the learning rate is that of the run before any schedule over rounds, which may have ended
+        at 0.
 
         Args:
             models: where training starts, one for each client.
@@ -275,7 +315,11 @@ class TrainedModels:
         return self._tuned(self.world(), models, clients, epochs) if epochs else models
 
     def _tuned(
-        self, world: SimulatedWorld, models: Float[np.ndarray, "n P"], clients: np.ndarray, epochs: int
+        self,
+        world: SimulatedWorld,
+        models: Float[np.ndarray, "n P"],
+        clients: np.ndarray,
+        epochs: int,
     ) -> Float[np.ndarray, "n P"]:
         """``tuned`` in a world of these clients."""
         work = replace(self.parts.local, epochs=epochs, steps=None, schedule=None)
@@ -283,18 +327,24 @@ class TrainedModels:
         reply = train(world, models, clients, np.arange(len(clients)), work=work, stream=stream)
         if not reply.arrived.all():
             bad = ", ".join(self.client_name(int(number)) for number in clients[~reply.arrived])
-            raise MethodError(f"fine-tuning of client {bad} diverged; a lower learning rate may help")
+            raise MethodError(
+                f"fine-tuning of client {bad} diverged; a lower learning rate may help"
+            )
         return models + reply.update
 
     def world(self) -> SimulatedWorld:
         """The clients, with the data that they have at the end of the run; all of them reply."""
-        world = SimulatedWorld(self.parts.data, self.parts.model, self.parts.local, shift=self.parts.shift)
+        world = SimulatedWorld(
+            self.parts.data, self.parts.model, self.parts.local, shift=self.parts.shift
+        )
         world.begin(Stream(self.seed, self.rounds, "scenario"))
         return world
 
     def _predictor(self, name: str, vectors: Float[np.ndarray, "D P"], cluster: int) -> Predictor:
         labels = getattr(self.parts.samples, "label_names", None)
-        return Predictor(name, self.parts.model, vectors, self.parts.samples, labels, cluster=cluster)
+        return Predictor(
+            name, self.parts.model, vectors, self.parts.samples, labels, cluster=cluster
+        )
 
     def _shared(self, cluster: int) -> Predictor:
         """The model that clients of a cluster share."""

@@ -14,14 +14,16 @@ from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import as_samples
 
 
-def newcomer_samples(like: Any, x: Any, y: Any) -> tuple[Shaped[np.ndarray, "s ..."], Int[np.ndarray, "s"]]:
+def newcomer_samples(
+    like: Any, x: Any, y: Any
+) -> tuple[Shaped[np.ndarray, "s ..."], Int[np.ndarray, "s"]]:
     """A newcomer's samples and labels, as the run's data hold them.
 
     Args:
         like: the run's samples.
         x: the newcomer's [s ...].
-        y: their labels [s]: names where those of the run were names, else numbers; None where the method reads none:
-            zeros.
+        y: their labels [s]: names where those of the run were names, else numbers; None where the
+            method reads none: zeros.
 
     Raises:
         DataError: none, or samples or labels that do not fit.
@@ -29,15 +31,18 @@ def newcomer_samples(like: Any, x: Any, y: Any) -> tuple[Shaped[np.ndarray, "s .
     samples = as_samples(x, like)
     labels = np.zeros(len(samples), np.int64) if y is None else _newcomer_labels(like, y)
     if not len(samples) or len(labels) != len(samples):
-        raise DataError(f"a newcomer needs a label for each sample, at least one; got {len(samples)} and {len(labels)}")
+        raise DataError(
+            f"a newcomer needs a label for each sample, at least one; got {len(samples)} and "
+            f"{len(labels)}"
+        )
     return samples, labels
 
 
 def _newcomer_labels(like: Any, y: Any) -> Int[np.ndarray, "s"]:
-    """A newcomer's labels as numbers. Raises DataError for labels that the run has not seen, and for numbers where the
-    run's own were names."""
-    # The columns are None where the data were made with numbers, as the named sets are. They are absent on a server,
-    # which does not know what the labels of the sites were.
+    """A newcomer's labels as numbers. Raises DataError for labels that the run has not seen, and
+    for numbers where the run's own were names."""
+    # The columns are None where the data were made with numbers, as the named sets are. They are
+    # absent on a server, which does not know what the labels of the sites were.
     columns = getattr(like, "columns", {})
     by_number = columns is None or numbers_are_classes(columns)
     return encoded_labels(y, getattr(like, "label_names", None), int(like.classes), by_number)

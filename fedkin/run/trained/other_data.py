@@ -1,4 +1,5 @@
-"""The models of a finished run on data that it has not seen: clients are matched by name, features and labels too."""
+"""The models of a finished run on data that it has not seen: clients are matched by name, features
+and labels too."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ ALL = "all"
 
 
 def evaluate_other(
-    trained: TrainedModels, data: FederatedData, split: str | None = None, cluster: int | None = None
+    trained: TrainedModels,
+    data: FederatedData,
+    split: str | None = None,
+    cluster: int | None = None,
 ) -> Evaluation:
     """Evaluate the models of a run on other data.
 
@@ -43,28 +47,46 @@ def evaluate_other(
         ModelError: a model whose scores are NaN or infinite.
     """
     if not isinstance(data, FederatedData):
-        raise DataError(f"data must be federated data (fk.data.load, from_pandas, ...), got {type(data).__name__}")
-    x, y = matched_features(data, trained.parts.samples), matched_labels(data, trained.parts.samples)
+        raise DataError(
+            f"data must be federated data (fk.data.load, from_pandas, ...), got "
+            f"{type(data).__name__}"
+        )
+    x, y = (
+        matched_features(data, trained.parts.samples),
+        matched_labels(data, trained.parts.samples),
+    )
     facts: dict[int, dict[str, Any]] = {}
     labels: dict[int, np.ndarray] = {}
     decisions: dict[int, Decisions] = {}
     without = 0
     for client, name in enumerate(data.client_names or map(str, range(data.clients))):
-        rows, number = _rows(data, client, split), None if cluster is not None else _number(trained, name)
+        rows, number = (
+            _rows(data, client, split),
+            None if cluster is not None else _number(trained, name),
+        )
         if number is not None and trained.state.assignment[number] == UNASSIGNED:
             without += 1
         elif len(rows):
-            model = trained.of_cluster(cluster or 0) if number is None else trained.of_client(number)
+            model = (
+                trained.of_cluster(cluster or 0) if number is None else trained.of_client(number)
+            )
             facts[client] = {"client": client, "name": name, "cluster": model.cluster}
             labels[client], decisions[client] = y[rows], model.decide(x[rows])
-    by_client, by_cluster, summary = tables(trained.method, split or ALL, without, facts, labels, decisions)
+    by_client, by_cluster, summary = tables(
+        trained.method, split or ALL, without, facts, labels, decisions
+    )
     return Evaluation(
-        split or ALL, by_client, by_cluster, summary | {DIGEST: data_digest(data)}, _name(data.name, cluster)
+        split or ALL,
+        by_client,
+        by_cluster,
+        summary | {DIGEST: data_digest(data)},
+        _name(data.name, cluster),
     )
 
 
 def _name(data: str, cluster: int | None) -> str:
-    """Of an evaluation: what its data are called, without the ending of a file, and the cluster that predicts all."""
+    """Of an evaluation: what its data are called, without the ending of a file, and the cluster
+    that predicts all."""
     stem = next((data.removesuffix(ending) for ending in ENDINGS if data.endswith(ending)), data)
     return slug(Path(stem).name) + ("" if cluster is None else f"-cluster-{cluster}")
 
@@ -72,8 +94,8 @@ def _name(data: str, cluster: int | None) -> str:
 def load_other(
     path: Path, own: dict[str, Any], samples: Samples, options: dict[str, Any], pooled: bool
 ) -> FederatedData:
-    """The data of a file, with the columns of the run's own where no others are named. Columns that the run does not
-    know are left out.
+    """The data of a file, with the columns of the run's own where no others are named. Columns that
+    the run does not know are left out.
 
     Args:
         path: a table or an npz file.
@@ -92,8 +114,12 @@ def load_other(
     known = ("label", "client", "features")
     for name in options:
         if name not in known:
-            raise ConfigError(f"{unknown('option', name, known)}; fedkin evaluate --help says what there is")
-    chosen = {name: own[name] for name in (*known, "label_names") if own.get(name) is not None} | options
+            raise ConfigError(
+                f"{unknown('option', name, known)}; fedkin evaluate --help says what there is"
+            )
+    chosen = {
+        name: own[name] for name in (*known, "label_names") if own.get(name) is not None
+    } | options
     if "label_names" not in chosen:
         chosen["classes"] = int(samples.classes)
     names = getattr(samples, "feature_names", None)
@@ -124,13 +150,14 @@ def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:
 
 
 def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M ..."]:
-    """The features of other data in the order of the run's, by name where both have names. Raises DataError for one
-    that is missing, and for words of another vocabulary."""
+    """The features of other data in the order of the run's, by name where both have names. Raises
+    DataError for one that is missing, and for words of another vocabulary."""
     ours, theirs = getattr(own, "feature_names", None), data.feature_names
     words = getattr(own, "vocabulary", None)
     if words is not None and data.vocabulary != words:
         raise DataError(
-            f"{data.name}: its words are not numbered as those of the run; make it with the run's vocabulary"
+            f"{data.name}: its words are not numbered as those of the run; make it with the run's "
+            f"vocabulary"
         )
     if ours is None or theirs is None or ours == theirs:
         return data.x
@@ -141,12 +168,14 @@ def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M
 
 
 def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:
-    """The labels of other data as the run numbers them, by name where they have names. Raises DataError for a label
-    that the run has not seen."""
+    """The labels of other data as the run numbers them, by name where they have names. Raises
+    DataError for a label that the run has not seen."""
     labels = data.y if data.label_names is None else np.array(data.label_names)[data.y]
     by_number = numbers_are_classes(getattr(own, "columns", None))
     try:
-        return encoded_labels(labels, getattr(own, "label_names", None), int(own.classes), by_number)
+        return encoded_labels(
+            labels, getattr(own, "label_names", None), int(own.classes), by_number
+        )
     except DataError as error:
         raise DataError(f"{data.name}: {error}") from error
 

@@ -1,4 +1,5 @@
-"""What is each client's own of a trained run: a head, a model, a share of components. Shapes: P parameters."""
+"""What is each client's own of a trained run: a head, a model, a share of components. Shapes: P
+parameters."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def whole_model(
     """
     if not isinstance(task, EvaluatePersonal | EvaluateOwn):
         raise MethodError(
-            f"{method} tests its clients by a task of its own, {task.name}, of which no model can be made here"
+            f"{method} tests its clients by a task of its own, {task.name}, of which no model can "
+            f"be made here"
         )
     if memory is None:
         parts = "heads of" if isinstance(task, EvaluatePersonal) else "clients' own models of"
@@ -42,13 +44,18 @@ def whole_model(
     kept = _restored(memory, total)
     if isinstance(task, EvaluateOwn):
         only = np.array([client])
-        return task.read(lambda name, first: kept.read(name, only, first), task.models[task.model_index])[0]
+        return task.read(
+            lambda name, first: kept.read(name, only, first), task.models[task.model_index]
+        )[0]
     own = kept.read(_HEAD, np.array([client]), task.start[None, task.head or slice(0)])[0]
     return join(task.models[task.model_index[0]], own, task.head)
 
 
-def check_head(task: Task | None, client: int, total: int, memory: Mapping[str, np.ndarray], name: str) -> None:
-    """Refuse (MethodError) a client that has no head of its own yet: the first one is as good as random.
+def check_head(
+    task: Task | None, client: int, total: int, memory: Mapping[str, np.ndarray], name: str
+) -> None:
+    """Refuse (MethodError) a client that has no head of its own yet: the first one is as good as
+    random.
 
     Args:
         task: that tests this client; None: it has nothing of its own.
@@ -57,10 +64,15 @@ def check_head(task: Task | None, client: int, total: int, memory: Mapping[str, 
         memory: what clients store.
         name: the client's.
     """
-    if isinstance(task, EvaluatePersonal) and not _restored(memory, total).has(_HEAD, np.array([client]))[0]:
+    if (
+        isinstance(task, EvaluatePersonal)
+        and not _restored(memory, total).has(_HEAD, np.array([client]))[0]
+    ):
         raise MethodError(
-            f"client {name} has no last layer of its own: it was in no cohort; train one with run.fine_tune(client, "
-            "epochs=...), or give the run more rounds, or cohorts that reach everybody (run.selection=round_robin)"
+            f"client {name} has no last layer of its own: it was in no cohort; train one with "
+            f"run.fine_tune(client, "
+            "epochs=...), or give the run more rounds, or cohorts that reach everybody "
+            "(run.selection=round_robin)"
         )
 
 
@@ -74,11 +86,15 @@ def check_shared(task: Task | None, personal: bool, method: str) -> None:
     """
     if isinstance(task, EvaluatePersonal):
         raise MethodError(
-            f"{method} has a model for each client, not for a cluster: a last layer is each client's own; say which "
-            "client, or train one for a new client, run.fine_tune(cluster=..., x=..., y=..., epochs=...)"
+            f"{method} has a model for each client, not for a cluster: a last layer is each "
+            f"client's own; say which "
+            "client, or train one for a new client, run.fine_tune(cluster=..., x=..., y=..., "
+            "epochs=...)"
         )
     if personal and not isinstance(task, EvaluateOwn):  # beside which clusters have theirs
-        raise MethodError(f"{method} has a model for each client, not for a cluster; say which client")
+        raise MethodError(
+            f"{method} has a model for each client, not for a cluster; say which client"
+        )
 
 
 def _restored(memory: Mapping[str, Any], total: int) -> ClientMemory:

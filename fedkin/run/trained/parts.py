@@ -1,4 +1,5 @@
-"""What a run is made of besides its numbers: method, model, data and local training, from memory or built again."""
+"""What a run is made of besides its numbers: method, model, data and local training, from memory or
+built again."""
 
 from __future__ import annotations
 
@@ -43,18 +44,23 @@ class Parts:
         """The data of all clients. Raises DataError where they are on real clients."""
         if not isinstance(self.samples, FederatedData):
             raise DataError(
-                f"the data of {self.samples.name} are with its clients, not here; what a site has of the run is "
+                f"the data of {self.samples.name} are with its clients, not here; what a site has "
+                f"of the run is "
                 "exported there: fedkin export client.toml"
             )
         return self.samples
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """A run that goes to another process leaves its model and data behind: neither can be copied safely."""
+        """A run that goes to another process leaves its model and data behind: neither can be
+        copied safely."""
         return type(None), ()
 
 
 def parts_of(
-    config: Description, model: Any = None, data: FederatedData | None = None, method: Method | None = None
+    config: Description,
+    model: Any = None,
+    data: FederatedData | None = None,
+    method: Method | None = None,
 ) -> Parts:
     """The parts of a finished run, built from its description.
 
@@ -80,16 +86,24 @@ def parts_of(
     return Parts(method or settings.method.made, wrap_module(model), samples, settings.work, shift)
 
 
-def _of_program(config: Description, model: Any, data: FederatedData | None, method: Method | None) -> Parts:
-    missing = " and ".join(name for name, part in (("model", model), ("data", data)) if part is None)
+def _of_program(
+    config: Description, model: Any, data: FederatedData | None, method: Method | None
+) -> Parts:
+    missing = " and ".join(
+        name for name, part in (("model", model), ("data", data)) if part is None
+    )
     if data is None or model is None:
         name = config.model_name
         raise ConfigError(
-            f"this run was started from Python, so its {missing} must be given again (model {name!r}, data "
+            f"this run was started from Python, so its {missing} must be given again (model "
+            f"{name!r}, data "
             f"{config.data_name!r}): Run.load(path, model=..., data=...)"
         )
     if config.shift:
-        raise ConfigError("this run was started from Python with data that shift, which cannot be made again from disk")
+        raise ConfigError(
+            "this run was started from Python with data that shift, which cannot be made again "
+            "from disk"
+        )
     local = LocalTraining.from_settings(config.local)
     return Parts(method or _method(config.method), wrap_module(model), data, local)
 
@@ -99,7 +113,9 @@ def _of_federation(config: Description, model: Any, method: Method | None) -> Pa
     samples = {key: config.data[key] for key in SamplesSection.model_fields if key in config.data}
     description = DataDescription.of(SamplesSection(**samples), config.data_name)
     with error_context("model"):
-        model = registry.make(registry.models(), config.model, description) if model is None else model
+        model = (
+            registry.make(registry.models(), config.model, description) if model is None else model
+        )
     local = LocalSection(**config.local).work
     return Parts(method or _method(config.method), wrap_module(model), description, local)
 

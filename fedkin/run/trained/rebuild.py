@@ -1,4 +1,5 @@
-"""What a finished run was made of, made again from its folder: its data from where they were, and the same ones."""
+"""What a finished run was made of, made again from its folder: its data from where they were, and
+the same ones."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from fedkin.core.method import Method
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.run.folder.data_place import located
-from fedkin.run.folder.fingerprint import environment, environment_changes, fingerprint, model_digest
+from fedkin.run.folder.fingerprint import (
+    environment,
+    environment_changes,
+    fingerprint,
+    model_digest,
+)
 from fedkin.run.trained.parts import Parts, parts_of
 
 if TYPE_CHECKING:
@@ -27,7 +33,11 @@ _CURE = (
 
 
 def parts_again(
-    config: Description, folder: Path | None, identity: str, model: Any = None, method: Method | None = None
+    config: Description,
+    folder: Path | None,
+    identity: str,
+    model: Any = None,
+    method: Method | None = None,
 ) -> Parts:
     """The parts of a run, from its description.
 
@@ -49,7 +59,9 @@ def parts_again(
         if not changes and model is None:
             raise CheckpointError(f"{what} has changed since the run was made, so {_CURE}")
         _log.warning(
-            "%s: whether it is what the run was trained on cannot be told (%s)", what, changes or "its model was given"
+            "%s: whether it is what the run was trained on cannot be told (%s)",
+            what,
+            changes or "its model was given",
         )
     return parts
 
@@ -57,7 +69,9 @@ def parts_again(
 def _is_own(config: Description, parts: Parts, identity: str) -> bool:
     """Whether data and model are those of the run with this fingerprint, as far as that is known."""
     return (
-        not identity or fingerprint(config, data_digest(parts.data), model_digest(parts.model, parts.data)) == identity
+        not identity
+        or fingerprint(config, data_digest(parts.data), model_digest(parts.model, parts.data))
+        == identity
     )
 
 
@@ -75,7 +89,9 @@ def check_given(config: Description, parts: Parts, clients: pd.DataFrame, identi
     """
     check_names(parts, clients)
     if isinstance(parts.samples, FederatedData) and not _is_own(config, parts, identity):
-        _log.warning("%s is not what the run was trained on, with this model: %s", parts.data.name, _CURE)
+        _log.warning(
+            "%s is not what the run was trained on, with this model: %s", parts.data.name, _CURE
+        )
 
 
 def check_names(parts: Parts, clients: pd.DataFrame) -> None:
@@ -88,12 +104,18 @@ def check_names(parts: Parts, clients: pd.DataFrame) -> None:
     if not isinstance(parts.samples, FederatedData):
         return
     names = parts.data.client_names
-    if names is not None and "name" in clients and len(names) > int(clients["client"].to_numpy().max(initial=-1)):
+    if (
+        names is not None
+        and "name" in clients
+        and len(names) > int(clients["client"].to_numpy().max(initial=-1))
+    ):
         for number, name in zip(clients["client"], clients["name"], strict=True):
             if str(names[number]) != str(name):
                 raise CheckpointError(
-                    f"the client at position {number} of the run is {name!r}, and of these data {names[number]!r}; "
-                    "give the run's own data, or run.evaluate(data=...) for others, whose clients are matched by name"
+                    f"the client at position {number} of the run is {name!r}, and of these data "
+                    f"{names[number]!r}; "
+                    "give the run's own data, or run.evaluate(data=...) for others, whose clients "
+                    "are matched by name"
                 )
 
 

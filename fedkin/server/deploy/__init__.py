@@ -1,1 +1,2 @@
-"""Deployment of a federation with a server: files and keys, checks, and the programs that Flower starts."""
+"""Deployment of a federation with a server: files and keys, checks, and the programs that Flower
+starts."""

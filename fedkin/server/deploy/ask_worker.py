@@ -1,6 +1,8 @@
-"""The other end of a site's worker: messages are handed on to it, and it is started where there is none.
+"""The other end of a site's worker: messages are handed on to it, and it is started where there is
+none.
 
-Only the standard library is imported here, because every message to a site starts a process that needs this.
+Only the standard library is imported here, because every message to a site starts a process that
+needs this.
 """
 
 from __future__ import annotations
@@ -36,11 +38,14 @@ MODULE = "fedkin.server.deploy.worker"
 _START_TIMEOUT, _PAUSE = 60.0, 0.01  # seconds
 _LONGEST_LINE = 500  # characters of a worker's last line in a message
 _ATTEMPTS = 2  # of one message: the second with a new worker
-_started: list[subprocess.Popen[bytes]] = []  # by this process, which the system wants to hear of them
+_started: list[
+    subprocess.Popen[bytes]
+] = []  # by this process, which the system wants to hear of them
 
 
 class WorkerFailure(RuntimeError):
-    """An error in the worker that nobody raised on purpose, as Flower would report it of a client's process."""
+    """An error in the worker that nobody raised on purpose, as Flower would report it of a client's
+    process."""
 
 
 class SiteWorker:
@@ -49,16 +54,20 @@ class SiteWorker:
     Args:
         config: the site's file.
         site: id of the process with which the worker ends.
-        refused: takes the reason why the site has refused a message; empty where it has done what was asked.
+        refused: takes the reason why the site has refused a message; empty where it has done what
+            was asked.
     """
 
-    def __init__(self, config: Path, site: int, refused: Callable[[str], None] = lambda reason: None) -> None:
+    def __init__(
+        self, config: Path, site: int, refused: Callable[[str], None] = lambda reason: None
+    ) -> None:
         self.config, self.folder = config.absolute(), worker_folder(config)
         self._site = [site, process_mark(site)]
         self._refused = refused
 
     def reply(self, message: Parts) -> Parts:
-        """The worker's reply. A worker that dies meanwhile is replaced, and gets the message again, once.
+        """The worker's reply. A worker that dies meanwhile is replaced, and gets the message again,
+        once.
 
         Raises:
             WorkerError: there is no worker, and none can be started.
@@ -70,7 +79,11 @@ class SiteWorker:
                     write_frame(connection, self._head(), message)
                     head, parts = read_frame(connection)
                 except OSError as error:
-                    _log.warning("the worker of %s died while it answered (%s); another is started", self.config, error)
+                    _log.warning(
+                        "the worker of %s died while it answered (%s); another is started",
+                        self.config,
+                        error,
+                    )
                     continue
             if "replace" in head:
                 _log.warning("the worker of %s is replaced: %s", self.config, head["replace"])

@@ -26,7 +26,9 @@ from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
 
 BOOLEANS = ("False", "True")  # names of labels that are numbered alike everywhere
-HANDSHAKE_SEED = np.array([1, 2], np.uint32)  # from which both sides make the initial model that they compare
+HANDSHAKE_SEED = np.array(
+    [1, 2], np.uint32
+)  # from which both sides make the initial model that they compare
 
 
 def node_from_flower_config(node_config: dict[str, Any], run_config: dict[str, Any]) -> Node:
@@ -53,19 +55,24 @@ def node_from_config(config: ClientConfig) -> Node:
     return build_node(model, data, config.site, config.shared_digest)
 
 
-def build_node(model: Any, data: FederatedData, site: SiteSettings, config_digest: str = "") -> Node:
+def build_node(
+    model: Any, data: FederatedData, site: SiteSettings, config_digest: str = ""
+) -> Node:
     """A node that runs some clients of a data set.
 
     Args:
         model: what it trains.
         data: with the node's clients and perhaps others.
         site: its name, folder and clients.
-        config_digest: of the configuration that server and node share; empty where a program makes the node.
+        config_digest: of the configuration that server and node share; empty where a program makes
+            the node.
     """
     own = data.select(site.client_numbers(data.clients))
 
     def handshake(spec: ModelSpec) -> Handshake:
-        return make_handshake(site.federation, __version__, spec, own.x.shape[1:], own.classes, config_digest)
+        return make_handshake(
+            site.federation, __version__, spec, own.x.shape[1:], own.classes, config_digest
+        )
 
     def start() -> str:
         return model_digest(model.initial(HANDSHAKE_SEED))
@@ -89,7 +96,8 @@ def _identity(site: SiteSettings) -> Identity | None:
 
 
 def _site_data(config: ClientConfig) -> FederatedData:
-    """The site's own data, which must be of the samples that [samples] describes; its classes have their names."""
+    """The site's own data, which must be of the samples that [samples] describes; its classes have
+    their names."""
     values, labels = config.data_values, config.samples.labels
     if labels is not None and values.get("name") == "file":
         values = {"label_names": labels, **values}
@@ -99,8 +107,10 @@ def _site_data(config: ClientConfig) -> FederatedData:
     if data.x.shape[1:] != expected.x.shape[1:] or data.classes != expected.classes:
         actual, shape = list(data.x.shape[1:]), list(expected.x.shape[1:])
         raise DataError(
-            f"{place}: samples of shape {actual} and {data.classes} classes; [samples] says {shape} and "
-            f"{expected.classes}: give this site data of that kind, or correct [samples] in server.toml and in every "
+            f"{place}: samples of shape {actual} and {data.classes} classes; [samples] says "
+            f"{shape} and "
+            f"{expected.classes}: give this site data of that kind, or correct [samples] in "
+            f"server.toml and in every "
             "client.toml"
         )
     _check_order("labels", data.label_names, expected.label_names, "data.label_names")
@@ -108,7 +118,9 @@ def _site_data(config: ClientConfig) -> FederatedData:
     return data
 
 
-def _check_columns(place: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None) -> None:
+def _check_columns(
+    place: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None
+) -> None:
     """Refuse (DataError) a table that lacks columns of [samples], or has others."""
     if actual is None or expected is None or set(actual) == set(expected):
         return
@@ -121,21 +133,28 @@ def _check_columns(place: str, actual: tuple[str, ...] | None, expected: tuple[s
         found.append(f"[samples] does not name its column {listed(others)}")
     names = json.dumps(expected, ensure_ascii=False)
     raise DataError(
-        f"{place}: {', and '.join(found)}; give the table the columns {names}, and choose them with data.features of "
+        f"{place}: {', and '.join(found)}; give the table the columns {names}, and choose them "
+        f"with data.features of "
         "this site's client.toml where it has more"
     )
 
 
-def _check_order(what: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None, option: str) -> None:
-    """Names must stand in the same order at all sites, or one trains what the others call something else."""
+def _check_order(
+    what: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None, option: str
+) -> None:
+    """Names must stand in the same order at all sites, or one trains what the others call something
+    else."""
     if actual in (None, expected) or (expected is None and actual == BOOLEANS):
         return
     if expected is None:
         raise DataError(
-            f"this site's {what} have names, and [samples] does not say in which order all sites number them; write "
-            f"into [samples] of server.toml and of every client.toml: {what} = {json.dumps(actual, ensure_ascii=False)}"
+            f"this site's {what} have names, and [samples] does not say in which order all sites "
+            f"number them; write "
+            f"into [samples] of server.toml and of every client.toml: {what} = "
+            f"{json.dumps(actual, ensure_ascii=False)}"
         )
     raise DataError(
-        f"this site's {what} are {listed(actual)}, and [samples] says {listed(expected)}; {option} of the site's "
+        f"this site's {what} are {listed(actual)}, and [samples] says {listed(expected)}; "
+        f"{option} of the site's "
         "[data] gives them another order"
     )

@@ -1,4 +1,5 @@
-"""Checks of a server and its sites before they are started. Nothing is changed; a failure is a line, not an error."""
+"""Checks of a server and its sites before they are started. Nothing is changed; a failure is a
+line, not an error."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
     table: Table = {"here": versions(needs_torch([*own, *selection.sites.values()]))}
     if selection.server:
         table["server"] = check_server(folder)
-    table |= {name: check_site(path, folder if own else None) for name, path in selection.sites.items()}
+    table |= {
+        name: check_site(path, folder if own else None) for name, path in selection.sites.items()
+    }
     for name, result in check_shared_sites(selection.sites).items():
         table[name].append(result)
     return table
@@ -84,7 +87,9 @@ def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
         other = first_by_key.setdefault(key, folder)
         if key and other != folder:
             cure = files.new_key_command(folder / files.NODE_KEY)
-            results[site] = failed("node key", f"{public} is the key of {other}, too; make another: {cure}")
+            results[site] = failed(
+                "node key", f"{public} is the key of {other}, too; make another: {cure}"
+            )
     return results
 
 
@@ -98,7 +103,11 @@ def _key_text(path: Path) -> str:
 
 def versions(torch: bool = False) -> list[CheckResult]:
     """Versions of Python and of the packages that a federation needs, the same on every machine."""
-    results = [CheckResult("Python", platform.python_version()), CheckResult("fedkin", __version__), _flower()]
+    results = [
+        CheckResult("Python", platform.python_version()),
+        CheckResult("fedkin", __version__),
+        _flower(),
+    ]
     for package, extra in (("jax", ""), *((("torch", "[torch]"),) if torch else ())):
         version = _installed(package)
         missing = failed(package, f"not installed: pip install 'fedkin{extra}'")
@@ -112,9 +121,13 @@ def check_server(folder: Path) -> list[CheckResult]:
     results = [run_check(files.SERVER, lambda: _load(loaded, load_server, folder / files.SERVER))]
     if loaded:
         config = loaded[0]
-        results.append(run_check("model", lambda: f"{checked_model(config).parameters:,} parameters"))
+        results.append(
+            run_check("model", lambda: f"{checked_model(config).parameters:,} parameters")
+        )
         results.append(_writable("run folder", Path(config.federation.folder)))
-        results += [] if results[1].mark == "✗" else [run_check("run so far", lambda: _progress(config))]
+        results += (
+            [] if results[1].mark == "✗" else [run_check("run so far", lambda: _progress(config))]
+        )
         results += _clients_at_start(config)
     results.append(check_place(folder))
     results.append(run_check(str(files.APP), lambda: _app(folder)))
@@ -129,7 +142,8 @@ def check_server(folder: Path) -> list[CheckResult]:
 
 
 def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
-    """client.toml, its model and data, agreement with the server's file, the state folder, keys, and the server.
+    """client.toml, its model and data, agreement with the server's file, the state folder, keys,
+    and the server.
 
     ``server`` is the server's folder, where it is on this machine.
     """
@@ -140,7 +154,9 @@ def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
         model = run_check("model", lambda: f"{_model(config).parameters:,} parameters")
         results.append(model)
         results += [] if model.mark == "✗" else [run_check("data", lambda: _data(config))]
-        results += [] if server is None else [run_check("agreement", lambda: _agree(config, server))]
+        results += (
+            [] if server is None else [run_check("agreement", lambda: _agree(config, server))]
+        )
         results.append(_writable("state folder", Path(config.site.folder)))
     results.append(check_place(folder))
     secure = any((folder / name).exists() for name in (files.SITE_CA, files.NODE_KEY))
@@ -149,7 +165,8 @@ def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
 
 
 def checked_model(config: ServerConfig) -> ModelSpec:
-    """The model of a server's configuration, checked with its methods as the server does when it starts.
+    """The model of a server's configuration, checked with its methods as the server does when it
+    starts.
 
     Raises ConfigError or ModelError where they do not fit.
     """
@@ -183,7 +200,9 @@ def _flower() -> CheckResult:
         return failed("Flower", "not installed: pip install 'fedkin[flower]'")
     release = ".".join(version.split(".")[:2])
     if release not in FLOWER:
-        return failed("Flower", f"expected {' or '.join(FLOWER)}, got {version}: pip install 'fedkin[flower]'")
+        return failed(
+            "Flower", f"expected {' or '.join(FLOWER)}, got {version}: pip install 'fedkin[flower]'"
+        )
     return CheckResult("Flower", version)
 
 
@@ -206,7 +225,9 @@ def _writable(name: str, folder: Path) -> CheckResult:
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         return failed(
-            name, f"no file can be written in {existing}: {error.strerror}; change its owner, or folder = ..."
+            name,
+            f"no file can be written in {existing}: {error.strerror}; change its owner, or folder "
+            f"= ...",
         )
     return CheckResult(name, str(folder))
 
@@ -216,15 +237,22 @@ def _progress(config: ServerConfig) -> str:
     description, out, progress = config.description(), Path(config.federation.folder), []
     spec = checked_model(config)
     layout = make_handshake("", "", spec, (), 0).layout
-    folders = [(config.method, out), *((entry, against_folder(out, entry.name)) for entry in config.against)]
+    folders = [
+        (config.method, out),
+        *((entry, against_folder(out, entry.name)) for entry in config.against),
+    ]
     for entry, run_folder in folders:
         if not holds_run(run_folder):
             continue
         method_description = description.with_sections({"method": entry.values})
         Folder.reopen(run_folder, method_description)
         run_fingerprint = fingerprint(method_description, layout)
-        state = checkpoint.load(run_folder / CHECKPOINTS, run_fingerprint, config.federation.capacity, spec.parameters)
-        progress.append(f"{entry.name} {f'goes on after round {state.round}' if state else 'has no round yet'}")
+        state = checkpoint.load(
+            run_folder / CHECKPOINTS, run_fingerprint, config.federation.capacity, spec.parameters
+        )
+        progress.append(
+            f"{entry.name} {f'goes on after round {state.round}' if state else 'has no round yet'}"
+        )
     return ", ".join(progress) or "none: it starts from the beginning"
 
 
@@ -248,7 +276,9 @@ def _app(folder: Path) -> str:
     if not isinstance(config, str) or not config:
         raise ConfigError(f'{path}: [tool.flwr.app.config] must have config = "{own}"')
     if (folder / config).resolve() != own.resolve() and moved_from(folder) is None:
-        raise ConfigError(f'{path}: config is {config!r}, of another deployment; the file here is "{own}"')
+        raise ConfigError(
+            f'{path}: config is {config!r}, of another deployment; the file here is "{own}"'
+        )
     return config
 
 
@@ -256,7 +286,11 @@ def _connection(folder: Path, address: Address) -> str:
     """Whether Flower's commands find the authority at its absolute path."""
     path = folder / files.FLOWER
     ca = read_toml(path)["superlink"][files.CONNECTION].get("root-certificates")
-    if address.secure and moved_from(folder) is None and not (isinstance(ca, str) and Path(ca).exists()):
+    if (
+        address.secure
+        and moved_from(folder) is None
+        and not (isinstance(ca, str) and Path(ca).exists())
+    ):
         own = folder.absolute() / files.CA
         raise ConfigError(f'{path}: root-certificates is {ca!r}; write root-certificates = "{own}"')
     return str(address)
@@ -272,7 +306,9 @@ def _data(config: ClientConfig) -> str:
     node = node_from_config(config)
     clients, samples = len(node.samples), int(node.samples.sum())
     if not node.samples.all():
-        raise DataError(f"data: client {int(np.argmin(node.samples))} of this site has no training samples")
+        raise DataError(
+            f"data: client {int(np.argmin(node.samples))} of this site has no training samples"
+        )
     return f"{clients} client{'s' * (clients > 1)}, {samples:,} training samples"
 
 
@@ -291,12 +327,15 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
     for key, (site, expected) in pairs.items():
         if site != expected:
             raise ConfigError(
-                f"{key} is {site!r} here and {expected!r} in {server / files.SERVER}; give both files the same"
+                f"{key} is {site!r} here and {expected!r} in {server / files.SERVER}; give both "
+                f"files the same"
             )
     return f"digest {config.shared_digest}, as in {files.SERVER}"
 
 
 def _reachable_server(folder: Path, secure: bool) -> CheckResult:
     path = folder / files.ENVIRONMENT
-    address = Address.parse(files.read_environment(folder).get("SUPERLINK", ""), secure, f"{path}: SUPERLINK")
+    address = Address.parse(
+        files.read_environment(folder).get("SUPERLINK", ""), secure, f"{path}: SUPERLINK"
+    )
     return check_superlink(address, folder / files.SITE_CA)

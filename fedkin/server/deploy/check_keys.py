@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.core.errors import ConfigError
 from fedkin.server.deploy.check_result import CheckResult, doubtful, failed, run_check
-from fedkin.server.deploy.deployment_folder import CA, CA_KEY, CERTIFICATE, NODE_KEY, NODE_PUBLIC, SERVER_KEY, SITE_CA
+from fedkin.server.deploy.deployment_folder import (
+    CA,
+    CA_KEY,
+    CERTIFICATE,
+    NODE_KEY,
+    NODE_PUBLIC,
+    SERVER_KEY,
+    SITE_CA,
+)
 from fedkin.server.deploy.keys import require_cryptography
 
 if TYPE_CHECKING:
@@ -18,7 +26,9 @@ if TYPE_CHECKING:
 SOON = datetime.timedelta(days=30)  # an earlier expiry is doubtful
 
 
-def check_server_keys(folder: Path, host: str, now: datetime.datetime | None = None) -> list[CheckResult]:
+def check_server_keys(
+    folder: Path, host: str, now: datetime.datetime | None = None
+) -> list[CheckResult]:
     """The authority, the server's certificate for ``host``, and their keys.
 
     Args:
@@ -26,7 +36,9 @@ def check_server_keys(folder: Path, host: str, now: datetime.datetime | None = N
         host: at which sites reach the server.
         now: time of the check; None: the present.
     """
-    authority = run_check("authority", lambda: _expiry("authority", _certificate(folder / CA), folder / CA, now))
+    authority = run_check(
+        "authority", lambda: _expiry("authority", _certificate(folder / CA), folder / CA, now)
+    )
     results = [authority]
     if authority.mark != "✗":
         results.append(run_check("certificate", lambda: _server_certificate(folder, host, now)))
@@ -54,7 +66,10 @@ def check_secret(path: Path) -> CheckResult:
     except OSError as error:
         return failed(name, f"{path}: {error.strerror}")
     if mode & 0o077:
-        return failed(name, f"others can read {path} (mode {mode:o}): chmod 600 {path}, or a new key if they did")
+        return failed(
+            name,
+            f"others can read {path} (mode {mode:o}): chmod 600 {path}, or a new key if they did",
+        )
     return CheckResult(name, f"mode {mode:o}")
 
 
@@ -65,25 +80,36 @@ def _server_certificate(folder: Path, host: str, now: datetime.datetime | None) 
     try:
         certificate.verify_directly_issued_by(_certificate(folder / CA))
     except Exception as error:  # InvalidSignature, or any other of a malformed certificate
-        raise ConfigError(f"{path} is not signed by the authority {folder / CA}: {again}") from error
+        raise ConfigError(
+            f"{path} is not signed by the authority {folder / CA}: {again}"
+        ) from error
     if _private_key(folder / SERVER_KEY).public_key() != certificate.public_key():
         raise ConfigError(f"{folder / SERVER_KEY} is not the key of {path}: {again}")
     names = _names(certificate)
     if host not in names:
-        raise ConfigError(f"{path} is for {', '.join(names) or 'no machine'}, and sites connect to {host}: {again}")
+        raise ConfigError(
+            f"{path} is for {', '.join(names) or 'no machine'}, and sites connect to {host}: "
+            f"{again}"
+        )
     return _expiry("certificate", certificate, path, now)
 
 
-def _expiry(name: str, certificate: Certificate, path: Path, now: datetime.datetime | None) -> CheckResult:
+def _expiry(
+    name: str, certificate: Certificate, path: Path, now: datetime.datetime | None
+) -> CheckResult:
     """Whether a certificate is valid, and for how long."""
     now = now or datetime.datetime.now(datetime.UTC)
     until = certificate.not_valid_after_utc
     if until < now:
-        return failed(name, f"{path} has expired on {until:%Y-%m-%d}: remove it and run fedkin deploy init again")
+        return failed(
+            name,
+            f"{path} has expired on {until:%Y-%m-%d}: remove it and run fedkin deploy init again",
+        )
     if now < certificate.not_valid_before_utc:
         return failed(
             name,
-            f"{path} is valid from {certificate.not_valid_before_utc:%Y-%m-%d}: is the clock of this machine right?",
+            f"{path} is valid from {certificate.not_valid_before_utc:%Y-%m-%d}: is the clock of "
+            f"this machine right?",
         )
     if until - now < SOON:
         return doubtful(name, f"{path} expires on {until:%Y-%m-%d}, in {(until - now).days} days")
@@ -117,11 +143,15 @@ def _node_key(folder: Path) -> str:
             serialization.load_ssh_public_key(public_half),
         )
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"{path} and {public}: expected a key of OpenSSH without a password; {make}") from error
+        raise ConfigError(
+            f"{path} and {public}: expected a key of OpenSSH without a password; {make}"
+        ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ConfigError(f"{path}: expected a key of an elliptic curve, got another type; {make}")
     if key.public_key() != expected:
-        raise ConfigError(f"{public} is not the public half of {path}: ssh-keygen -y -f {path} > {public}")
+        raise ConfigError(
+            f"{public} is not the public half of {path}: ssh-keygen -y -f {path} > {public}"
+        )
     return f"{path}, {key.curve.name}; {public.name} must be registered at the server"
 
 

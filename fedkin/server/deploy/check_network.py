@@ -14,10 +14,13 @@ _TIMEOUT = 3.0  # seconds
 
 
 def check_port(address: Address, ca: Path) -> CheckResult:
-    """Whether the SuperLink's port is free on this machine, or a SuperLink of this federation has it."""
+    """Whether the SuperLink's port is free on this machine, or a SuperLink of this federation has
+    it."""
     name = f"port {address.port}"
     with socket.socket() as attempt:
-        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that was just released is free
+        attempt.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # one that was just released is free
         try:
             attempt.bind((address.bind_host, address.port))
             return CheckResult(name, "free")
@@ -26,11 +29,16 @@ def check_port(address: Address, ca: Path) -> CheckResult:
     server = check_superlink(address, ca)
     if server.mark == "✓":
         return CheckResult(name, "a SuperLink runs there")
-    return failed(name, f"not free ({reason}), and no SuperLink of this federation has it; choose another with --port")
+    return failed(
+        name,
+        f"not free ({reason}), and no SuperLink of this federation has it; choose another with "
+        f"--port",
+    )
 
 
 def check_superlink(address: Address, ca: Path) -> CheckResult:
-    """Whether a SuperLink replies, with a certificate of the authority ``ca`` if the address has TLS."""
+    """Whether a SuperLink replies, with a certificate of the authority ``ca`` if the address has
+    TLS."""
     name = f"server {address}"
     try:
         trusted = ssl.create_default_context(cafile=str(ca)) if address.secure else None
@@ -39,27 +47,39 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
     try:
         status = _health_status(address, trusted)
     except ssl.SSLCertVerificationError as error:
-        return failed(name, f"its certificate is not that of {ca} for {address.host}: {error.verify_message}")
+        return failed(
+            name, f"its certificate is not that of {ca} for {address.host}: {error.verify_message}"
+        )
     except (ssl.SSLError, http.client.HTTPException, ConnectionResetError) as error:
         how = "with TLS" if address.secure else "without TLS"
-        return failed(name, f"something listens there, but no SuperLink {how} ({type(error).__name__}): see SUPERLINK")
+        return failed(
+            name,
+            f"something listens there, but no SuperLink {how} ({type(error).__name__}): see "
+            f"SUPERLINK",
+        )
     except socket.gaierror:
         return failed(name, f"no machine has the name {address.host}: see SUPERLINK, or the DNS")
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
         return doubtful(
-            name, f"not reachable ({reason}): is the SuperLink running, and does the firewall allow the connection?"
+            name,
+            f"not reachable ({reason}): is the SuperLink running, and does the firewall allow the "
+            f"connection?",
         )
     if status != 200:
         return failed(name, f"replies {status} to /health, as no SuperLink does: see SUPERLINK")
-    return CheckResult(name, "a SuperLink replies" + (", with the right certificate" if address.secure else ""))
+    return CheckResult(
+        name, "a SuperLink replies" + (", with the right certificate" if address.secure else "")
+    )
 
 
 def _health_status(address: Address, trusted: ssl.SSLContext | None) -> int:
     """The HTTP status of /health."""
     connection = http.client.HTTPConnection(address.host, address.port, timeout=_TIMEOUT)
     if trusted is not None:
-        connection = http.client.HTTPSConnection(address.host, address.port, timeout=_TIMEOUT, context=trusted)
+        connection = http.client.HTTPSConnection(
+            address.host, address.port, timeout=_TIMEOUT, context=trusted
+        )
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status

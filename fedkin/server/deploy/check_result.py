@@ -13,7 +13,8 @@ Mark = Literal["✓", "!", "✗"]  # passed, doubtful, failed
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of a check: what was checked, its state, and, where it did not pass, what to do about it."""
+    """One line of a check: what was checked, its state, and, where it did not pass, what to do
+    about it."""
 
     name: str
     detail: str

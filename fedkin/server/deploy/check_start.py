@@ -18,7 +18,14 @@ from fedkin.run.federation_state import (
     write_state,
 )
 from fedkin.server.deploy import deployment_folder as files
-from fedkin.server.deploy.check import Table, check_server, check_shared_sites, check_site, needs_torch, versions
+from fedkin.server.deploy.check import (
+    Table,
+    check_server,
+    check_shared_sites,
+    check_site,
+    needs_torch,
+    versions,
+)
 from fedkin.server.deploy.check_result import CheckResult
 from fedkin.server.deploy.processes import Part
 from fedkin.server.deploy.selection import Selection
@@ -99,7 +106,11 @@ def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> No
         return
     path = server_state_file(run_folder)
     if missing.run:
-        sites = {name_of(site): refused[name] for name, site in selection.sites.items() if name in refused}
+        sites = {
+            name_of(site): refused[name]
+            for name, site in selection.sites.items()
+            if name in refused
+        }
         _keep_one(path, FederationState(refused=sites, failed_checks=refused))
     else:
         _forget_mended(path, [part for part in missing.sites if part.name not in refused])
@@ -115,7 +126,9 @@ def _forget_mended(path: Path, mended: list[Part]) -> None:
     left = replace(
         state,
         refused={name: reason for name, reason in state.refused.items() if name not in names},
-        failed_checks={part: reason for part, reason in state.failed_checks.items() if part not in parts},
+        failed_checks={
+            part: reason for part, reason in state.failed_checks.items() if part not in parts
+        },
     )
     _keep_one(path, left)
 
@@ -128,4 +141,7 @@ def _keep_one(path: Path, state: FederationState) -> None:
 
 
 def _log_refusal(log: Path, reason: str) -> None:
-    append_line(log, f"{time.strftime('%H:%M:%S')} fedkin ERROR: fedkin deploy up refuses to start: {reason}")
+    append_line(
+        log,
+        f"{time.strftime('%H:%M:%S')} fedkin ERROR: fedkin deploy up refuses to start: {reason}",
+    )

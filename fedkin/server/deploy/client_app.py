@@ -1,7 +1,7 @@
 """Flower's ClientApp: ``clientapp = "fedkin.server.deploy.client_app:app"`` in pyproject.toml.
 
-Flower starts a process with it for every message. With a worker, that process imports the standard library and Flower
-only, and hands the message on; without one it makes the node itself.
+Flower starts a process with it for every message. With a worker, that process imports the standard
+library and Flower only, and hands the message on; without one it makes the node itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def handle(message: Message, context: Context) -> Message:
     if isinstance(path, str) and wants_worker(Path(path)):
         refused = partial(_note_refusal, Path(path))
         try:
-            reply = SiteWorker(Path(path), os.getppid(), refused).reply(record_to_parts(message.content))
+            reply = SiteWorker(Path(path), os.getppid(), refused).reply(
+                record_to_parts(message.content)
+            )
             return Message(parts_to_record(reply), reply_to=message)
         except (WorkerError, ValueError) as error:
             _log.warning("no worker answers: %s", error)

@@ -1,4 +1,5 @@
-"""Containers of a deployment on one machine: a compose file, and the files of which their image is built.
+"""Containers of a deployment on one machine: a compose file, and the files of which their image is
+built.
 
 compose.yaml               the server, the sites, and a container that starts the run
 containers/Dockerfile      their image, with the wheel of the fedkin that wrote it
@@ -52,8 +53,8 @@ def write_containers(
     server: Mapping[str, Mapping[str, Any]],
     wheel: bytes,
 ) -> None:
-    """Write the compose file and all that it needs. What ``init`` has written as root is given to an
-    ordinary user.
+    """Write the compose file and all that it needs. What ``init`` has written as root is given to
+    an ordinary user.
 
     Args:
         folder: of the deployment.
@@ -83,7 +84,8 @@ def container_user() -> tuple[int, int]:
 
 
 def dockerfile_text(server: Mapping[str, Mapping[str, Any]]) -> str:
-    """Content of the Dockerfile, with the extras that ``server``, the content of server.toml, needs."""
+    """Content of the Dockerfile, with the extras that ``server``, the content of server.toml,
+    needs."""
     extras = ["flower", *(extra for section, extra in _EXTRAS.items() if server.get(section))]
     if "torch" in server.get("model", {}):
         extras.append("torch")
@@ -108,7 +110,11 @@ def compose_text(address: Address, sites: list[str]) -> str:
     for name in sites:
         services[name] = _site(name)
     head = "# Written by `fedkin deploy init --compose` each time that it runs. No port is open to the outside.\n"
-    return head + "services:\n" + "".join(_service(name, entries) for name, entries in services.items())
+    return (
+        head
+        + "services:\n"
+        + "".join(_service(name, entries) for name, entries in services.items())
+    )
 
 
 def _flower_config(address: Address) -> str:
@@ -137,7 +143,9 @@ def _run(address: Address, sites: list[str]) -> dict[str, object]:
     register = []
     if address.secure:
         # A site is registered under the name in its client.toml.
-        of_sites = [f"{name}/{file}" for name in sites for file in (files.NODE_PUBLIC, files.CLIENT)]
+        of_sites = [
+            f"{name}/{file}" for name in sites for file in (files.NODE_PUBLIC, files.CLIENT)
+        ]
         volumes += [f"{_mount(path)}:ro" for path in (str(files.CA), *of_sites)]
         register = ["--register", *sites]
     start = ["python", "-m", "fedkin.server.deploy.flower_commands", "--run"]
@@ -183,7 +191,8 @@ def _mount(path: str) -> str:
 
 
 def _give_away(folder: Path, sites: list[str]) -> None:
-    """Give those files of root that ``init`` writes to the user of the containers; links are not followed.
+    """Give those files of root that ``init`` writes to the user of the containers; links are not
+    followed.
 
     Args:
         folder: of the deployment, in which there may be files of others.
@@ -196,14 +205,20 @@ def _give_away(folder: Path, sites: list[str]) -> None:
         *(f"{name}/{file}" for name in sites for file in _SITE_FILES),
     ]
     paths = [folder / name for name in written]
-    folders = [parent for path in paths for parent in path.parents if parent == folder or folder in parent.parents]
+    folders = [
+        parent
+        for path in paths
+        for parent in path.parents
+        if parent == folder or folder in parent.parents
+    ]
     for path in dict.fromkeys([*folders, *paths]):
         if os.path.lexists(path) and path.lstat().st_uid == 0:
             os.chown(path, USER, USER, follow_symlinks=False)
 
 
 def _health_program(address: Address) -> str:
-    """A program of the standard library that fails unless the SuperLink replies, with its certificate."""
+    """A program of the standard library that fails unless the SuperLink replies, with its
+    certificate."""
     scheme = "https" if address.secure else "http"
     context = f"ssl.create_default_context(cafile={str(files.CA)!r})"
     trusted = f", context={context}" if address.secure else ""

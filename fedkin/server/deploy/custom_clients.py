@@ -21,10 +21,12 @@ def jax_client(model: AnyModel, data: Source) -> ClientApp:
     """A Flower client that trains a JAX model as the simulator does.
 
     Args:
-        model: as for ``simulate``, or a function that makes it from the data, such as ``fk.models.mclr``.
-        data: FederatedData whose clients this node runs; or a function of the node's configuration (a dict) that
-            returns them. The configuration is what ``flower-supernode --node-config`` says: ``name`` (required, where
-            the data come from a program), ``folder`` for what the client stores (``state``), and any others.
+        model: as for ``simulate``, or a function that makes it from the data, such as
+            ``fk.models.mclr``.
+        data: FederatedData whose clients this node runs; or a function of the node's configuration
+            (a dict) that returns them. The configuration is what ``flower-supernode --node-config``
+            says: ``name`` (required, where the data come from a program), ``folder`` for what the
+            client stores (``state``), and any others.
 
     Raises:
         MissingExtra: Flower is not installed.
@@ -44,9 +46,10 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
 
     Args:
         module: an ``nn.Module``, a function that makes one, or a ``TorchModel``.
-        loaders: a pair (train, test) of data sets or loaders of pairs (x, y); or FederatedData; or a function of the
-            node's configuration that returns one of these, as for ``jax_client``. A loader's data set is read anew in
-            every message; its order and its batches are not used, because all clients draw theirs from the run's seed.
+        loaders: a pair (train, test) of data sets or loaders of pairs (x, y); or FederatedData; or
+            a function of the node's configuration that returns one of these, as for ``jax_client``.
+            A loader's data set is read anew in every message; its order and its batches are not
+            used, because all clients draw theirs from the run's seed.
         classes: C; by default the number of scores that the module gives. Required for a detector.
 
     Raises:
@@ -81,14 +84,18 @@ def _node_data(data: Source, node: dict[str, Any]) -> Any:
     except FedkinError:
         raise
     except Exception as error:  # whatever the user's own code raises
-        raise DataError(f"the program that gives the data has failed: {type(error).__name__}: {error}") from error
+        raise DataError(
+            f"the program that gives the data has failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _from_loaders(pair: Any, model: AnyModel, classes: int | None, name: str) -> FederatedData:
     from fedkin.simulation.torch.client_loaders import client_data
 
     if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-        raise DataError(f"loaders must be (train, test), FederatedData or a function, got {type(pair).__name__}")
+        raise DataError(
+            f"loaders must be (train, test), FederatedData or a function, got {type(pair).__name__}"
+        )
     train, test = pair
     if classes is None and model.spec.detects:
         raise ConfigError("torch_client: a detector gives one score, so classes is required")

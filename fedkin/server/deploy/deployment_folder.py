@@ -27,14 +27,16 @@ from fedkin.core.errors import ConfigError
 
 SERVER, CLIENT, COMMANDS, ENVIRONMENT = "server.toml", "client.toml", "COMMANDS.md", "flower.env"
 APP, FLOWER, KEYS = Path("app/pyproject.toml"), Path("flwr/config.toml"), Path("keys")
-CA, CA_KEY, CERTIFICATE, SERVER_KEY = (KEYS / name for name in ("ca.pem", "ca-key.pem", "server.pem", "server-key.pem"))
+CA, CA_KEY, CERTIFICATE, SERVER_KEY = (
+    KEYS / name for name in ("ca.pem", "ca-key.pem", "server.pem", "server-key.pem")
+)
 SITE_CA, NODE_KEY, NODE_PUBLIC = "ca.pem", "key", "key.pub"
 SERVER_LOG = "server.log"  # what the server of the run logs
 CONNECTION = "fedkin"  # name of the SuperLink in Flower's commands
 FIRST_PORT = 9094  # of the first SuperNode of a machine, Flower's default
 
-# No telemetry, no check for updates, short intervals between polls, and Python stores compiled code. A server's program
-# polls for runs to start, a site's for messages.
+# No telemetry, no check for updates, short intervals between polls, and Python stores compiled
+# code. A server's program polls for runs to start, a site's for messages.
 VARIABLES = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -45,7 +47,8 @@ VARIABLES = {
 
 @dataclass(frozen=True)
 class Address:
-    """The SuperLink's address for sites and for Flower's commands, and whether it has a certificate."""
+    """The SuperLink's address for sites and for Flower's commands, and whether it has a
+    certificate."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -56,7 +59,8 @@ class Address:
 
     @property
     def bind_host(self) -> str:
-        """The host that the SuperLink binds: every interface unless the address is of this machine alone."""
+        """The host that the SuperLink binds: every interface unless the address is of this machine
+        alone."""
         return self.host if self.is_loopback else "0.0.0.0"
 
     @property
@@ -86,19 +90,24 @@ def is_host(text: str) -> bool:
             return ipaddress.ip_address(text).version == 4
         except ValueError:
             return False
-    return len(text) < 254 and all(re.fullmatch(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)", part) for part in text.split("."))
+    return len(text) < 254 and all(
+        re.fullmatch(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)", part) for part in text.split(".")
+    )
 
 
 def read_address(path: Path) -> Address:
     """The SuperLink's address in ``flwr/config.toml``. Raises ConfigError where there is none."""
     try:
         entry = tomllib.loads(path.read_text())["superlink"][CONNECTION]
-        return Address.parse(str(entry["address"]), not entry.get("insecure", False), f"{path}: address")
+        return Address.parse(
+            str(entry["address"]), not entry.get("insecure", False), f"{path}: address"
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(
-            f"{path}: cannot be read ({error}); fedkin deploy init writes a new one where there is none"
+            f"{path}: cannot be read ({error}); fedkin deploy init writes a new one where there "
+            f"is none"
         ) from error
 
 
@@ -106,35 +115,48 @@ def read_environment(folder: Path) -> dict[str, str]:
     """The variables of a site's ``flower.env``. Raises ConfigError where it cannot be read."""
     path = folder / ENVIRONMENT
     try:
-        lines = [line.partition("=") for line in path.read_text().splitlines() if not line.startswith("#")]
+        lines = [
+            line.partition("=")
+            for line in path.read_text().splitlines()
+            if not line.startswith("#")
+        ]
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}); it must have SUPERLINK=host:port") from error
+        raise ConfigError(
+            f"{path}: cannot be read ({error}); it must have SUPERLINK=host:port"
+        ) from error
     return {name.strip(): value.strip() for name, equals, value in lines if equals}
 
 
 def flower_config(folder: Path, address: Address) -> str:
     """Content of ``flwr/config.toml``; Flower needs the absolute path of the authority."""
-    secure = {"root-certificates": str(folder.absolute() / CA)} if address.secure else {"insecure": True}
+    secure = (
+        {"root-certificates": str(folder.absolute() / CA)} if address.secure else {"insecure": True}
+    )
     return tomli_w.dumps(
         {"superlink": {"default": CONNECTION, CONNECTION: {"address": str(address), **secure}}},
     )
 
 
 def app_project(folder: Path) -> str:
-    """Content of ``app/pyproject.toml``: the only file that is sent to sites; it names what is installed there."""
+    """Content of ``app/pyproject.toml``: the only file that is sent to sites; it names what is
+    installed there."""
     package = "fedkin.server.deploy"
     project = {"name": "fedkin-app", "version": __version__, "dependencies": []}
     project |= {"description": "Clustered federated learning with fedkin.", "license": "Apache-2.0"}
     flower = {
         "publisher": "fedkin",
-        "components": {"serverapp": f"{package}.server_app:app", "clientapp": f"{package}.client_app:app"},
+        "components": {
+            "serverapp": f"{package}.server_app:app",
+            "clientapp": f"{package}.client_app:app",
+        },
         "config": {"config": str(folder.absolute() / SERVER)},
     }
     return tomli_w.dumps({"project": project, "tool": {"flwr": {"app": flower}}})
 
 
 def environment_text(address: Address | None = None, port: int = FIRST_PORT) -> str:
-    """Content of ``flower.env``, of a site where an address is given: for shells, systemd and Docker."""
+    """Content of ``flower.env``, of a site where an address is given: for shells, systemd and
+    Docker."""
     site = {"SUPERLINK": str(address), "SUPERNODE_PORT": str(port)} if address else {}
     poll = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05"} if address else {}
     return "".join(f"{name}={value}\n" for name, value in {**site, **VARIABLES, **poll}.items())
@@ -148,11 +170,20 @@ def commands(folder: Path, address: Address, sites: list[str]) -> str:
         address: of the SuperLink.
         sites: names of their folders.
     """
-    root, programs = shlex.quote(str(folder.absolute())), shlex.quote(str(Path(sys.executable).parent))
+    root, programs = (
+        shlex.quote(str(folder.absolute())),
+        shlex.quote(str(Path(sys.executable).parent)),
+    )
     each = f"for site in {' '.join(sites)}; do"
-    keys = [f'{each} flwr supernode register "$site/{NODE_PUBLIC}" {CONNECTION} --name "$site"; done']
+    keys = [
+        f'{each} flwr supernode register "$site/{NODE_PUBLIC}" {CONNECTION} --name "$site"; done'
+    ]
     parts = {
-        "In every new shell": [f"cd {root}", f'export PATH={programs}:"$PATH" FLWR_HOME="$PWD/flwr"', _SOURCE],
+        "In every new shell": [
+            f"cd {root}",
+            f'export PATH={programs}:"$PATH" FLWR_HOME="$PWD/flwr"',
+            _SOURCE,
+        ],
         "The SuperLink": [superlink(address), _WAIT],
         **({"Register the sites, once for each": keys} if address.secure else {}),
         "A SuperNode for each site": [each, f"  ({supernode(address.secure)}) &", "done"],
@@ -189,8 +220,16 @@ _WAIT = f"until flwr list {CONNECTION} > /dev/null 2>&1; do sleep 1; done"
 
 
 def superlink_options(address: Address) -> list[list[str]]:
-    """The options of the SuperLink, which is started in the folder of the deployment; a list for each line of text."""
-    tls = ["--ssl-ca-certfile", str(CA), "--ssl-certfile", str(CERTIFICATE), "--ssl-keyfile", str(SERVER_KEY)]
+    """The options of the SuperLink, which is started in the folder of the deployment; a list for
+    each line of text."""
+    tls = [
+        "--ssl-ca-certfile",
+        str(CA),
+        "--ssl-certfile",
+        str(CERTIFICATE),
+        "--ssl-keyfile",
+        str(SERVER_KEY),
+    ]
     return [
         ["--host", address.bind_host, "--port", str(address.port), "--database", "state.db"],
         ["--isolation", "subprocess", "--disable-runtime-dependency-installation"],
@@ -201,20 +240,37 @@ def superlink_options(address: Address) -> list[list[str]]:
 def superlink(address: Address) -> str:
     """The command that starts the SuperLink."""
     return (
-        " \\\n  ".join(["flower-superlink", *map(shlex.join, superlink_options(address))]) + " > superlink.log 2>&1 &"
+        " \\\n  ".join(["flower-superlink", *map(shlex.join, superlink_options(address))])
+        + " > superlink.log 2>&1 &"
     )
 
 
 def supernode(secure: bool) -> str:
     """The command that starts a SuperNode, in its site's folder, ``$site``."""
-    how = f"--root-certificates {SITE_CA} --auth-supernode-private-key {NODE_KEY}" if secure else "--insecure"
-    where = """--superlink "$SUPERLINK" --port "$SUPERNODE_PORT" --node-config 'config="client.toml"'"""
+    how = (
+        f"--root-certificates {SITE_CA} --auth-supernode-private-key {NODE_KEY}"
+        if secure
+        else "--insecure"
+    )
+    where = (
+        """--superlink "$SUPERLINK" --port "$SUPERNODE_PORT" --node-config 'config="client.toml"'"""
+    )
     ready = f'cd "$site" && {_SOURCE} && export FLWR_HOME="$PWD/flwr"'
     return f"{ready} &&\n    exec flower-supernode {where} \\\n      {how} > supernode.log 2>&1"
 
 
 def supernode_options(secure: bool, variables: Mapping[str, str]) -> list[str]:
-    """The options of a SuperNode that is started in its site's folder; ``variables`` are those of its flower.env."""
-    keys = ["--root-certificates", SITE_CA, "--auth-supernode-private-key", NODE_KEY] if secure else ["--insecure"]
-    where = ["--superlink", variables.get("SUPERLINK", ""), "--port", variables.get("SUPERNODE_PORT", str(FIRST_PORT))]
+    """The options of a SuperNode that is started in its site's folder; ``variables`` are those of
+    its flower.env."""
+    keys = (
+        ["--root-certificates", SITE_CA, "--auth-supernode-private-key", NODE_KEY]
+        if secure
+        else ["--insecure"]
+    )
+    where = [
+        "--superlink",
+        variables.get("SUPERLINK", ""),
+        "--port",
+        variables.get("SUPERNODE_PORT", str(FIRST_PORT)),
+    ]
     return [*where, "--node-config", f'config="{CLIENT}"', *keys]

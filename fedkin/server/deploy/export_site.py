@@ -1,4 +1,5 @@
-"""The export of what a site has of a run: its cluster's model, and the one that it has trained from it."""
+"""The export of what a site has of a run: its cluster's model, and the one that it has trained from
+it."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _SUFFIX = "-models.safetensors"
 
 
 def export_site(config: ClientConfig, path: Path, format: str) -> Path:
-    """Write the models that a site has stored of its newest run: ``cluster``, that of its cluster, and ``personal``,
-    the same after the site's last local training.
+    """Write the models that a site has stored of its newest run: ``cluster``, that of its cluster,
+    and ``personal``, the same after the site's last local training.
 
     Args:
         config: of the site.
@@ -36,7 +37,10 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
         DataError: the site's table is here, and cannot be read.
         ModelError, MissingExtra, StorageError: as ``export.folder.write``.
     """
-    site, samples = config.site, replace(config.data_description(), feature_names=_feature_names(config))
+    site, samples = (
+        config.site,
+        replace(config.data_description(), feature_names=_feature_names(config)),
+    )
     with error_context("model"):
         model = wrap_module(config.model.make(samples))
     run, arrays = _newest(Path(site.folder), site.name)
@@ -47,7 +51,8 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
             continue
         if arrays[name].shape != (model.spec.parameters,):
             raise ModelError(
-                f"{site.folder}: {run} stored models of {arrays[name].size} parameters, and [model] has "
+                f"{site.folder}: {run} stored models of {arrays[name].size} parameters, and "
+                f"[model] has "
                 f"{model.spec.parameters}"
             )
         predictor = Predictor(name, model, arrays[name][None], samples, labels)
@@ -56,14 +61,20 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
         "label": config.data_values.get("label") or "y",
         "client": config.data_values.get("client") or "client_id",
     }
-    facts = {"method": None, "data": site.name, "columns": columns, "model": config.model.values, "run": run}
+    facts = {
+        "method": None,
+        "data": site.name,
+        "columns": columns,
+        "model": config.model.values,
+        "run": run,
+    }
     facts |= {} if config.samples.words is None else {"words": config.samples.words}
     return write(entries, facts, path, format)
 
 
 def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
-    """The site's columns of features in the order of training; None of what is no table, and where no file is here to
-    say."""
+    """The site's columns of features in the order of training; None of what is no table, and where
+    no file is here to say."""
     data = config.data_values
     if config.samples.features:
         return tuple(config.samples.features)
@@ -71,15 +82,22 @@ def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
         return None
     if data.get("features"):
         return tuple(map(str, data["features"]))
-    return registry.make(registry.datasets(), data).feature_names if Path(data["path"]).is_file() else None
+    return (
+        registry.make(registry.datasets(), data).feature_names
+        if Path(data["path"]).is_file()
+        else None
+    )
 
 
 def _newest(folder: Path, site: str) -> tuple[str, dict[str, np.ndarray]]:
     """The name of the run whose models were stored last, and these models."""
-    files = sorted(folder.glob(f"*{_SUFFIX}"), key=lambda file: (file.stat().st_mtime_ns, file.name))
+    files = sorted(
+        folder.glob(f"*{_SUFFIX}"), key=lambda file: (file.stat().st_mtime_ns, file.name)
+    )
     if not files:
         raise ConfigError(
-            f"{folder} holds no model of {site}: a site with one client stores that of its cluster when it takes part "
+            f"{folder} holds no model of {site}: a site with one client stores that of its "
+            f"cluster when it takes part "
             "in a run; of others, the server's run folder has the models (fedkin export RUN)"
         )
     try:

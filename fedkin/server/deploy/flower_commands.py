@@ -1,6 +1,8 @@
-"""Flower's commands, several in one process: ``flwr supernode register`` for each site, then ``flwr run``.
+"""Flower's commands, several in one process: ``flwr supernode register`` for each site, then ``flwr
+run``.
 
-A process a command would import Flower anew each time. Its output is a line for each step that is done.
+A process a command would import Flower anew each time. Its output is a line for each step that is
+done.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def flwr(*arguments: str) -> str:
         except Exception as error:  # of the parser, or of the command
             raise CommandError(" ".join(str(error).split())) from error
     if status:
-        raise CommandError(" ".join(output.getvalue().split()) or f"flwr {arguments[0]} ended with {status}")
+        raise CommandError(
+            " ".join(output.getvalue().split()) or f"flwr {arguments[0]} ended with {status}"
+        )
     return output.getvalue()
 
 
@@ -59,7 +63,9 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--register", nargs="*", default=[], metavar="SITE")
     parser.add_argument("--run", action="store_true")
-    parser.add_argument("--server", metavar="FILE", help="server.toml, if it is not where the app has it")
+    parser.add_argument(
+        "--server", metavar="FILE", help="server.toml, if it is not where the app has it"
+    )
     options = parser.parse_args(arguments)
     wait_for_superlink(Path())
     try:
@@ -103,9 +109,13 @@ def _check_registered(key: Path, name: str) -> None:
     for node in _nodes_with(key):
         cure = f"make another key: {files.new_key_command(key.with_name(files.NODE_KEY))}"
         if node.status == _UNREGISTERED:
-            raise CommandError(f"{key} was unregistered, and Flower never accepts such a key again; {cure}")
+            raise CommandError(
+                f"{key} was unregistered, and Flower never accepts such a key again; {cure}"
+            )
         if node.name != name:
-            raise CommandError(f"{key} is registered as {node.name!r}, and this site is {name!r}; {cure}")
+            raise CommandError(
+                f"{key} is registered as {node.name!r}, and this site is {name!r}; {cure}"
+            )
 
 
 def _nodes_with(key: Path) -> list[Any]:

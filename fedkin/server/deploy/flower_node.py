@@ -1,12 +1,14 @@
-"""A SuperNode of our own: a site's connection to the SuperLink by Flower's client for it, without a process a message.
+"""A SuperNode of our own: a site's connection to the SuperLink by Flower's client for it, without a
+process a message.
 
-Flower's SuperNode (1.41) starts a process for every message, waits three seconds between looks for one and half a
-second between looks for its reply, and none of that can be set. Here one loop fetches messages, hands them on to the
-site's worker, and sends the replies. TLS, keys, heartbeats and retries are Flower's. An app's code, which the server
-sends along, is not fetched and not run.
+Flower's SuperNode (1.41) starts a process for every message, waits three seconds between looks for
+one and half a second between looks for its reply, and none of that can be set. Here one loop
+fetches messages, hands them on to the site's worker, and sends the replies. TLS, keys, heartbeats
+and retries are Flower's. An app's code, which the server sends along, is not fetched and not run.
 
-This file uses names of Flower which are not public, all of them imported below. So Flower is limited to releases that
-were tested, and tests/server/deploy/test_flower_node.py holds the signatures.
+This file uses names of Flower which are not public, all of them imported below. So Flower is
+limited to releases that were tested, and tests/server/deploy/test_flower_node.py holds the
+signatures.
 """
 
 from __future__ import annotations
@@ -20,8 +22,15 @@ from typing import Any
 
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Error, Message
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree, no_object_id_recompute
-from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree, push_objects
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+    no_object_id_recompute,
+)
+from flwr.supercore.inflatable.inflatable_utils import (
+    pull_and_inflate_object_from_tree,
+    push_objects,
+)
 from flwr.supercore.run import RunNotRunningException
 from flwr.supernode.fleet_http_connection import http_request_response
 
@@ -31,7 +40,11 @@ from fedkin.server.flower_record import parts_to_record, record_to_parts
 from fedkin.server.parts import Parts
 
 _log = logging.getLogger("fedkin")
-SHORTEST, LONGEST, SHARE = 0.2, 3.0, 0.1  # seconds between looks for a message, as a share of those since the last
+SHORTEST, LONGEST, SHARE = (
+    0.2,
+    3.0,
+    0.1,
+)  # seconds between looks for a message, as a share of those since the last
 BACKOFF = 0.05  # seconds before a part of a message that is still on its way is asked for again
 AGAIN = 5.0  # seconds before a lost connection is made again
 Answer = Callable[[Parts], Parts]
@@ -63,9 +76,11 @@ def run_node(
     key: Path | None,
     connected: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take part in the federation at an address until the process is ended; a lost connection is made again.
+    """Take part in the federation at an address until the process is ended; a lost connection is
+    made again.
 
-    Raises RefusedError where the SuperLink does not accept the node; the process must then start anew.
+    Raises RefusedError where the SuperLink does not accept the node; the process must then start
+    anew.
 
     Args:
         address: of the SuperLink, host:port.
@@ -84,7 +99,9 @@ def run_node(
                 _log.info("is connected to %s as node %d", address, connection.node_id)
                 connected()
                 serve(connection, answer)
-        except SystemExit as error:  # Flower has logged why, and ends the process in five seconds whatever happens
+        except (
+            SystemExit
+        ) as error:  # Flower has logged why, and ends the process in five seconds whatever happens
             raise RefusedError from error
         _log.warning("the connection to %s is lost; trying again in %.0f s", address, AGAIN)
         time.sleep(AGAIN)
@@ -117,7 +134,8 @@ def serve(
 
 
 def pause(since: float | int) -> float:
-    """Seconds until the next look for a message, so many after the last one: short while there is a run."""
+    """Seconds until the next look for a message, so many after the last one: short while there is a
+    run."""
     return min(LONGEST, max(SHORTEST, SHARE * since))
 
 
@@ -145,7 +163,8 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
 
 
 def _reply(message: Message, answer: Answer) -> Message:
-    """The worker's reply; an error, as Flower has it for a client that raised one, where there is none."""
+    """The worker's reply; an error, as Flower has it for a client that raised one, where there is
+    none."""
     try:
         return Message(parts_to_record(answer(record_to_parts(message.content))), reply_to=message)
     except (WorkerError, WorkerFailure, ValueError) as error:

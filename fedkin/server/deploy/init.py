@@ -28,7 +28,14 @@ from fedkin.server.deploy.own_wheel import own_wheel
 
 # Handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
-    "data": {"name": "planted", "base": "digits", "kind": "label_permutation", "clusters": 2, "samples": 60, "seed": 3},
+    "data": {
+        "name": "planted",
+        "base": "digits",
+        "kind": "label_permutation",
+        "clusters": 2,
+        "samples": 60,
+        "seed": 3,
+    },
     "model": {"name": "mclr"},
     "method": {"name": "flexcfl", "clusters": 2},
     "local": {"epochs": 5, "batch_size": 10, "lr": 0.1},
@@ -72,12 +79,15 @@ def init(
         host: at which sites reach the server; None: as before, or 127.0.0.1.
         port: of the server; None: as before, or 8000.
         secure: with keys and certificates.
-        settings: ``section.key=value`` for server.toml, client.toml or, where both have the section, for both.
-        compose: write compose.yaml and the files of its image too; without ``host`` the server is then at the
-            name of its container. Files of root are given to the ordinary user of the containers.
+        settings: ``section.key=value`` for server.toml, client.toml or, where both have the
+            section, for both.
+        compose: write compose.yaml and the files of its image too; without ``host`` the server is
+            then at the name of its container. Files of root are given to the ordinary user of the
+            containers.
 
     Raises:
-        ConfigError, DataError, ModelError: invalid settings, or no wheel can be made; nothing is written.
+        ConfigError, DataError, ModelError: invalid settings, or no wheel can be made; nothing is
+            written.
         StorageError: the folder cannot be written.
         MissingExtra: ``secure`` without cryptography.
     """
@@ -100,32 +110,50 @@ def init(
         _write_server(folder, server, address)
         for k, name in enumerate(names):
             if name in new:
-                _write_site(folder / name, sites[name], files.environment_text(address, files.FIRST_PORT + k))
+                _write_site(
+                    folder / name,
+                    sites[name],
+                    files.environment_text(address, files.FIRST_PORT + k),
+                )
             if name in new and secure:
                 keys.create_site_keys(folder / name, folder / files.CA)
-        deployed = Deployment(folder, address, sorted({*existing, *names}, key=lambda name: (len(name), name)), new)
+        deployed = Deployment(
+            folder, address, sorted({*existing, *names}, key=lambda name: (len(name), name)), new
+        )
         write_atomic(folder / files.COMMANDS, files.commands_page(folder, address, deployed.sites))
         if compose:
-            write_containers(folder=folder, address=address, sites=deployed.sites, server=server, wheel=wheel)
+            write_containers(
+                folder=folder, address=address, sites=deployed.sites, server=server, wheel=wheel
+            )
     return deployed
 
 
 def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> Address:
-    """The SuperLink's address; an existing deployment keeps its own. Raises ConfigError for another."""
+    """The SuperLink's address; an existing deployment keeps its own. Raises ConfigError for
+    another."""
     before = files.read_address(folder / files.FLOWER) if (folder / files.FLOWER).exists() else None
     default = before or Address()
-    address = Address(default.host if host is None else host, default.port if port is None else port, secure)
+    address = Address(
+        default.host if host is None else host, default.port if port is None else port, secure
+    )
     if not files.is_host(address.host):
-        raise ConfigError(f"--host: expected a host name or an address such as 10.0.0.1, got {address.host!r}")
+        raise ConfigError(
+            f"--host: expected a host name or an address such as 10.0.0.1, got {address.host!r}"
+        )
     if not 1 <= address.port <= 65_535:
         raise ConfigError(f"--port: expected a port from 1 to 65535, got {address.port}")
     was_secure = (folder / files.KEYS).exists() if before is None else before.secure
     if was_secure != secure and (before or was_secure):
-        with_keys, hint = ("with", "leave out --insecure") if was_secure else ("without", "say --insecure too")
-        raise ConfigError(f"{folder} holds a federation {with_keys} keys; {hint}, or choose another folder")
+        with_keys, hint = (
+            ("with", "leave out --insecure") if was_secure else ("without", "say --insecure too")
+        )
+        raise ConfigError(
+            f"{folder} holds a federation {with_keys} keys; {hint}, or choose another folder"
+        )
     if before and address != before:
         raise ConfigError(
-            f"{folder} has its server at {before}; to move it, remove {files.FLOWER} and {files.CERTIFICATE}, and "
+            f"{folder} has its server at {before}; to move it, remove {files.FLOWER} and "
+            f"{files.CERTIFICATE}, and "
             f"change SUPERLINK in each site's {files.ENVIRONMENT}"
         )
     return address
@@ -136,9 +164,12 @@ def _refuse_loopback(folder: Path, address: Address) -> None:
     if not address.is_loopback:
         return
     exists = (folder / files.FLOWER).exists()
-    place = folder.absolute().with_name(f"{folder.absolute().name}-containers") if exists else folder
+    place = (
+        folder.absolute().with_name(f"{folder.absolute().name}-containers") if exists else folder
+    )
     raise ConfigError(
-        f"--compose: the server of {folder} is at {address}, which no site's container reaches; make "
+        f"--compose: the server of {folder} is at {address}, which no site's container reaches; "
+        f"make "
         f"a deployment without --host, in a folder where there is none: "
         f"{shell_command('fedkin', 'deploy', 'init', place, '--compose')}"
     )
@@ -147,9 +178,14 @@ def _refuse_loopback(folder: Path, address: Address) -> None:
 def _check_ports(clients: int, address: Address) -> None:
     last = files.FIRST_PORT + clients - 1
     if clients < 1 or last > 65_535:
-        raise ConfigError(f"--clients: expected 1 to {65_536 - files.FIRST_PORT} sites, got {clients}")
+        raise ConfigError(
+            f"--clients: expected 1 to {65_536 - files.FIRST_PORT} sites, got {clients}"
+        )
     if files.FIRST_PORT <= address.port <= last:
-        raise ConfigError(f"--port: the SuperNodes here have ports {files.FIRST_PORT} to {last}, got {address.port}")
+        raise ConfigError(
+            f"--port: the SuperNodes here have ports {files.FIRST_PORT} to {last}, got "
+            f"{address.port}"
+        )
 
 
 def _configurations(
@@ -158,14 +194,23 @@ def _configurations(
     """The content of server.toml and of each site's client.toml."""
     changes = _by_section(settings, exists)
     base = copy.deepcopy(TRIAL)
-    base["federation"] = {"name": "trial", "capacity": max(8, 2 * len(names)), "wait_for": len(names)}
+    base["federation"] = {
+        "name": "trial",
+        "capacity": max(8, 2 * len(names)),
+        "wait_for": len(names),
+    }
     base["federation"] |= {"registered": True} if secure else {}
     base["data"]["clients"] = base["federation"]["capacity"]
     base["run"]["cohort"] = len(names)
-    values = {name: _with_settings(name, base.get(name, {}), changes.get(name, {})) for name in (*SERVER, *CLIENT)}
+    values = {
+        name: _with_settings(name, base.get(name, {}), changes.get(name, {}))
+        for name in (*SERVER, *CLIENT)
+    }
     if exists:
         server = _existing_server(folder, len(names))
-        values["data"] = values["data"] if "data" in changes else _existing_data(folder) or values["data"]
+        values["data"] = (
+            values["data"] if "data" in changes else _existing_data(folder) or values["data"]
+        )
     else:
         server = {name: values[name] for name in SERVER}
         server["samples"] = _samples(values["data"], folder / names[0], values["samples"])
@@ -185,7 +230,8 @@ def _existing_server(folder: Path, sites: int) -> Files:
     capacity = load_server(path).federation.capacity
     if sites > capacity:
         raise ConfigError(
-            f"{path}: federation.capacity is {capacity}, too few for {sites} sites; raise it there first (its run then "
+            f"{path}: federation.capacity is {capacity}, too few for {sites} sites; raise it "
+            f"there first (its run then "
             "starts anew, in another folder)"
         )
     return read_toml(path)
@@ -202,13 +248,17 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
         if section == "client" and key in _PER_SITE:
             raise ConfigError(f"client.{key}: each site has its own; change it in its client.toml")
         if exists and section in SERVER:
-            raise ConfigError(f"{section}.{key}: {files.SERVER} is there already and stays as it is; change it there")
+            raise ConfigError(
+                f"{section}.{key}: {files.SERVER} is there already and stays as it is; change it "
+                f"there"
+            )
         changes.setdefault(section, {})[key] = value
     return changes
 
 
 def _with_settings(section: str, base: Values, changes: Values) -> Values:
-    """Settings on top of a section, whose defaults do not apply where the settings choose another ``name``."""
+    """Settings on top of a section, whose defaults do not apply where the settings choose another
+    ``name``."""
     if section == "model" and "torch" in changes:
         changes = {"name": "torch"} | changes
     other = section in _CHOICES and changes.get("name", base["name"]) != base["name"]
@@ -232,7 +282,8 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
         return changes
     if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():
         raise ConfigError(
-            f"data.path: {site / str(data.get('path', ''))} is not there; where the data are elsewhere, describe "
+            f"data.path: {site / str(data.get('path', ''))} is not there; where the data are "
+            f"elsewhere, describe "
             "their samples: samples.shape=[30] samples.classes=2"
         )
     values = {**data, "path": str(site.absolute() / str(data["path"]))} if "path" in data else data
@@ -270,7 +321,9 @@ def _is_available(data: Values) -> bool:
 def _write_server(folder: Path, server: Values, address: Address) -> None:
     """Write those of the server's files that do not exist."""
     if address.secure:
-        keys.create_server_certificate(folder, server.get("federation", {}).get("name", "trial"), address.host)
+        keys.create_server_certificate(
+            folder, server.get("federation", {}).get("name", "trial"), address.host
+        )
     _write(folder / files.FLOWER, files.flower_config(folder, address))
     _write(folder / files.APP, files.app_project(folder))
     _write(folder / files.ENVIRONMENT, files.environment_text())

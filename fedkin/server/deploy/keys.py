@@ -1,6 +1,8 @@
-"""Keys of a federation with a server: the authority, the server's certificate, and a key for each node.
+"""Keys of a federation with a server: the authority, the server's certificate, and a key for each
+node.
 
-A node has no certificate: the server knows it by its public key, which is registered there. Needs ``cryptography``.
+A node has no certificate: the server knows it by its public key, which is registered there. Needs
+``cryptography``.
 """
 
 from __future__ import annotations
@@ -9,7 +11,15 @@ from pathlib import Path
 
 from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.security.certificates import Authority, write_public, write_secret
-from fedkin.server.deploy.deployment_folder import CA, CA_KEY, CERTIFICATE, NODE_KEY, NODE_PUBLIC, SERVER_KEY, SITE_CA
+from fedkin.server.deploy.deployment_folder import (
+    CA,
+    CA_KEY,
+    CERTIFICATE,
+    NODE_KEY,
+    NODE_PUBLIC,
+    SERVER_KEY,
+    SITE_CA,
+)
 
 
 def require_cryptography() -> None:
@@ -18,7 +28,8 @@ def require_cryptography() -> None:
         import cryptography  # noqa: F401
     except ImportError as error:
         raise MissingExtra(
-            "keys need the package cryptography, which is not installed: pip install 'fedkin[flower]' (--insecure does "
+            "keys need the package cryptography, which is not installed: pip install "
+            "'fedkin[flower]' (--insecure does "
             "without)"
         ) from error
 
@@ -40,21 +51,29 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
     if (folder / CERTIFICATE).exists():
         return
     if not (folder / CA_KEY).exists():
-        raise ConfigError(f"{folder / CA_KEY} is needed for the server's certificate; put it back for this command")
+        raise ConfigError(
+            f"{folder / CA_KEY} is needed for the server's certificate; put it back for this "
+            f"command"
+        )
     addresses = [text for text in (host, "127.0.0.1") if text != "localhost"]
-    certificate, key = Authority.load(folder / CA, folder / CA_KEY).member("localhost", list(dict.fromkeys(addresses)))
+    certificate, key = Authority.load(folder / CA, folder / CA_KEY).member(
+        "localhost", list(dict.fromkeys(addresses))
+    )
     write_secret(folder / SERVER_KEY, key)
     write_public(folder / CERTIFICATE, certificate)
 
 
 def create_site_keys(folder: Path, ca: Path) -> None:
-    """Write a site's copy of the authority and its key (as ``ssh-keygen -t ecdsa -b 384``), where it has none."""
+    """Write a site's copy of the authority and its key (as ``ssh-keygen -t ecdsa -b 384``), where
+    it has none."""
     from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric import ec
 
     if not (folder / SITE_CA).exists():
         write_public(folder / SITE_CA, ca.read_bytes())
-    if (folder / NODE_KEY).exists() or (folder / NODE_PUBLIC).exists():  # the other half may be elsewhere on purpose
+    if (folder / NODE_KEY).exists() or (
+        folder / NODE_PUBLIC
+    ).exists():  # the other half may be elsewhere on purpose
         return
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())

@@ -1,4 +1,5 @@
-"""A node's own disk: what its clients stored (``RUN.safetensors``), and models (``RUN-models.safetensors``)."""
+"""A node's own disk: what its clients stored (``RUN.safetensors``), and models
+(``RUN-models.safetensors``)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _log = logging.getLogger("fedkin")
 
 
 class NodeDisk:
-    """A folder of a node (``server.node_memory.Disk``). Raises StorageError where it cannot be written."""
+    """A folder of a node (``server.node_memory.Disk``). Raises StorageError where it cannot be
+    written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -33,7 +35,8 @@ class NodeDisk:
         self._write(path, {**self._read(path), **models})
 
     def forget(self) -> list[Path]:
-        """Delete what clients and models stored of every run, as this node leaves for good; the files deleted."""
+        """Delete what clients and models stored of every run, as this node leaves for good; the
+        files deleted."""
         files = [path for path in sorted(self.folder.glob("*.safetensors")) if _is_own(path)]
         with storage_errors(self.folder):
             for path in files:
@@ -46,7 +49,8 @@ class NodeDisk:
         return self.folder / f"{run}{suffix}.safetensors"
 
     def _read(self, path: Path) -> dict[str, np.ndarray]:
-        """The arrays of a file; none, with a warning, where it is damaged: a client can always begin anew."""
+        """The arrays of a file; none, with a warning, where it is damaged: a client can always
+        begin anew."""
         try:
             return decode(path.read_bytes()).arrays
         except FileNotFoundError:

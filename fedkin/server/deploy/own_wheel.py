@@ -1,4 +1,5 @@
-"""A wheel of the installed fedkin, made from its own files: without a network, and without a build tool."""
+"""A wheel of the installed fedkin, made from its own files: without a network, and without a build
+tool."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def own_wheel() -> bytes:
     return buffer.getvalue()
 
 
-# Not annotated as Distribution: where the backport importlib_metadata is imported, it returns a class of its package.
+# Not annotated as Distribution: where the backport importlib_metadata is imported, it returns a
+# class of its package.
 def _installed() -> Any:
     """The metadata of the installed fedkin. Raises ConfigError if there are none for this version."""
     try:
@@ -53,7 +55,9 @@ def _installed() -> Any:
         message = f"fedkin is imported from {_PACKAGE}, but it is not installed, so no wheel of it"
         raise ConfigError(f"{message} can be made for the containers: {_CURE}") from None
     if installed.version != __version__:
-        message = f"the installed metadata are of fedkin {installed.version}, the code is {__version__}"
+        message = (
+            f"the installed metadata are of fedkin {installed.version}, the code is {__version__}"
+        )
         raise ConfigError(f"{message}, so no wheel can be made for the containers: {_CURE}")
     return installed
 

@@ -1,8 +1,8 @@
 """Whether a deployment is a copy of another one, or was moved: its files name their folder.
 
 A copy has the keys, the port and the sites of the original, and its files name the original's
-folder. So it is refused. A folder that was moved gets its new path written into its files. It counts as
-moved, too, where a new deployment is at its former place: that one has other keys.
+folder. So it is refused. A folder that was moved gets its new path written into its files. It
+counts as moved, too, where a new deployment is at its former place: that one has other keys.
 """
 
 from __future__ import annotations
@@ -80,9 +80,12 @@ def copy_message(folder: Path, original: Path) -> str:
     start = f"fedkin deploy up {shlex.quote(str(original))}"
     new = f"fedkin deploy init {shlex.quote(f'{folder.name}-new')} --port PORT"
     return (
-        f"{folder} is a copy of {original}, and has its keys, its port and its sites, so that nothing is "
-        f"started. Start the original ({start}), or make a new deployment ({new}) and copy server.toml "
-        "and the sites' data into it; if the copy is to take the original's place, move the original "
+        f"{folder} is a copy of {original}, and has its keys, its port and its sites, so that "
+        f"nothing is "
+        f"started. Start the original ({start}), or make a new deployment ({new}) and copy "
+        f"server.toml "
+        "and the sites' data into it; if the copy is to take the original's place, move the "
+        "original "
         f"away first ({shell_command('mv', original, original.with_name(f'{original.name}-old'))})"
     )
 
@@ -120,7 +123,8 @@ def settle(folder: Path) -> Path | None:
 
 
 def _replace(path: Path, former: str, present: str) -> None:
-    """Replace a folder in the quoted paths of a file, if there is one. Other text may begin with its name."""
+    """Replace a folder in the quoted paths of a file, if there is one. Other text may begin with
+    its name."""
     if not path.exists():
         return
     pattern = rf"""(?<=["']){re.escape(former)}(?=[/"'])"""
@@ -137,13 +141,17 @@ def _commands(folder: Path) -> str:
 def _is_copy(folder: Path, original: Path) -> bool:
     """Whether a deployment was copied from another folder, in which its original still is.
 
-    Both have one authority then. Without keys they have the same settings, of the server or of a site.
+    Both have one authority then. Without keys they have the same settings, of the server or of a
+    site.
     """
     if _same(folder, original) or not (original / files.SERVER).exists():
         return False
     if (folder / files.CA).exists() or (original / files.CA).exists():
         return _same_content(folder / files.CA, original / files.CA)
-    settings = [files.SERVER, *(f"{path.parent.name}/{files.CLIENT}" for path in folder.glob(f"*/{files.CLIENT}"))]
+    settings = [
+        files.SERVER,
+        *(f"{path.parent.name}/{files.CLIENT}" for path in folder.glob(f"*/{files.CLIENT}")),
+    ]
     return any(_same_content(folder / name, original / name) for name in settings)
 
 

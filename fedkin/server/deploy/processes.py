@@ -1,7 +1,9 @@
-"""The programs of a deployment on this machine: started so that they outlive a terminal, found again, and ended.
+"""The programs of a deployment on this machine: started so that they outlive a terminal, found
+again, and ended.
 
-Each is started with a mark in its environment, which everything that it starts inherits. So all can be found in Linux's
-``/proc``, whoever started them and whatever died since, and none is left behind; no list is kept that could be wrong.
+Each is started with a mark in its environment, which everything that it starts inherits. So all can
+be found in Linux's ``/proc``, whoever started them and whatever died since, and none is left
+behind; no list is kept that could be wrong.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ def require_proc() -> None:
     """Raises ConfigError on a system that does not show the environment of its processes."""
     if not (_PROC / "self" / "environ").exists():
         raise ConfigError(
-            "fedkin deploy up finds its processes in Linux's /proc, which this system does not have; start the "
+            "fedkin deploy up finds its processes in Linux's /proc, which this system does not "
+            "have; start the "
             "programs by the commands of COMMANDS.md"
         )
 
@@ -79,7 +82,10 @@ def find(parts: Collection[Part]) -> dict[Part, list[Process]]:
             own = marks.keys() & set((entry / "environ").read_bytes().split(b"\0"))
             for mark in own:
                 processes[marks[mark]].append(_process(entry))
-    return {part: sorted(own, key=lambda process: (process.started, process.number)) for part, own in processes.items()}
+    return {
+        part: sorted(own, key=lambda process: (process.started, process.number))
+        for part, own in processes.items()
+    }
 
 
 def is_up(part: Part) -> bool:
@@ -94,7 +100,9 @@ def leaders(processes: Sequence[Process]) -> list[Process]:
     return programs
 
 
-def start(part: Part, command: Sequence[str], variables: Mapping[str, str], piped: bool = False) -> Started:
+def start(
+    part: Part, command: Sequence[str], variables: Mapping[str, str], piped: bool = False
+) -> Started:
     """Start a part's program in its folder, in a session of its own.
 
     Args:
@@ -130,7 +138,8 @@ def start(part: Part, command: Sequence[str], variables: Mapping[str, str], pipe
 
 
 def stop(parts: Collection[Part], grace: float, only: str = "") -> None:
-    """End parts: their programs are asked to, and whatever is left after ``grace`` seconds is killed.
+    """End parts: their programs are asked to, and whatever is left after ``grace`` seconds is
+    killed.
 
     Args:
         parts: what is ended, all at once.
@@ -161,7 +170,10 @@ def _signal(process: Process, number: int) -> None:
 
 def _is_helper(process: Process) -> bool:
     """Whether a process ends with the program that started it, and is none without it."""
-    return any(name in process.command for name in ("flower-superexec", SERVERAPP, "flwr-clientapp", "deploy.worker"))
+    return any(
+        name in process.command
+        for name in ("flower-superexec", SERVERAPP, "flwr-clientapp", "deploy.worker")
+    )
 
 
 def _process(entry: Path) -> Process:
@@ -172,5 +184,7 @@ def _process(entry: Path) -> Process:
 
 
 def _boot_time() -> float:
-    line = next(line for line in (_PROC / "stat").read_text().splitlines() if line.startswith("btime"))
+    line = next(
+        line for line in (_PROC / "stat").read_text().splitlines() if line.startswith("btime")
+    )
     return float(line.split()[1])

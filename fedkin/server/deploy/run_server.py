@@ -57,7 +57,8 @@ def serve(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Run:
-    """Run what a server's configuration says with the clients behind ``transport``; resume what its folder holds.
+    """Run what a server's configuration says with the clients behind ``transport``; resume what its
+    folder holds.
 
     Args:
         config: the server's file.
@@ -65,8 +66,8 @@ def serve(
         clock: seconds now.
         sleep: waits so many seconds.
 
-    Raises ConfigError, ModelError, CheckpointError and StorageError as ``simulate`` does; StorageError too where
-    another server is at work in the folder.
+    Raises ConfigError, ModelError, CheckpointError and StorageError as ``simulate`` does;
+    StorageError too where another server is at work in the folder.
     """
     folder = Path(config.federation.folder)
     with run_lock(folder):
@@ -169,7 +170,9 @@ class RemoteWorlds:
             self.spec = check_samples(self.model, data)
         start, shape = self.model.initial(HANDSHAKE_SEED), data.x.shape[1:]
         name = config.federation.name
-        own = make_handshake(name, __version__, self.spec, shape, data.classes, config.shared_digest)
+        own = make_handshake(
+            name, __version__, self.spec, shape, data.classes, config.shared_digest
+        )
         own = replace(own, start=model_digest(start))
         file = RegistryFile(Path(config.federation.folder))
         secret = config.option_entries.get("secret")
@@ -206,7 +209,11 @@ def log_round(record: Record) -> None:
     parts += [text] if (text := scored_text(record)) else []
     parts += [f"{before:.3f} before local training"] if before is not None else []
     parts += [f"clusters of {record['cluster_sizes']}"] if record.get("cluster_sizes") else []
-    parts += [f"{record[kind]} {kind}" for kind in ("missing", "nonfinite", "outliers") if record.get(kind)]
+    parts += [
+        f"{record[kind]} {kind}"
+        for kind in ("missing", "nonfinite", "outliers")
+        if record.get(kind)
+    ]
     _log.info("%s, round %d: %s", record["method"], record["round"], ", ".join(parts) or "done")
 
 
@@ -228,7 +235,9 @@ def log_to_file(path: Path) -> None:
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:
         reason = error.strerror
-        log.warning("%s cannot be written (%s): fedkin deploy logs does not show this run", path, reason)
+        log.warning(
+            "%s cannot be written (%s): fedkin deploy logs does not show this run", path, reason
+        )
         return
     handler.setFormatter(_FORMAT)
     log.addHandler(handler)
@@ -257,13 +266,16 @@ class RegistryFile:
             return None
         except (OSError, ValueError) as error:
             raise CheckpointError(
-                f"{self.path} cannot be read ({error}); without it, clients that came after the last checkpoint get "
+                f"{self.path} cannot be read ({error}); without it, clients that came after the "
+                f"last checkpoint get "
                 "other ids: remove it to go on so"
             ) from error
 
 
 @contextmanager
-def run_lock(folder: Path, timeout: float | int = _TIMEOUT, poll: float | int = _POLL) -> Iterator[None]:
+def run_lock(
+    folder: Path, timeout: float | int = _TIMEOUT, poll: float | int = _POLL
+) -> Iterator[None]:
     """Hold the lock of a run folder; another server that has it is waited for.
 
     Args:
@@ -272,7 +284,8 @@ def run_lock(folder: Path, timeout: float | int = _TIMEOUT, poll: float | int = 
         poll: seconds between attempts.
 
     Raises:
-        StorageError: the other server is still there after ``timeout`` seconds, or the lock cannot be written.
+        StorageError: the other server is still there after ``timeout`` seconds, or the lock cannot
+            be written.
     """
     path = lock_file(folder)
     lock = FileLock(path, poll_interval=poll)
@@ -285,7 +298,9 @@ def run_lock(folder: Path, timeout: float | int = _TIMEOUT, poll: float | int = 
             try:
                 lock.acquire(timeout=timeout)
             except Timeout:
-                raise StorageError(f"another server uses {folder}; stop it first (flwr list, flwr stop)") from None
+                raise StorageError(
+                    f"another server uses {folder}; stop it first (flwr list, flwr stop)"
+                ) from None
     try:
         yield
     finally:

@@ -1,4 +1,5 @@
-"""Which parts of a deployment a command is about: all of its folder, only the server, or only one site."""
+"""Which parts of a deployment a command is about: all of its folder, only the server, or only one
+site."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from fedkin.server.deploy import deployment_folder as files
 
 @dataclass(frozen=True)
 class Selection:
-    """Selected parts: the folder, whether it holds a server, whether that is selected, and the sites by name."""
+    """Selected parts: the folder, whether it holds a server, whether that is selected, and the
+    sites by name."""
 
     folder: Path
     holds_server: bool
@@ -37,7 +39,9 @@ def select(folder: Path, *, server: bool = False, site: str | None = None) -> Se
     if server and not has_server:
         raise ConfigError(f"{folder}: there is no {files.SERVER}; fedkin deploy init writes one")
     if site is not None and site not in sites:
-        raise ConfigError(f"{folder}: there is no {site}/{files.CLIENT}; there is: {', '.join(sites) or 'none'}")
+        raise ConfigError(
+            f"{folder}: there is no {site}/{files.CLIENT}; there is: {', '.join(sites) or 'none'}"
+        )
     if not (has_server or sites):
         raise ConfigError(f"{folder}: there is neither {files.SERVER} nor a site's {files.CLIENT}")
     selected = {} if server else sites if site is None else {site: sites[site]}

@@ -52,7 +52,9 @@ def _serve(grid: Grid, context: Context) -> Run:
     """
     path = context.run_config.get("config")
     if not isinstance(path, str):
-        raise ConfigError('[tool.flwr.app.config] must name the server\'s file: config = "/path/server.toml"')
+        raise ConfigError(
+            '[tool.flwr.app.config] must name the server\'s file: config = "/path/server.toml"'
+        )
     log_to_file(Path(path).parent / files.SERVER_LOG)
     finished = serve(load_server(Path(path)), FlowerTransport(grid))
     draw(finished)

@@ -1,4 +1,5 @@
-"""A site's part of a federation, in the foreground: its worker, and the connection to the SuperLink."""
+"""A site's part of a federation, in the foreground: its worker, and the connection to the
+SuperLink."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from fedkin.server.deploy.worker_link import WorkerError
 
 _log = logging.getLogger("fedkin")
 _KEY_REFUSED = (
-    "the server does not know this site's key (register its key.pub there: flwr supernode register), or the site was "
+    "the server does not know this site's key (register its key.pub there: flwr supernode "
+    "register), or the site was "
     "killed within the last minute; it tries again by itself"
 )
 _AGAIN = 3.0  # seconds; Flower, once it has refused, ends the process after five
@@ -44,7 +46,9 @@ def run_site(folder: Path) -> None:
     config = load_client(folder / files.CLIENT)
     variables = files.read_environment(folder)
     secure = (folder / files.SITE_CA).exists()
-    address = Address.parse(variables.get("SUPERLINK", ""), secure, f"{folder / files.ENVIRONMENT}: SUPERLINK")
+    address = Address.parse(
+        variables.get("SUPERLINK", ""), secure, f"{folder / files.ENVIRONMENT}: SUPERLINK"
+    )
     os.environ.update({**variables, "FLWR_HOME": str(folder.absolute() / "flwr")})
     here = folder.absolute()
     os.chdir(here)
@@ -53,7 +57,9 @@ def run_site(folder: Path) -> None:
     try:
         from fedkin.server.deploy.flower_node import RefusedError, run_node
     except ImportError as error:
-        raise MissingExtra("a site needs Flower, which is not installed: pip install 'fedkin[flower]'") from error
+        raise MissingExtra(
+            "a site needs Flower, which is not installed: pip install 'fedkin[flower]'"
+        ) from error
     log_to()
     signal.signal(signal.SIGTERM, _stop)
     worker = SiteWorker(Path(files.CLIENT), os.getpid(), partial(note_refusal, here))
@@ -75,8 +81,8 @@ def run_site(folder: Path) -> None:
 
 
 def needs_supernode(config: ClientConfig) -> bool:
-    """Whether a site runs Flower's own SuperNode: without a worker, or with a PyTorch module, which may be in the app
-    that the server sends."""
+    """Whether a site runs Flower's own SuperNode: without a worker, or with a PyTorch module, which
+    may be in the app that the server sends."""
     return config.site.worker == "none" or "torch" in config.model.values
 
 

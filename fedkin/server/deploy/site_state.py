@@ -5,7 +5,13 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from fedkin.run.federation_state import SITE_STATE, FederationState, read_state, remove_state, write_state
+from fedkin.run.federation_state import (
+    SITE_STATE,
+    FederationState,
+    read_state,
+    remove_state,
+    write_state,
+)
 from fedkin.server.deploy.deployment_folder import CLIENT
 from fedkin.server.deploy.worker_link import site_name
 
@@ -22,7 +28,8 @@ def note_refusal(folder: Path, reason: str) -> None:
 
     Args:
         folder: of the site.
-        reason: in one line; empty where the site has done what it was asked, which removes an earlier reason.
+        reason: in one line; empty where the site has done what it was asked, which removes an
+            earlier reason.
     """
     before = site_refusal(folder)
     if reason and reason != before:

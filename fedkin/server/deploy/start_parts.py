@@ -22,7 +22,8 @@ _TIMEOUT = 120.0  # seconds in which a step must be done
 _PAUSE = 0.1  # seconds between looks
 _READY = re.compile(r"is connected to|SuperNode ID|refused; trying again")  # in a site's log
 _WAITS = (
-    "waits: the server does not know its key (flwr supernode register at the server), or it was killed within the last "
+    "waits: the server does not know its key (flwr supernode register at the server), or it was "
+    "killed within the last "
     "minute"
 )
 _ERROR = "error: "  # in front of an error of Flower's commands
@@ -54,10 +55,13 @@ def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
         say: takes a line about each step.
 
     Raises:
-        ConfigError: a program has ended as soon as it was started, or Flower has refused a key or the run.
+        ConfigError: a program has ended as soon as it was started, or Flower has refused a key or
+            the run.
         StorageError: a log cannot be written.
     """
-    register = [part.name for part in missing.sites] if selection.server and _is_secure(selection) else []
+    register = (
+        [part.name for part in missing.sites] if selection.server and _is_secure(selection) else []
+    )
     offsets = {part: part.log.stat().st_size if part.log.exists() else 0 for part in missing.sites}
     starter = None
     if missing.superlink:
@@ -67,7 +71,9 @@ def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
         starter.wait_for(flower_commands.REGISTERED)
         if register:
             say(f"registered: {', '.join(register)}")
-    started = {part: start(part, _site_command(part), _variables(part.folder)) for part in missing.sites}
+    started = {
+        part: start(part, _site_command(part), _variables(part.folder)) for part in missing.sites
+    }
     if starter is not None and missing.run:
         say(f"the run {starter.wait_for(flower_commands.RUN)}")
     for part, process in started.items():
@@ -106,13 +112,17 @@ class _Starter:
         self._folder = folder
         self.lines: list[str] = []
         self._process = start(
-            Part(folder, STARTER), [*command, "--register", *register], _variables(folder), piped=True
+            Part(folder, STARTER),
+            [*command, "--register", *register],
+            _variables(folder),
+            piped=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def wait_for(self, word: str) -> str:
-        """The rest of the line that begins with a word. Raises ConfigError where the process ends without it."""
+        """The rest of the line that begins with a word. Raises ConfigError where the process ends
+        without it."""
         end = time.monotonic() + _TIMEOUT
         while time.monotonic() < end:
             ended = self._process.poll() is not None and not self._reader.is_alive()
@@ -142,7 +152,9 @@ def _wait_for_site(part: Part, process: Started, offset: int) -> str:
             waits = match[0].startswith("refused")
             return _WAITS if waits else "is connected"
         if process.poll() is not None:
-            raise ConfigError(f"{part.name} has ended as soon as it was started:\n{_tail(part.log)}")
+            raise ConfigError(
+                f"{part.name} has ended as soon as it was started:\n{_tail(part.log)}"
+            )
         time.sleep(_PAUSE)
     return f"has not reached the server yet; see {part.log}"
 

@@ -1,4 +1,5 @@
-"""``fedkin deploy status`` and ``logs``: which parts run here, how far the run is, and what they have written."""
+"""``fedkin deploy status`` and ``logs``: which parts run here, how far the run is, and what they
+have written."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.run.federation_state import NOT_STARTED, FederationState, read_state, server_state_file
 from fedkin.run.folder.run_folder import METRICS, SUMMARY, against_folder, read_config
 from fedkin.server.deploy import deployment_folder as files
-from fedkin.server.deploy.processes import SERVERAPP, SITE, SUPERLINK, Part, Process, find, leaders, require_proc
+from fedkin.server.deploy.processes import (
+    SERVERAPP,
+    SITE,
+    SUPERLINK,
+    Part,
+    Process,
+    find,
+    leaders,
+    require_proc,
+)
 from fedkin.server.deploy.selection import Selection, select
 from fedkin.server.deploy.site_state import name_of, site_refusal
 from fedkin.server.deploy.start_parts import parts_of
@@ -32,7 +42,8 @@ class PartStatus:
         state: ``up``, ``down`` or ``refused``.
         processes: their ids.
         detail: what else is known.
-        reason: why a site is refused or its last reply was an error, or why there is no run; else empty.
+        reason: why a site is refused or its last reply was an error, or why there is no run; else
+            empty.
     """
 
     name: str
@@ -70,7 +81,8 @@ def status(folder: Path, *, server: bool = False, site: str | None = None) -> li
 
 
 def reason_line(line: PartStatus) -> str:
-    """The line about the reason of a part: a site that is refused or has failed, or a run that is not there."""
+    """The line about the reason of a part: a site that is refused or has failed, or a run that is
+    not there."""
     if line.name == RUN and line.reason.startswith(NOT_STARTED):
         return f"the run was not started: {line.reason.removeprefix(NOT_STARTED)}"
     if line.name == RUN:
@@ -81,7 +93,8 @@ def reason_line(line: PartStatus) -> str:
 
 
 def server_state(selection: Selection) -> FederationState:
-    """What the server of a deployment knows of its sites; nothing where no server is here, or it was not started."""
+    """What the server of a deployment knows of its sites; nothing where no server is here, or it
+    was not started."""
     if not selection.holds_server:
         return FederationState()
     try:
@@ -92,9 +105,14 @@ def server_state(selection: Selection) -> FederationState:
 
 
 def log_lines(
-    folder: Path, names: list[str], lines: int, follow: bool, sleep: Callable[[float], None] = time.sleep
+    folder: Path,
+    names: list[str],
+    lines: int,
+    follow: bool,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[str]:
-    """The last lines of the parts' logs, with the name of the part in front; with ``follow``, all that come after.
+    """The last lines of the parts' logs, with the name of the part in front; with ``follow``, all
+    that come after.
 
     Args:
         folder: of the deployment, or of one site.
@@ -115,7 +133,9 @@ def log_lines(
     for name, log in chosen.items():
         text = log.read_bytes() if log.exists() else b""
         offsets[name] = len(text)
-        yield from _named(name, text.decode(errors="replace").splitlines()[-lines:] if lines else [], width)
+        yield from _named(
+            name, text.decode(errors="replace").splitlines()[-lines:] if lines else [], width
+        )
     while follow:
         for name, log in chosen.items():
             fresh, offsets[name] = _fresh(log, offsets[name])
@@ -144,7 +164,8 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
 
     Args:
         folder: of the deployment.
-        say: takes each line that the server logs about the run meanwhile, and at last why a run has no results.
+        say: takes each line that the server logs about the run meanwhile, and at last why a run has
+            no results.
         offset: bytes of the server's log that are left out; None: those that are there now.
     """
     part = Part(folder.resolve(), SUPERLINK)
@@ -160,17 +181,23 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
         for line in fresh:
             say(line)
         error = server_state(select(folder)).end
-        if not own or (not runs and (seen or error or is_finished(folder) or time.monotonic() > end)):
+        if not own or (
+            not runs and (seen or error or is_finished(folder) or time.monotonic() > end)
+        ):
             break
         time.sleep(_PAUSE)
     finished = is_finished(folder)
     if not finished:
-        say(f"error: the run has no results: {error or f'its process has ended; see {log} and {part.log}'}")
+        say(
+            f"error: the run has no results: "
+            f"{error or f'its process has ended; see {log} and {part.log}'}"
+        )
     return finished
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether the run of a server's folder, and those beside it, have their results for all rounds configured."""
+    """Whether the run of a server's folder, and those beside it, have their results for all rounds
+    configured."""
     config = load_server(folder / files.SERVER)
     out = Path(config.federation.folder)
     runs = [out, *(against_folder(out, entry.name) for entry in config.against)]
@@ -191,7 +218,8 @@ def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
 
 
 def _part(part: Part, own: list[Process], state: FederationState) -> PartStatus:
-    """The status of a program. A site that is refused is so whether it is up or down; the detail says which."""
+    """The status of a program. A site that is refused is so whether it is up or down; the detail
+    says which."""
     numbers = [process.number for process in own]
     programs = leaders(own)
     if programs:
@@ -220,15 +248,26 @@ def _failure(part: Part, state: FederationState) -> str:
     return state.failing.get(name_of(part.folder), "") if part.kind == SITE else ""
 
 
-def _run(selection: Selection, processes: dict[Part, list[Process]], state: FederationState) -> PartStatus:
+def _run(
+    selection: Selection, processes: dict[Part, list[Process]], state: FederationState
+) -> PartStatus:
     """How far the run is, by its folder."""
-    own = [p for part, all_of in processes.items() if part.kind == SUPERLINK for p in all_of if SERVERAPP in p.command]
+    own = [
+        p
+        for part, all_of in processes.items()
+        if part.kind == SUPERLINK
+        for p in all_of
+        if SERVERAPP in p.command
+    ]
     try:
         config = load_server(selection.folder / files.SERVER)
     except FedkinError as error:
         return PartStatus(RUN, DOWN, [], "", str(error))
     out, rounds = Path(config.federation.folder), config.run.rounds
-    entries = [(config.method, out), *((entry, against_folder(out, entry.name)) for entry in config.against)]
+    entries = [
+        (config.method, out),
+        *((entry, against_folder(out, entry.name)) for entry in config.against),
+    ]
     detail = ", ".join(f"{entry.name} {_progress(run, rounds)}" for entry, run in entries)
     waiting = f"{state.waiting}; " if own and state.waiting else ""
     numbers = [process.number for process in own]

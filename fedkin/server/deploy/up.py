@@ -1,4 +1,5 @@
-"""``fedkin deploy up`` and ``down``: the parts of a deployment that belong on this machine, all or none."""
+"""``fedkin deploy up`` and ``down``: the parts of a deployment that belong on this machine, all or
+none."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ _GRACE = {SERVERAPP: 5.0, SITE: 8.0, SUPERLINK: 8.0}  # seconds that a program h
 
 
 def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say = print) -> bool:
-    """Start the parts of a deployment that do not run yet: the SuperLink, the sites, and the run. Where one cannot be
-    started, none is left that this call has started.
+    """Start the parts of a deployment that do not run yet: the SuperLink, the sites, and the run.
+    Where one cannot be started, none is left that this call has started.
 
     Args:
         folder: of the deployment, or of one site.
@@ -60,7 +61,9 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
     with _one_at_a_time(folder):
         missing = _missing(selection, find(parts_of(selection)))
         if not (missing.superlink or missing.sites or missing.run):
-            raise ConfigError(f"{folder} is up, and nothing was started; see fedkin deploy status {folder}")
+            raise ConfigError(
+                f"{folder} is up, and nothing was started; see fedkin deploy status {folder}"
+            )
         _refuse_ports(selection, missing)
         refuse_failed_checks(selection, missing)
         moved = settle(folder) if selection.holds_server else None
@@ -105,7 +108,8 @@ def _missing(selection: Selection, processes: Mapping[Part, Sequence[Process]]) 
 
 
 def _refuse_ports(selection: Selection, missing: Missing) -> None:
-    """Refuse (ConfigError) ports in use, which ``fedkin deploy check`` accepts where a SuperLink has them."""
+    """Refuse (ConfigError) ports in use, which ``fedkin deploy check`` accepts where a SuperLink
+    has them."""
     for part in missing.sites:
         try:
             config = load_client(part.folder / files.CLIENT)
@@ -113,7 +117,9 @@ def _refuse_ports(selection: Selection, missing: Missing) -> None:
             continue
         if needs_supernode(config):
             variables = files.read_environment(part.folder)
-            _refuse_port("127.0.0.1", int(variables.get("SUPERNODE_PORT", files.FIRST_PORT)), part.name)
+            _refuse_port(
+                "127.0.0.1", int(variables.get("SUPERNODE_PORT", files.FIRST_PORT)), part.name
+            )
     if missing.superlink:
         address = files.read_address(selection.folder / files.FLOWER)
         _refuse_port(address.bind_host, address.port, "the SuperLink")
@@ -121,11 +127,15 @@ def _refuse_ports(selection: Selection, missing: Missing) -> None:
 
 def _refuse_port(host: str, port: int, name: str) -> None:
     with socket.socket() as attempt:
-        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that was just released is free
+        attempt.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # one that was just released is free
         try:
             attempt.bind((host, port))
         except OSError as error:
-            raise ConfigError(f"port {port} of {name} cannot be used: {error.strerror}; nothing was started") from error
+            raise ConfigError(
+                f"port {port} of {name} cannot be used: {error.strerror}; nothing was started"
+            ) from error
 
 
 @contextmanager
@@ -139,7 +149,11 @@ def _all_or_none(missing: Missing, selection: Selection) -> Iterator[None]:
         for number in numbers:  # a second one must not leave half of it
             signal.signal(number, signal.SIG_IGN)
         folder = selection.folder.resolve()
-        own = [Part(folder, STARTER), *([Part(folder, SUPERLINK)] if missing.superlink else []), *missing.sites]
+        own = [
+            Part(folder, STARTER),
+            *([Part(folder, SUPERLINK)] if missing.superlink else []),
+            *missing.sites,
+        ]
         stop(own, 1.0)
         raise
     finally:

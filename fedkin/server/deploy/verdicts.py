@@ -26,14 +26,16 @@ class Former:
 
     Attributes:
         state: of the server.
-        same_ids: whether a site that is started again has its former id at the engine, as its key gives it.
+        same_ids: whether a site that is started again has its former id at the engine, as its key
+            gives it.
     """
 
     state: FederationState
     same_ids: bool
 
     def refusal(self, name: str, state: FederationState) -> str:
-        """Why a site is refused that was started; empty where it is not, or where only an earlier reason is known.
+        """Why a site is refused that was started; empty where it is not, or where only an earlier
+        reason is known.
 
         A site that has other clients than before stands in the state as ``NAME (node ID)``.
 
@@ -57,7 +59,9 @@ class Former:
         if name not in state.accepted or name in state.refused:
             return False
         was_accepted = name in self.state.accepted
-        return not was_accepted or self.same_ids or state.nodes.get(name) != self.state.nodes.get(name)
+        return (
+            not was_accepted or self.same_ids or state.nodes.get(name) != self.state.nodes.get(name)
+        )
 
 
 def former_state(selection: Selection, missing: Missing) -> Former:
@@ -74,7 +78,8 @@ def former_state(selection: Selection, missing: Missing) -> Former:
 
 
 def say_who_takes_part(selection: Selection, missing: Missing, former: Former, say: Say) -> bool:
-    """Wait until the server has accepted or refused each of the sites that were started, and say so.
+    """Wait until the server has accepted or refused each of the sites that were started, and say
+    so.
 
     Returns False where the server refuses one, or has ended by an error.
 
@@ -88,7 +93,9 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
         return True
     superlink = Part(selection.folder.resolve(), SUPERLINK)
     if not missing.run and not _runs(superlink):
-        say("the run is finished, so the sites have nothing to do; for more rounds raise run.rounds")
+        say(
+            "the run is finished, so the sites have nothing to do; for more rounds raise run.rounds"
+        )
         return True
     path = _state_file(selection)
     open_sites = {name_of(part.folder): part for part in missing.sites}
@@ -112,7 +119,11 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
         runs = _runs(superlink)
         seen |= runs
         seconds = time.monotonic() - start
-        if not open_sites or (not runs and (seen or seconds > _START)) or seconds > _START + _TIMEOUT:
+        if (
+            not open_sites
+            or (not runs and (seen or seconds > _START))
+            or seconds > _START + _TIMEOUT
+        ):
             break
         time.sleep(_PAUSE)
     for name, part in open_sites.items():
@@ -132,7 +143,8 @@ def _runs(superlink: Part) -> bool:
 
 
 def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> str:
-    """The rest of the line about a site that is not refused; empty as long as the server has not decided.
+    """The rest of the line about a site that is not refused; empty as long as the server has not
+    decided.
 
     Args:
         name: of the site.

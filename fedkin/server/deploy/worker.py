@@ -1,8 +1,10 @@
-"""A site's worker: a process that stays, with data loaded and programs compiled, and answers the site's messages.
+"""A site's worker: a process that stays, with data loaded and programs compiled, and answers the
+site's messages.
 
-It answers one message after another, as a node does, and keeps of one nothing for the next but what is on the site's
-disk, the data and compiled programs. Where client.toml or the file of its data has changed it loads them anew. It ends
-with the site's own process, or as soon as its socket is no longer there.
+It answers one message after another, as a node does, and keeps of one nothing for the next but what
+is on the site's disk, the data and compiled programs. Where client.toml or the file of its data has
+changed it loads them anew. It ends with the site's own process, or as soon as its socket is no
+longer there.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ class Worker:
         self._listener = socket.socket(socket.AF_UNIX)
 
     def serve(self) -> None:
-        """Answer messages until the site has ended. Raises WorkerError where the socket cannot be made."""
+        """Answer messages until the site has ended. Raises WorkerError where the socket cannot be
+        made."""
         own = self._listen()
         self._load()
         while not self._ended and is_alive(*self._site) and _file(self.folder / SOCKET) == own:
@@ -118,7 +121,9 @@ class Worker:
         connection.settimeout(_READ_TIMEOUT)
         try:
             check_peer(connection)
-            if not connection.recv(1, socket.MSG_PEEK):  # somebody only looked whether there is a worker
+            if not connection.recv(
+                1, socket.MSG_PEEK
+            ):  # somebody only looked whether there is a worker
                 return
             head, message = read_frame(connection)
             if message is None:
@@ -136,7 +141,8 @@ class Worker:
             _log.warning("a message was not answered: %s", error)
 
     def _reason_to_end(self, head: dict[str, Any]) -> str:
-        """Why another worker must answer; empty where this one can. The site that asks is the one to end with."""
+        """Why another worker must answer; empty where this one can. The site that asks is the one
+        to end with."""
         if head.get("version") != __version__:
             return f"it is of fedkin {__version__}, and the site's program of {head.get('version')}"
         if self._path is None:
@@ -157,9 +163,13 @@ class Worker:
         from fedkin.server.node import respond
 
         try:
-            reply = respond(self.loaded.node, lambda: from_parts(message), site_name(self.loaded.config))
+            reply = respond(
+                self.loaded.node, lambda: from_parts(message), site_name(self.loaded.config)
+            )
             return {"refused": reply.refusal}, to_parts(reply, IN_REPLY)
-        except Exception as error:  # as a client's process that raises: the message is lost, and the site goes on
+        except (
+            Exception
+        ) as error:  # as a client's process that raises: the message is lost, and the site goes on
             traceback.print_exc()
             return {"failure": f"{type(error).__name__}: {error}"}, None
 
@@ -183,9 +193,11 @@ def _file(path: Path) -> tuple[int, int] | None:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve the site whose file is the first argument, until the process in the second, with the mark in the third,
-    has ended."""
-    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s: %(message)s", datefmt="%H:%M:%S")
+    """Serve the site whose file is the first argument, until the process in the second, with the
+    mark in the third, has ended."""
+    logging.basicConfig(
+        format="%(asctime)s %(name)s %(levelname)s: %(message)s", datefmt="%H:%M:%S"
+    )
     _log.setLevel(logging.INFO)
     config, site, mark = Path(arguments[0]), int(arguments[1]), arguments[2]
     try:

@@ -5,7 +5,8 @@ site-0/client.worker/      mode 0700, beside client.toml
     lock                   held by whoever starts a worker
     worker.log             what the worker writes
 
-Only the standard library is imported here, because every message to a site starts a process that needs this.
+Only the standard library is imported here, because every message to a site starts a process that
+needs this.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def worker_folder(config: Path) -> Path:
 
 
 def open_folder(folder: Path) -> None:
-    """Make the folder where there is none. Raises WorkerError where others could enter it, or it cannot be made."""
+    """Make the folder where there is none. Raises WorkerError where others could enter it, or it
+    cannot be made."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
@@ -58,7 +60,8 @@ def open_folder(folder: Path) -> None:
 
 @contextmanager
 def socket_address(folder: Path) -> Iterator[str]:
-    """The path of the folder's socket, or, where that is too long, another that is valid inside the context.
+    """The path of the folder's socket, or, where that is too long, another that is valid inside the
+    context.
 
     Raises WorkerError where there is none (only Linux has one for every folder).
     """
@@ -67,7 +70,10 @@ def socket_address(folder: Path) -> Iterator[str]:
         yield str(path)
         return
     if not Path("/proc/self/fd").exists():
-        raise WorkerError(f"{path} is too long for a socket ({_LONGEST} bytes); choose a folder with a shorter path")
+        raise WorkerError(
+            f"{path} is too long for a socket ({_LONGEST} bytes); choose a folder with a shorter "
+            f"path"
+        )
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{handle}/{SOCKET}"
@@ -76,17 +82,21 @@ def socket_address(folder: Path) -> Iterator[str]:
 
 
 def check_peer(connection: socket.socket) -> None:
-    """Raises WorkerError where another user is at the other end (on Linux; elsewhere the folder's mode is all)."""
+    """Raises WorkerError where another user is at the other end (on Linux; elsewhere the folder's
+    mode is all)."""
     if not hasattr(socket, "SO_PEERCRED"):
         return
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, user, _ = _CREDENTIALS.unpack(data)
     if user != os.getuid():
-        raise WorkerError(f"a process of user {user} is at the other end of the socket, not of user {os.getuid()}")
+        raise WorkerError(
+            f"a process of user {user} is at the other end of the socket, not of user {os.getuid()}"
+        )
 
 
 def process_mark(process: int) -> str:
-    """When a process was started, in the system's own unit; empty where it is gone, or the system does not say."""
+    """When a process was started, in the system's own unit; empty where it is gone, or the system
+    does not say."""
     try:
         text = Path(f"/proc/{process}/stat").read_text()
     except OSError:

@@ -1,4 +1,5 @@
-"""XLA devices, the rows and arrays that each of them gets, and how many clients an accelerator trains side by side."""
+"""XLA devices, the rows and arrays that each of them gets, and how many clients an accelerator
+trains side by side."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def local_devices(count: int | None) -> list:
     """The first ``count`` devices that XLA finds on this machine, or all of them."""
     local = jax.local_devices()
     if count is not None and not 1 <= count <= len(local):
-        raise ConfigError(f"devices must be between 1 and the {len(local)} that XLA finds, got {count}")
+        raise ConfigError(
+            f"devices must be between 1 and the {len(local)} that XLA finds, got {count}"
+        )
     return local[:count]
 
 
@@ -45,8 +48,8 @@ def rows_by_device(
     Args:
         batches: of each row.
         devices: D.
-        lanes: rows that a device computes side by side. Of several, which wait for the longest of them, those of about
-            the same work follow each other.
+        lanes: rows that a device computes side by side. Of several, which wait for the longest of
+            them, those of about the same work follow each other.
     """
     load = np.zeros(devices)
     owner = np.zeros(len(batches), np.int64)
@@ -59,17 +62,21 @@ def rows_by_device(
 
 
 def fastest_lanes(
-    model: Model, rows: int, train: Callable[[int], Any], clock: Callable[[], float] = time.perf_counter
+    model: Model,
+    rows: int,
+    train: Callable[[int], Any],
+    clock: Callable[[], float] = time.perf_counter,
 ) -> int:
     """The number of lanes that trains a call fastest, of ``CANDIDATES`` that the call fills.
 
-    A call of few rows decides nothing: it is trained one after another, and a later one is measured. A number for which
-    the device has too little memory ends the search.
+    A call of few rows decides nothing: it is trained one after another, and a later one is
+    measured. A number for which the device has too little memory ends the search.
 
     Args:
         model: what is trained; the choice is remembered for it.
         rows: of the call.
-        train: trains the call with a number of lanes; results are NumPy's, so that nothing is still being computed.
+        train: trains the call with a number of lanes; results are NumPy's, so that nothing is still
+            being computed.
         clock: seconds.
     """
     if model in _chosen:
@@ -97,8 +104,8 @@ def fastest_lanes(
 
 
 def has_room(device: Any, size: int) -> bool:
-    """Whether an accelerator keeps arrays of so many bytes between calls: a quarter of its memory. A CPU has no memory
-    of its own."""
+    """Whether an accelerator keeps arrays of so many bytes between calls: a quarter of its memory.
+    A CPU has no memory of its own."""
     if device.platform == "cpu":
         return False
     limit = (device.memory_stats() or {}).get("bytes_limit", _SMALL_DEVICE)

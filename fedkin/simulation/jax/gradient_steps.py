@@ -1,4 +1,5 @@
-"""Parts of a step of local training: terms of its gradient, the step itself, and that of a model trained beside it."""
+"""Parts of a step of local training: terms of its gradient, the step itself, and that of a model
+trained beside it."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def begun(
     optimizer: optax.GradientTransformation,
     mixed: MixedModel | None,
 ) -> tuple[Tree, Any] | None:
-    """A client's own model with its optimiser's memory, before the first step; None where it has none.
+    """A client's own model with its optimiser's memory, before the first step; None where it has
+    none.
 
     Args:
         model, optimizer: of the training.
@@ -89,8 +91,8 @@ def own_step(
     rate: Array,
     batch: tuple[Any, ...],
 ) -> tuple[Tree, Any]:
-    """One step of a client's own model v on the loss of ``share v + (1 - share) w``, where w is a constant. Running
-    statistics of v are then those of the mix, after the batch.
+    """One step of a client's own model v on the loss of ``share v + (1 - share) w``, where w is a
+    constant. Running statistics of v are then those of the mix, after the batch.
 
     Args:
         model, optimizer: of the training.
@@ -121,8 +123,8 @@ def envelope_gradient(
     gradient: Tree,
     batch: tuple[Any, ...],
 ) -> tuple[Tree, Tree]:
-    """The gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta, whose running statistics
-    are w's.
+    """The gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta, whose
+    running statistics are w's.
 
     Args:
         model: of the training.
@@ -143,7 +145,9 @@ def envelope_gradient(
         return trained(jax.grad(lambda theta: objective(theta, *batch)[0])(theta))
 
     def inner(_: Array, theta: Tree) -> Tree:
-        return jax.tree.map(lambda a, g, b: a - lr * (g + strength * (a - b)), theta, slope(theta), w)
+        return jax.tree.map(
+            lambda a, g, b: a - lr * (g + strength * (a - b)), theta, slope(theta), w
+        )
 
     first = jax.tree.map(lambda a, g: a - lr * g, w, trained(gradient))  # at w itself nothing pulls
     theta = jax.lax.fori_loop(1, steps, inner, first)

@@ -1,7 +1,8 @@
 """Compiled client computations: local training, full gradients, scores.
 
-On a CPU clients run one after another (``lanes = 1``), each for its own number of steps: its weights stay in the cache,
-and no client waits for a larger one. On an accelerator several run at a time (``lanes``).
+On a CPU clients run one after another (``lanes = 1``), each for its own number of steps: its
+weights stay in the cache, and no client waits for a larger one. On an accelerator several run at a
+time (``lanes``).
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from fedkin.simulation.jax.padding import Plan, PlannedRows
 from fedkin.simulation.jax.recipe import Recipe, direction
 from fedkin.simulation.jax.training_losses import batch_loss, sample_losses
 
-# A device is one core: a program with parallel matrix products would take the cores of the other devices. It also
-# makes the bits independent of the number of devices.
+# A device is one core: a program with parallel matrix products would take the cores of the other
+# devices. It also makes the bits independent of the number of devices.
 _ONE_CORE = {"xla_cpu_multi_thread_eigen": False}
 
 
@@ -56,7 +57,8 @@ class SampleBlocks(NamedTuple):
 
 
 def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
-    """x[indices], copied row by row on a CPU, where the compiler's own gather copies number by number."""
+    """x[indices], copied row by row on a CPU, where the compiler's own gather copies number by
+    number."""
     if jax.default_backend() != "cpu":
         return x[indices]
     return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), indices)
@@ -73,14 +75,15 @@ def train(model: Model, recipe: Recipe, mesh: Mesh, shared: Shared, work: Plan) 
         work: the plan, with a leading axis of devices.
 
     Returns:
-        Updates [D n P] and losses [D n]; where rows are groups, G models of one client that train on the same batches,
-        [D n G P] and [D n G].
+        Updates [D n P] and losses [D n]; where rows are groups, G models of one client that train
+        on the same batches, [D n G P] and [D n G].
     """
     return on_each_device(partial(_train, model, recipe), mesh)(shared, work)
 
 
 def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
-    """The function ``compute(shared, own)`` on every device, with its own slice of the leading axis."""
+    """The function ``compute(shared, own)`` on every device, with its own slice of the leading
+    axis."""
 
     def one(shared: Any, own: Any) -> Any:
         return jax.tree.map(lambda a: a[None], compute(shared, jax.tree.map(lambda a: a[0], own)))
@@ -106,7 +109,9 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
         start = model.unflatten(received)
         base_key = jax.random.wrap_key_data(row.words) if model.random else None
 
-        def step(s: Array, carry: tuple[Tree, Any, Any, Array, Array]) -> tuple[Tree, Any, Any, Array, Array]:
+        def step(
+            s: Array, carry: tuple[Tree, Any, Any, Array, Array]
+        ) -> tuple[Tree, Any, Any, Array, Array]:
             w, memory, own, last_sum, first_sum = carry
             at = row.first + s
             count = work.steps.valid[at]
@@ -127,7 +132,11 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
             elif row.mixed is not None:
                 own = own_step(model, optimizer, objective, own, w, row.mixed.share, rate, batch)
             after = stepped(model, w, change, rate, updated)
-            w = after if trained is None else jax.tree.map(jnp.where, model.unflatten(trained), after, w)
+            w = (
+                after
+                if trained is None
+                else jax.tree.map(jnp.where, model.unflatten(trained), after, w)
+            )
             summed = jnp.stack([loss * count, count])
             last_sum = last_sum + jnp.where(s >= row.num_steps - row.per_epoch, summed, 0)
             return w, memory, own, last_sum, first_sum + jnp.where(s < row.per_epoch, summed, 0)
@@ -196,8 +205,11 @@ def _batch(
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
-def gradients(model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan) -> Float[Array, "D n P"]:
-    """Gradient of the mean training loss over all samples of every row, in inference mode and with the penalty.
+def gradients(
+    model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan
+) -> Float[Array, "D n P"]:
+    """Gradient of the mean training loss over all samples of every row, in inference mode and with
+    the penalty.
 
     Args:
         model: the model.
@@ -216,11 +228,16 @@ def _gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[A
     return jax.lax.map(client, work.rows)
 
 
-def _full_gradient(model: Model, w: Tree, work: Plan, first: Array, steps: Array) -> Float[Array, "P"]:
-    """Gradient of the mean loss over the samples of some consecutive batches, which hold every sample once."""
+def _full_gradient(
+    model: Model, w: Tree, work: Plan, first: Array, steps: Array
+) -> Float[Array, "P"]:
+    """Gradient of the mean loss over the samples of some consecutive batches, which hold every
+    sample once."""
 
     def summed(w: Tree, indices: Array, mask: Array) -> Array:
-        return jnp.sum(sample_losses(model.apply(w, rows_of(work.x, indices), None), work.y[indices]) * mask)
+        return jnp.sum(
+            sample_losses(model.apply(w, rows_of(work.x, indices), None), work.y[indices]) * mask
+        )
 
     def step(s: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
         total, examples = carry
@@ -254,10 +271,14 @@ def score(
         scores = (detector_scores if model.spec.detects else model_scores)(model, models, k, xs)
         return jnp.argmax(scores, axis=-1) == ys, sample_losses(scores, ys)
 
-    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)
+    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(
+        models, blocks
+    )
 
 
-def model_scores(model: Model, models: Float[Array, "K P"], k: Int[Array, ""], x: Array) -> Float[Array, "S C"]:
+def model_scores(
+    model: Model, models: Float[Array, "K P"], k: Int[Array, ""], x: Array
+) -> Float[Array, "S C"]:
     """Scores of samples by one model.
 
     Args:
@@ -282,7 +303,9 @@ def detector_scores(
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
-def raw_scores(model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks) -> Float[Array, "D b S C"]:
+def raw_scores(
+    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
+) -> Float[Array, "D b S C"]:
     """The scores of each sample; of a detector, its one.
 
     Args:
@@ -292,11 +315,15 @@ def raw_scores(model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: Sa
     def block(args: SampleBlocks, models: Array) -> Array:
         return model_scores(model, models, *args[:2])
 
-    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)
+    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(
+        models, blocks
+    )
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
-def predict(model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks) -> Int[Array, "D b S"]:
+def predict(
+    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
+) -> Int[Array, "D b S"]:
     """The predicted class of each sample.
 
     Args:
@@ -306,4 +333,6 @@ def predict(model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: Sampl
     def block(args: tuple[Array, Array, Array], models: Array) -> Array:
         return jnp.argmax(model_scores(model, models, *args[:2]), axis=-1)
 
-    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)
+    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(
+        models, blocks
+    )

@@ -1,7 +1,8 @@
-"""Mixed precision: a network computes in bfloat16; its parameters, its loss and the optimiser's steps stay float32.
+"""Mixed precision: a network computes in bfloat16; its parameters, its loss and the optimiser's
+steps stay float32.
 
-Source: Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training (2019), arXiv 1905.12322. bfloat16 has the range
-of float32, so that no loss has to be scaled.
+Source: Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training (2019), arXiv 1905.12322.
+bfloat16 has the range of float32, so that no loss has to be scaled.
 """
 
 from __future__ import annotations
@@ -37,4 +38,6 @@ def in_bfloat16(model: Model) -> Model:
 
 def _low(tree: Any) -> Any:
     """Its floating-point numbers as bfloat16."""
-    return jax.tree.map(lambda a: a.astype(jnp.bfloat16) if jnp.issubdtype(a.dtype, jnp.floating) else a, tree)
+    return jax.tree.map(
+        lambda a: a.astype(jnp.bfloat16) if jnp.issubdtype(a.dtype, jnp.floating) else a, tree
+    )

@@ -90,7 +90,9 @@ class PlannedRows(NamedTuple):
 class Plan(NamedTuple):
     """Input of a training program."""
 
-    x: Shaped[np.ndarray, "R ..."] | None  # samples of the clients in the call; None: of all, on the device
+    x: (
+        Shaped[np.ndarray, "R ..."] | None
+    )  # samples of the clients in the call; None: of all, on the device
     y: Int[np.ndarray, "R"]
     steps: PlannedSteps
     rows: PlannedRows
@@ -165,8 +167,8 @@ def _end_to_end(
 def stack_plans(plans: Sequence[Plan]) -> Plan:
     """The plans of several devices as one, every array with a leading device axis.
 
-    Sizes are rounded, so that calls of about the same size share a compiled program: the samples to a power of two, the
-    rows to those of all devices together, and the steps to fit both.
+    Sizes are rounded, so that calls of about the same size share a compiled program: the samples to
+    a power of two, the rows to those of all devices together, and the steps to fit both.
     """
     samples = power_of_two(max(len(plan.y) for plan in plans))
     rows = rounded_up(sum(len(plan.rows.model_index) for plan in plans))
@@ -194,8 +196,8 @@ def _stacked(parts: Sequence[Any], size: int) -> Any:
 
 
 def _padded_steps(plans: Sequence[Plan], samples: int, rows: int) -> int:
-    """Padded number of steps. Where all rows train for the same number of epochs, it is the most that these numbers of
-    rows and samples can need, so that many calls have one size."""
+    """Padded number of steps. Where all rows train for the same number of epochs, it is the most
+    that these numbers of rows and samples can need, so that many calls have one size."""
     needed = max(len(plan.steps.valid) for plan in plans)
     epochs = [-(-plan.rows.num_steps // plan.rows.per_epoch) for plan in plans]
     passes = set(np.concatenate(epochs).tolist())

@@ -25,11 +25,18 @@ class Recipe(NamedTuple):
 
 
 def direction(recipe: Recipe) -> optax.GradientTransformation:
-    """The optimiser without its learning rate, by Optax: clipping, L2 weight decay, direction, decoupled decay."""
+    """The optimiser without its learning rate, by Optax: clipping, L2 weight decay, direction,
+    decoupled decay."""
     parts = [] if recipe.clip_norm is None else [optax.clip_by_global_norm(recipe.clip_norm)]
     decay = [optax.add_decayed_weights(recipe.weight_decay)] if recipe.weight_decay else []
     if recipe.optimizer == "sgd":
-        parts += decay + ([optax.trace(recipe.momentum, recipe.nesterov)] if recipe.momentum else [])
+        parts += decay + (
+            [optax.trace(recipe.momentum, recipe.nesterov)] if recipe.momentum else []
+        )
     else:
-        parts += [optax.scale_by_adam(), *decay] if recipe.optimizer == "adamw" else [*decay, optax.scale_by_adam()]
+        parts += (
+            [optax.scale_by_adam(), *decay]
+            if recipe.optimizer == "adamw"
+            else [*decay, optax.scale_by_adam()]
+        )
     return parts[0] if len(parts) == 1 else optax.chain(*parts) if parts else optax.identity()

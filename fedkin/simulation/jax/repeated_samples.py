@@ -23,12 +23,12 @@ class SamplesOfCall:
 
 
 class RepeatedSamples:
-    """Where all clients take part in every round, the first two calls gather and send their samples, and all others use
-    what is there. Nothing is kept before a second call of the same clients: the first cannot know that one comes, and
-    most cohorts train once.
+    """Where all clients take part in every round, the first two calls gather and send their
+    samples, and all others use what is there. Nothing is kept before a second call of the same
+    clients: the first cannot know that one comes, and most cohorts train once.
 
-    Calls may come from several threads: what was kept is read once and replaced at once, and a call goes on with what
-    it read, so that none trains on the samples of another.
+    Calls may come from several threads: what was kept is read once and replaced at once, and a call
+    goes on with what it read, so that none trains on the samples of another.
     """
 
     def __init__(self) -> None:
@@ -46,9 +46,11 @@ class RepeatedSamples:
             return self._last
         return SamplesOfCall(key, again=True, samples=last.samples)
 
-    def on_devices(self, call: SamplesOfCall, mesh: Mesh, samples: Shaped[np.ndarray, "D R ..."] | None) -> Any:
-        """The samples of a call: those that the devices have, or else these, which stay there where the call before
-        had the same clients.
+    def on_devices(
+        self, call: SamplesOfCall, mesh: Mesh, samples: Shaped[np.ndarray, "D R ..."] | None
+    ) -> Any:
+        """The samples of a call: those that the devices have, or else these, which stay there where
+        the call before had the same clients.
 
         Args:
             call: what ``begin`` returned.

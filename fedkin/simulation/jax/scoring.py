@@ -1,4 +1,5 @@
-"""Scoring by model: the samples of all rows that share a model are concatenated and cut into blocks of one size."""
+"""Scoring by model: the samples of all rows that share a model are concatenated and cut into blocks
+of one size."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class Blocks:
     place: Int[np.ndarray, "t"]  # position of sample t of the request among the b * S samples
 
 
-def make_blocks(rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"], devices: int = 1) -> Blocks:
+def make_blocks(
+    rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"], devices: int = 1
+) -> Blocks:
     """Arrange samples in blocks of one model each.
 
     Args:
@@ -57,7 +60,9 @@ def make_blocks(rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"], devices
     return Blocks(model_index, take.reshape(total, _BLOCK), place)
 
 
-def chunks(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, devices: int = 1) -> Iterator[slice]:
+def chunks(
+    b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, devices: int = 1
+) -> Iterator[slice]:
     """Slices of the blocks, for calls of bounded memory.
 
     Args:
@@ -73,13 +78,16 @@ def chunks(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, devices: int =
 
 
 class Scorer:
-    """Scores models on the clients of one data set; keeps the last blocks of each split on the devices."""
+    """Scores models on the clients of one data set; keeps the last blocks of each split on the
+    devices."""
 
     def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
         self._data, self._model, self._mesh = data, model, mesh_of(devices)
         self._cache: dict[tuple[str, int], tuple[tuple, tuple]] = {}
 
-    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+    def losses(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "n K"]:
         first = np.zeros(len(clients), np.int64)
         columns = []
         for k in range(len(models)):
@@ -94,15 +102,23 @@ class Scorer:
             return [np.zeros(0, np.int32) for _ in models]
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
         each = [replicate(self._mesh, model[None]) for model in models]
-        classes = [[local_training.predict(self._model, self._mesh, one, part) for one in each] for part in batches]
+        classes = [
+            [local_training.predict(self._model, self._mesh, one, part) for one in each]
+            for part in batches
+        ]
         return [
-            np.concatenate([np.asarray(part).ravel() for part in parts])[place] for parts in zip(*classes, strict=True)
+            np.concatenate([np.asarray(part).ravel() for part in parts])[place]
+            for parts in zip(*classes, strict=True)
         ]
 
     def _penalty(self, flat: Float[np.ndarray, "P"]) -> float:
         """The term that the model adds to a training loss, such as L2."""
         penalty = self._model.penalty
-        return 0.0 if penalty is None else float(penalty(self._model.unflatten(jax.numpy.asarray(flat))))
+        return (
+            0.0
+            if penalty is None
+            else float(penalty(self._model.unflatten(jax.numpy.asarray(flat))))
+        )
 
     def raw_scores(
         self,
@@ -115,7 +131,9 @@ class Scorer:
             return np.zeros(0, np.float32)
         place, batches = self._blocks(clients, model_index, split)
         whole = replicate(self._mesh, models)
-        scored = [local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches]
+        scored = [
+            local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches
+        ]
         scores = np.concatenate([np.asarray(part).ravel() for part in scored])[place]
         return np.where(np.isnan(scores), -np.inf, scores)
 
@@ -124,8 +142,14 @@ class Scorer:
     ) -> Float[np.ndarray, "K t"]:
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), "train")
         each = [replicate(self._mesh, model[None]) for model in models]
-        scored = [[local_training.score(self._model, self._mesh, one, part)[1] for one in each] for part in batches]
-        losses = (np.concatenate([np.asarray(part).ravel() for part in parts]) for parts in zip(*scored, strict=True))
+        scored = [
+            [local_training.score(self._model, self._mesh, one, part)[1] for one in each]
+            for part in batches
+        ]
+        losses = (
+            np.concatenate([np.asarray(part).ravel() for part in parts])
+            for parts in zip(*scored, strict=True)
+        )
         return np.stack([own[place] for own in losses])
 
     def scores(
@@ -135,8 +159,12 @@ class Scorer:
             return np.zeros((0, self._data.classes), np.float32)
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
         whole = replicate(self._mesh, model[None])
-        scored = [local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches]
-        return np.concatenate([np.asarray(part).reshape(-1, part.shape[-1]) for part in scored])[place]
+        scored = [
+            local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches
+        ]
+        return np.concatenate([np.asarray(part).reshape(-1, part.shape[-1]) for part in scored])[
+            place
+        ]
 
     def score(
         self,
@@ -152,7 +180,9 @@ class Scorer:
             return ScoreSums(np.zeros(len(clients)), np.zeros(len(clients)), sizes)
         if len(clients) > 1 and total > _AT_ONCE and total * self._data.x[:1].nbytes > _CACHE_BYTES:
             portions = np.array_split(np.arange(len(clients)), -(-4 * total // _AT_ONCE))
-            parts = [self.score(models, clients[rows], model_index[rows], split) for rows in portions]
+            parts = [
+                self.score(models, clients[rows], model_index[rows], split) for rows in portions
+            ]
             return ScoreSums(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         place, batches = self._blocks(clients, model_index, split)
         whole = replicate(self._mesh, models)
@@ -161,8 +191,11 @@ class Scorer:
         loss = np.concatenate([np.asarray(v).ravel() for _, v in scored])[place]
         return ScoreSums(sums_by_row(correct, sizes), sums_by_row(loss, sizes), sizes)
 
-    def _blocks(self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str) -> tuple:
-        """Positions of the samples, and their blocks on the devices: cached while clients and models stay the same."""
+    def _blocks(
+        self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str
+    ) -> tuple:
+        """Positions of the samples, and their blocks on the devices: cached while clients and
+        models stay the same."""
         key, slot = (clients.tobytes(), model_index.tobytes()), (split, model_index.ndim)
         kept = self._cache.get(slot)  # read once: another thread may score other clients meanwhile
         if kept is not None and kept[0] == key:
@@ -183,4 +216,6 @@ class Scorer:
 
     def _put(self, part: SampleBlocks) -> Any:
         """The blocks, split over the devices."""
-        return shard(self._mesh, SampleBlocks(*(a.reshape(self._mesh.size, -1, *a.shape[1:]) for a in part)))
+        return shard(
+            self._mesh, SampleBlocks(*(a.reshape(self._mesh.size, -1, *a.shape[1:]) for a in part))
+        )

@@ -1,4 +1,5 @@
-"""Local training and full gradients of rows (a client with a model each), spread over devices by number of steps."""
+"""Local training and full gradients of rows (a client with a model each), spread over devices by
+number of steps."""
 
 from __future__ import annotations
 
@@ -18,7 +19,14 @@ from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation.batching import Batches, local_batches, rounded_up, sequential_batches
 from fedkin.simulation.jax import local_training
-from fedkin.simulation.jax.devices import fastest_lanes, has_room, mesh_of, replicate, rows_by_device, shard
+from fedkin.simulation.jax.devices import (
+    fastest_lanes,
+    has_room,
+    mesh_of,
+    replicate,
+    rows_by_device,
+    shard,
+)
 from fedkin.simulation.jax.local_training import Shared
 from fedkin.simulation.jax.padding import Plan, ProgramRows, plan, stack_plans
 from fedkin.simulation.jax.recipe import Recipe
@@ -35,9 +43,11 @@ class Trainer:
         data: their samples.
         model: what is trained.
         devices: of XLA.
-        lanes: rows that a device trains side by side; None for the number that trains the rows of a first call fastest.
+        lanes: rows that a device trains side by side; None for the number that trains the rows of a
+            first call fastest.
         ids: numbers of the clients in streams.
-        keep: whether the devices keep all samples between calls; None for an accelerator that has the room.
+        keep: whether the devices keep all samples between calls; None for an accelerator that has
+            the room.
     """
 
     def __init__(
@@ -102,8 +112,8 @@ class Trainer:
         return updates._replace(gradient=gradient)
 
     def _train_groups(self, call: TrainCall) -> LocalUpdates:
-        """Training of detectors, or of components of a mixture: those of one client are one row of the program, and
-        train on the same batches."""
+        """Training of detectors, or of components of a mixture: those of one client are one row of
+        the program, and train on the same batches."""
         recipe = _recipe(call.work, self._lanes or 1, detects=call.work.positive is not None)
         update = np.empty((len(call.clients), call.models.shape[1]), np.float32)
         last = np.empty(len(call.clients), np.float32)
@@ -144,7 +154,10 @@ class Trainer:
         return jax.tree.map(lambda part: _gathered(np.asarray(part), owned), updates)
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
         sizes = self._data.train.sizes
         width = min(_WIDTH, self._largest)
@@ -156,7 +169,9 @@ class Trainer:
         )
         owned, plans = self._distribute(rows, gather=True)
         mesh = mesh_of(self._devices[: len(owned)])
-        gradients = local_training.gradients(self._model, mesh, replicate(mesh, models), shard(mesh, plans))
+        gradients = local_training.gradients(
+            self._model, mesh, replicate(mesh, models), shard(mesh, plans)
+        )
         return _gathered(np.asarray(gradients), owned)
 
     def _distribute(
@@ -251,7 +266,9 @@ def _without_unused_models(call: TrainCall) -> TrainCall:
     )
 
 
-def _recipe(work: LocalTraining, lanes: int, gradient: bool = False, detects: bool = False) -> Recipe:
+def _recipe(
+    work: LocalTraining, lanes: int, gradient: bool = False, detects: bool = False
+) -> Recipe:
     """The static options of a training program."""
     return Recipe(
         optimizer=work.optimizer,
@@ -284,15 +301,22 @@ def _group_weights(
     return [np.stack([weights[row][b.rows] for row in group], axis=1) for group, b in groups]
 
 
-def by_client(clients: Int[np.ndarray, "r"], num_steps: Int[np.ndarray, "r"]) -> Iterator[Int[np.ndarray, "g G"]]:
-    """Groups of the rows that have the same client and number of steps; all groups of one size G at a time."""
-    _, group, sizes = np.unique(np.stack([clients, num_steps]), axis=1, return_inverse=True, return_counts=True)
+def by_client(
+    clients: Int[np.ndarray, "r"], num_steps: Int[np.ndarray, "r"]
+) -> Iterator[Int[np.ndarray, "g G"]]:
+    """Groups of the rows that have the same client and number of steps; all groups of one size G at
+    a time."""
+    _, group, sizes = np.unique(
+        np.stack([clients, num_steps]), axis=1, return_inverse=True, return_counts=True
+    )
     order = np.split(np.argsort(group.ravel(), kind="stable"), np.cumsum(sizes)[:-1])
     for size in np.unique(sizes):
         yield np.stack([rows for rows in order if len(rows) == size])
 
 
-def _gathered(part: Float[np.ndarray, "D n ..."], owned: list[Int[np.ndarray, "_"]]) -> Float[np.ndarray, "r ..."]:
+def _gathered(
+    part: Float[np.ndarray, "D n ..."], owned: list[Int[np.ndarray, "_"]]
+) -> Float[np.ndarray, "r ..."]:
     """Results of all devices, in the order of the rows of the call."""
     out = np.empty((sum(len(rows) for rows in owned), *part.shape[2:]), part.dtype)
     for device, rows in enumerate(owned):

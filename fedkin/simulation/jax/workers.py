@@ -28,8 +28,8 @@ def worker_factory(
         model: the JAX model.
         ids: numbers of the clients in streams.
         devices: number of XLA devices; None for all.
-        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere for the number that
-            trains a first cohort fastest.
+        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere
+            for the number that trains a first cohort fastest.
     """
     used = local_devices(devices)
     lanes = clients_per_batch or (1 if used[0].platform == "cpu" else None)
@@ -37,18 +37,26 @@ def worker_factory(
 
 
 def check_samples(model: Model, data: Samples) -> ModelSpec:
-    """Try the model on the shape of one sample, without computing anything. Raises ModelError where it does not fit."""
+    """Try the model on the shape of one sample, without computing anything. Raises ModelError where
+    it does not fit."""
     parameters = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
     # JAX holds integers of 64 bits in 32, and warns where a shape asks for 64.
     sample_type = jax.dtypes.canonicalize_dtype(data.x.dtype)
     sample = jax.ShapeDtypeStruct((1, *data.x.shape[1:]), sample_type)
     try:
-        scores = jax.eval_shape(lambda p, x: model.apply(model.unflatten(p), x, None), parameters, sample)
+        scores = jax.eval_shape(
+            lambda p, x: model.apply(model.unflatten(p), x, None), parameters, sample
+        )
     except (TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(
-            f"model {model.name!r} does not take {data.name}'s samples of shape {data.x.shape[1:]}: {reason}"
+            f"model {model.name!r} does not take {data.name}'s samples of shape "
+            f"{data.x.shape[1:]}: {reason}"
         ) from error
-    parts = zip(model.statistics, model.spec.slices.values(), strict=False)  # a model without them has no flags
-    spec = replace(model.spec, untrained=tuple(part for is_statistic, part in parts if is_statistic))
+    parts = zip(
+        model.statistics, model.spec.slices.values(), strict=False
+    )  # a model without them has no flags
+    spec = replace(
+        model.spec, untrained=tuple(part for is_statistic, part in parts if is_statistic)
+    )
     return spec_for_data(spec, model.name, data.name, data.classes, scores.shape)

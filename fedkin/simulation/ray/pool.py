@@ -1,9 +1,10 @@
-"""Actors of Ray (extra ``ray``), each of which holds a whole federation, and the deal of rows to them.
+"""Actors of Ray (extra ``ray``), each of which holds a whole federation, and the deal of rows to
+them.
 
 Packed data are opened where they lie, others are in Ray's shared memory.
 
-An actor has no state but its data. One that dies, or whose machine does, is replaced where the cluster has room, and
-its rows are dealt again: nothing is lost but time.
+An actor has no state but its data. One that dies, or whose machine does, is replaced where the
+cluster has room, and its rows are dealt again: nothing is lost but time.
 """
 
 from __future__ import annotations
@@ -33,9 +34,13 @@ from fedkin.simulation.row_replies import RowReplies
 from fedkin.simulation.workers import AnyModel, worker_factory
 
 LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process belongs to already
-_TRIES = 5  # of a call's rows, each on another actor: what fails on so many is not the machines' fault
+_TRIES = (
+    5  # of a call's rows, each on another actor: what fails on so many is not the machines' fault
+)
 _START_SECONDS = 300  # for an actor that reads much data
-_LESS_MEMORY = "take fewer actors (run.actors), fewer clients at a time (run.cohort), or packed data"
+_LESS_MEMORY = (
+    "take fewer actors (run.actors), fewer clients at a time (run.cohort), or packed data"
+)
 _log = logging.getLogger("fedkin")
 
 
@@ -44,8 +49,8 @@ class Cluster:
 
     Args:
         engine: ``ray``, or an address: ``ray:HOST:PORT``, ``ray:auto``.
-        actors: how many processes compute; None for one on each GPU, without any one on each machine, on one machine
-            one on each core.
+        actors: how many processes compute; None for one on each GPU, without any one on each
+            machine, on one machine one on each core.
 
     Raises:
         MissingExtra: Ray is not installed.
@@ -55,13 +60,16 @@ class Cluster:
     def __init__(self, engine: str, actors: int | None) -> None:
         self.ray = _import_ray()
         if not self.ray.is_initialized():
-            # "local", as Ray would connect to the machine's last cluster otherwise, be it alive or not
+            # "local", as Ray would connect to the machine's last cluster otherwise, be it alive or
+            # not
             address = "local" if engine == LOCAL else engine.removeprefix("ray:").removeprefix("//")
             options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
             if engine == LOCAL:
                 options |= {"num_cpus": os.cpu_count(), "include_dashboard": False}
             try:
-                with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # JAX's, of a fork that execs
+                with warnings.catch_warnings(
+                    action="ignore", category=RuntimeWarning
+                ):  # JAX's, of a fork that execs
                     self.ray.init(address, **options)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = " ".join(str(error).split())
@@ -79,7 +87,8 @@ class Cluster:
         room = sum(int(node["Resources"].get("CPU", 0) // self.cores) for node in machines)
         if room < self.actors:
             _log.warning(
-                "the cluster's machines have room for %d of %d actors of %d cores each; the others never start: set "
+                "the cluster's machines have room for %d of %d actors of %d cores each; the "
+                "others never start: set "
                 "run.actors so that the smallest machine has room for one",
                 room,
                 self.actors,
@@ -115,7 +124,9 @@ class ActorPool:
         self._cluster: Cluster | None = None
         self._clients_per_batch = clients_per_batch
         self._actors: list[Any] = []  # that compute
-        self._starting: dict[Any, Any] = {}  # actors that are being started, by the future of their first reply
+        self._starting: dict[
+            Any, Any
+        ] = {}  # actors that are being started, by the future of their first reply
         self._last_error = ""
 
     def _start(self) -> None:
@@ -142,12 +153,15 @@ class ActorPool:
     def _join(self) -> None:
         """Let actors compute that have started; wait for one where there is none.
 
-        One that finds no room in the cluster never starts, and is not waited for as long as there is another.
+        One that finds no room in the cluster never starts, and is not waited for as long as there
+        is another.
         """
         if self._cluster is None:
             self._start()
         seconds = 0 if self._actors else _START_SECONDS
-        ready, _ = self.ray.wait(list(self._starting), timeout=seconds) if self._starting else ([], [])
+        ready, _ = (
+            self.ray.wait(list(self._starting), timeout=seconds) if self._starting else ([], [])
+        )
         while ready:
             for future in ready:
                 actor = self._starting.pop(future)
@@ -158,10 +172,13 @@ class ActorPool:
                     self._actors.append(actor)
                 except self.ray.exceptions.RayError as error:
                     self._last_error = self._reason(error)
-            ready, _ = self.ray.wait(list(self._starting), timeout=0) if self._starting else ([], [])
+            ready, _ = (
+                self.ray.wait(list(self._starting), timeout=0) if self._starting else ([], [])
+            )
         if not self._actors:
             why = (
-                self._last_error or f"none was ready in {_START_SECONDS} seconds; ray status shows what the cluster has"
+                self._last_error
+                or f"none was ready in {_START_SECONDS} seconds; ray status shows what the cluster has"
             )
             raise WorkerError(f"no actor of Ray could be started: {why}")
 
@@ -169,10 +186,16 @@ class ActorPool:
         """Refuse a machine (DataError) whose folder has other packed data under the same path."""
         if self.data.packed is not None and digest != self.data.packed.digest:
             folder = self.data.packed.folder.resolve()
-            raise DataError(f"machine {machine} of the cluster has other packed data in {folder}: copy the same there")
+            raise DataError(
+                f"machine {machine} of the cluster has other packed data in {folder}: copy the "
+                f"same there"
+            )
 
-    def deal(self, clients: Int[np.ndarray, "r"], work: Int[np.ndarray, "r"]) -> list[Int[np.ndarray, "_"]]:
-        """The rows of each actor: those of a client together, the most work first, to whom has the least.
+    def deal(
+        self, clients: Int[np.ndarray, "r"], work: Int[np.ndarray, "r"]
+    ) -> list[Int[np.ndarray, "_"]]:
+        """The rows of each actor: those of a client together, the most work first, to whom has the
+        least.
 
         Args:
             clients: of each row.
@@ -186,7 +209,9 @@ class ActorPool:
         for client in np.argsort(-total, kind="stable"):
             owner[client] = np.argmin(loads)
             loads[owner[client]] += total[client]
-        return [rows for a in range(len(loads)) if len(rows := np.flatnonzero(owner[row.ravel()] == a))]
+        return [
+            rows for a in range(len(loads)) if len(rows := np.flatnonzero(owner[row.ravel()] == a))
+        ]
 
     def compute(self, method: str, shared: tuple, parts: Sequence[tuple]) -> list[Any]:
         """Results of a method of an actor's trainer, scorer or replies, of every part of a call.
@@ -204,24 +229,36 @@ class ActorPool:
         for _ in range(_TRIES):
             self._join()
             left = [part for part in range(len(parts)) if part not in results]
-            calls = {part: self._actors[place % len(self._actors)] for place, part in enumerate(left)}
-            futures = {part: actor.compute.remote(method, common, parts[part]) for part, actor in calls.items()}
+            calls = {
+                part: self._actors[place % len(self._actors)] for place, part in enumerate(left)
+            }
+            futures = {
+                part: actor.compute.remote(method, common, parts[part])
+                for part, actor in calls.items()
+            }
             dead = set()
             for part, future in futures.items():
                 try:
                     results[part] = self.ray.get(future)
                 except self.ray.exceptions.RayTaskError as error:
                     if isinstance(error.cause, MemoryError):
-                        raise WorkerError(f"an actor of Ray could not allocate an array: {_LESS_MEMORY}") from error
+                        raise WorkerError(
+                            f"an actor of Ray could not allocate an array: {_LESS_MEMORY}"
+                        ) from error
                     raise error.as_instanceof_cause() from error
                 except self.ray.exceptions.RayError as error:  # of an actor or its machine
                     self._last_error = self._reason(error)
-                    _log.warning("an actor of Ray has failed (%s); its rows are dealt again", type(error).__name__)
+                    _log.warning(
+                        "an actor of Ray has failed (%s); its rows are dealt again",
+                        type(error).__name__,
+                    )
                     dead.add(calls[part])
             if len(results) == len(parts):
                 return [results[part] for part in range(len(parts))]
             self._replace(dead)
-        raise WorkerError(f"{_TRIES} actors of Ray in a row have failed, at last by: {self._last_error}")
+        raise WorkerError(
+            f"{_TRIES} actors of Ray in a row have failed, at last by: {self._last_error}"
+        )
 
     def _reason(self, error: Exception) -> str:
         """Why an actor failed, and where it had too little memory what to do."""
@@ -241,7 +278,9 @@ class ActorPool:
 class _Actor:
     """What runs in a process of Ray's: the workers of one federation."""
 
-    def __init__(self, parts: tuple[FederatedData | Path, AnyModel, np.ndarray, int | None, int | None]) -> None:
+    def __init__(
+        self, parts: tuple[FederatedData | Path, AnyModel, np.ndarray, int | None, int | None]
+    ) -> None:
         held, model, ids, clients_per_batch, devices = parts
         data = open_packed(held) if isinstance(held, Path) else held
         self.scorer, self.trainer = worker_factory(model, ids, devices, clients_per_batch)(data)
@@ -268,7 +307,8 @@ class _Actor:
 
 
 def versions() -> dict[str, str]:
-    """Of what decides on the bits of a client's work, where it is installed, and of Python, in which work is sent."""
+    """Of what decides on the bits of a client's work, where it is installed, and of Python, in
+    which work is sent."""
     own = {"Python": ".".join(platform.python_version_tuple()[:2])}
     for name in ("fedkin", "jax", "jaxlib", "numpy", "equinox", "optax", "torch", "torchax"):
         with suppress(PackageNotFoundError):
@@ -284,9 +324,16 @@ def check_versions(machine: str, there: dict[str, str], here: dict[str, str]) ->
         there: the versions that it has.
         here: those of the machine that runs the rounds.
     """
-    other = [f"{name} {there.get(name)}, here {own}" for name, own in here.items() if there.get(name) != own]
+    other = [
+        f"{name} {there.get(name)}, here {own}"
+        for name, own in here.items()
+        if there.get(name) != own
+    ]
     if other:
-        raise ConfigError(f"machine {machine} of the cluster has {'; '.join(other)}: install the same on all machines")
+        raise ConfigError(
+            f"machine {machine} of the cluster has {'; '.join(other)}: install the same on all "
+            f"machines"
+        )
 
 
 def _import_ray() -> Any:
@@ -294,5 +341,7 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise MissingExtra("run.engine = ray needs Ray, which is not installed: pip install 'fedkin[ray]'") from None
+        raise MissingExtra(
+            "run.engine = ray needs Ray, which is not installed: pip install 'fedkin[ray]'"
+        ) from None
     return ray

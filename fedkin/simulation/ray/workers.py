@@ -1,8 +1,9 @@
 """Workers on many machines: a trainer and a scorer whose rows are dealt to actors of Ray.
 
-An actor computes the rows that it is given with the same trainer and scorer as a run in one process. Rows come back and
-are put in their order; a client's arithmetic does not depend on the other rows, nor on the actor. So the bits are those
-of one process, whatever the number of actors. ``add_sums`` is for those who do not need them: each actor sends sums.
+An actor computes the rows that it is given with the same trainer and scorer as a run in one
+process. Rows come back and are put in their order; a client's arithmetic does not depend on the
+other rows, nor on the actor. So the bits are those of one process, whatever the number of actors.
+``add_sums`` is for those who do not need them: each actor sends sums.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ Rows = list[Int[np.ndarray, "_"]]
 
 
 def ray_factory(
-    engine: str, model: AnyModel, ids: Int[np.ndarray, "N"], clients_per_batch: int | None, actors: int | None
+    engine: str,
+    model: AnyModel,
+    ids: Int[np.ndarray, "N"],
+    clients_per_batch: int | None,
+    actors: int | None,
 ) -> Callable[[FederatedData], Workers]:
     """A function that makes the workers for data, on the actors of a cluster.
 
@@ -36,7 +41,8 @@ def ray_factory(
         model: the model; it must be possible to send it to other processes.
         ids: numbers of the clients in streams.
         clients_per_batch: as in one process.
-        actors: their number; None for one on each machine, of a cluster of one machine one on each core.
+        actors: their number; None for one on each machine, of a cluster of one machine one on each
+            core.
     """
 
     def workers(data: FederatedData) -> Workers:
@@ -63,7 +69,8 @@ class RayTrainer:
         return LocalUpdates(*(_by_row(dealt, arrays) for arrays in zip(*results, strict=True)))
 
     def add_sums(self, builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
-        """Let actors do a task and add up what their clients reply, and add up these sums in the order of the actors.
+        """Let actors do a task and add up what their clients reply, and add up these sums in the
+        order of the actors.
 
         Args:
             builder: of the reply, which has the task.
@@ -87,7 +94,10 @@ class RayTrainer:
             builder.merge(own, reply)
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
         dealt = self._pool.deal(clients, self._sizes[clients])
         parts = [(clients[rows], model_index[rows]) for rows in dealt]
@@ -100,7 +110,9 @@ class RayScorer:
     def __init__(self, pool: ActorPool) -> None:
         self._pool = pool
 
-    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+    def losses(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "n K"]:
         dealt = self._deal(clients, "train")
         parts = [(clients[rows],) for rows in dealt]
         return _by_row(dealt, self._pool.compute("scorer.losses", (models,), parts))

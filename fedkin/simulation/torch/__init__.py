@@ -1,4 +1,5 @@
-"""PyTorch modules as models: trained, scored and averaged as they are. PyTorch is imported with the first of them."""
+"""PyTorch modules as models: trained, scored and averaged as they are. PyTorch is imported with the
+first of them."""
 
 from __future__ import annotations
 

@@ -16,8 +16,9 @@ def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> F
     """The data of one client.
 
     Args:
-        train: map-style data set of pairs (x, y), or a loader of one, whose data set is read: x a tensor or an array
-            of one shape for all, y a whole number. Batches and their order are the federation's, not a loader's.
+        train: map-style data set of pairs (x, y), or a loader of one, whose data set is read: x a
+            tensor or an array of one shape for all, y a whole number. Batches and their order are
+            the federation's, not a loader's.
         test: the same for the test samples; may be empty.
         classes: C, including those that this client has no sample of.
         name: of the data, for messages.
@@ -28,7 +29,10 @@ def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> F
     parts = [_read(part, f"{name}: {what}") for part, what in ((train, "train"), (test, "test"))]
     (x, y), (test_x, test_y) = parts
     if len(test_y) and test_x.shape[1:] != x.shape[1:]:
-        raise DataError(f"{name}: samples of shape {x.shape[1:]} to train and of shape {test_x.shape[1:]} to test")
+        raise DataError(
+            f"{name}: samples of shape {x.shape[1:]} to train and of shape {test_x.shape[1:]} to "
+            f"test"
+        )
     train_rows, test_rows = np.split(np.arange(len(y) + len(test_y)), [len(y)])
     xs = np.concatenate([x, test_x]) if len(test_y) else x
     ys = np.concatenate([y, test_y])
@@ -41,10 +45,16 @@ def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
         x, y = (tensor.detach().cpu().numpy() for tensor in data.tensors)
         if y.ndim != 1 or y.dtype.kind not in "iu":
-            raise DataError(f"{place}: expected labels in a tensor [n] of whole numbers, got {y.dtype} {list(y.shape)}")
+            raise DataError(
+                f"{place}: expected labels in a tensor [n] of whole numbers, got {y.dtype} "
+                f"{list(y.shape)}"
+            )
         return _numbers(x), y.astype(np.int64)
     if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
-        raise DataError(f"{place}: expected a data set with a length, whose samples have numbers, or a loader of one")
+        raise DataError(
+            f"{place}: expected a data set with a length, whose samples have numbers, or a loader "
+            f"of one"
+        )
     try:
         pairs = [data[i] for i in range(len(data))]
         x = (
@@ -55,7 +65,9 @@ def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
         y = np.array([_label(y) for _, y in pairs], np.int64)
     except (TypeError, ValueError, RuntimeError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise DataError(f"{place}: expected pairs (x, y), x of one shape and y a whole number: {reason}") from error
+        raise DataError(
+            f"{place}: expected pairs (x, y), x of one shape and y a whole number: {reason}"
+        ) from error
     return _numbers(x), y
 
 
@@ -70,7 +82,8 @@ def _of_loader(loader: DataLoader[Any], place: str) -> Any:
     """The data set of a loader whose sampler takes all of it."""
     if not isinstance(loader.sampler, (SequentialSampler, RandomSampler)):
         raise DataError(
-            f"{place}: a loader's {type(loader.sampler).__name__} is not used, so its data set would be taken whole; "
+            f"{place}: a loader's {type(loader.sampler).__name__} is not used, so its data set "
+            f"would be taken whole; "
             "give a data set of the samples that are meant (torch.utils.data.Subset)"
         )
     return loader.dataset

@@ -1,4 +1,5 @@
-"""A PyTorch module as a JAX model: the same flat vector, the same start, every operator computed by JAX."""
+"""A PyTorch module as a JAX model: the same flat vector, the same start, every operator computed by
+JAX."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ Leaves = list[Array]  # the floating-point entries of the module's state, in the
 def compile_module(model: FlatModule) -> Model:
     """The model in JAX. Its parameters are a list, since JAX sorts what has names.
 
-    Running statistics and frozen entries are no parameters of gradient steps: a training pass gives them back, moved
-    or as they were.
+    Running statistics and frozen entries are no parameters of gradient steps: a training pass gives
+    them back, moved or as they were.
 
     Raises:
         MissingExtra: torchax is not installed.
@@ -49,12 +50,21 @@ def compile_module(model: FlatModule) -> Model:
             return call(leaves, x, key, training=True)
 
     return Model(
-        model.name, model.spec, init, apply, unflatten, random=True, fit=fit, statistics=fixed, whole=lambda tree: tree
+        model.name,
+        model.spec,
+        init,
+        apply,
+        unflatten,
+        random=True,
+        fit=fit,
+        statistics=fixed,
+        whole=lambda tree: tree,
     )
 
 
 def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
-    """``(leaves, x, key, training) -> scores, leaves after the call``: what the call wrote in place is in these."""
+    """``(leaves, x, key, training) -> scores, leaves after the call``: what the call wrote in place
+    is in these."""
     env, names = environment(), list(float_entries(module))
     from torchax.tensor import Tensor as Wrapped  # which can be imported only now
 
@@ -70,7 +80,9 @@ def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
         with env, env.override_property(prng=prng):
             state = {name: Wrapped(leaf, env) for name, leaf in zip(names, leaves, strict=True)}
             held = {name: Wrapped(value, env) for name, value in constants.items()}
-            scores = torch.func.functional_call(own[training], {**state, **held}, (Wrapped(x, env),))
+            scores = torch.func.functional_call(
+                own[training], {**state, **held}, (Wrapped(x, env),)
+            )
             return scores.jax(), [state[name].jax() for name in names]
 
     return call

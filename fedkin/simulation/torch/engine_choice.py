@@ -1,13 +1,15 @@
-"""Whether a PyTorch module is trained by PyTorch or compiled by JAX: what was asked for, and a trial beside PyTorch.
+"""Whether a PyTorch module is trained by PyTorch or compiled by JAX: what was asked for, and a
+trial beside PyTorch.
 
     torch   by PyTorch
     jax     by JAX; an error where the trial fails
     auto    by JAX where the trial succeeds and it pays, else by PyTorch; one line says which, and why
 
-The trial is two epochs on fourteen samples in batches of eight, by both: the losses and the updates must agree to 1e-4
-of their largest number. So it finds what JAX cannot trace, what torchax computes otherwise, and what mixes the samples
-of a batch, since JAX fills the last one up. Dropout has other random numbers there: its layers are switched off in the
-trial; of a module whose own code draws numbers, inference alone is compared, and a warning says so.
+The trial is two epochs on fourteen samples in batches of eight, by both: the losses and the updates
+must agree to 1e-4 of their largest number. So it finds what JAX cannot trace, what torchax computes
+otherwise, and what mixes the samples of a batch, since JAX fills the last one up. Dropout has other
+random numbers there: its layers are switched off in the trial; of a module whose own code draws
+numbers, inference alone is compared, and a warning says so.
 """
 
 from __future__ import annotations
@@ -70,22 +72,31 @@ def _choose(model: FlatModule, data: FederatedData) -> Model | None:
             raise
         _log.warning("model %r is trained by PyTorch: %s", model.name, error)
         return None
-    _log.info("model %r is compiled by JAX: a trial agrees with PyTorch to %.0e", model.name, difference)
+    _log.info(
+        "model %r is compiled by JAX: a trial agrees with PyTorch to %.0e", model.name, difference
+    )
     return compiled
 
 
 def _compared(ours: LocalUpdates, theirs: LocalUpdates) -> float:
     """The largest difference between what the two have trained."""
     names = ("update", "gradient", "loss", "first_loss")
-    return max(_differ(np.asarray(getattr(ours, name)), np.asarray(getattr(theirs, name))) for name in names)
+    return max(
+        _differ(np.asarray(getattr(ours, name)), np.asarray(getattr(theirs, name)))
+        for name in names
+    )
 
 
 def _refusal(model: FlatModule) -> str | None:
     """Why it is not even tried; None where it is."""
     if model.optimizer is not None:
-        return "its optimizer is PyTorch's own; leave it out, and local training's settings choose one"
+        return (
+            "its optimizer is PyTorch's own; leave it out, and local training's settings choose one"
+        )
     layers = model.module.named_modules()
-    strided = [name for name, layer in layers if isinstance(layer, nn.Conv2d) and max(layer.stride) > 1]
+    strided = [
+        name for name, layer in layers if isinstance(layer, nn.Conv2d) and max(layer.stride) > 1
+    ]
     if model.engine == "auto" and strided and _on_cpu():
         return f"JAX is slower at {strided[0]!r}, a convolution with a stride, on a CPU; engine='jax' compiles it still"
     return None
@@ -98,7 +109,8 @@ def _on_cpu() -> bool:
 
 
 def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
-    """The compiled module, and by how much its update differs, as a share of the update's largest number."""
+    """The compiled module, and by how much its update differs, as a share of the update's largest
+    number."""
     from fedkin.simulation.torch.compiled_module import compile_module
 
     compiled, sample = compile_module(model), _few_samples(data)
@@ -108,24 +120,32 @@ def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
         ours = _updates(trial, model, sample)
     except FedkinError:
         raise
-    except Exception as error:  # operators that torchax has not, Python's `if` on a tensor, the user's own code
+    except (
+        Exception
+    ) as error:  # operators that torchax has not, Python's `if` on a tensor, the user's own code
         raise ModelError(
-            f"model {model.name!r} cannot be compiled by JAX: {_cause(error)}; engine='torch' trains it by PyTorch"
+            f"model {model.name!r} cannot be compiled by JAX: {_cause(error)}; engine='torch' "
+            f"trains it by PyTorch"
         ) from error
     theirs = _updates(still, model, sample)
     if _draws(still, sample):  # random numbers of its own code
-        _log.warning("model %r draws random numbers in its own code: the trial compares inference only", model.name)
+        _log.warning(
+            "model %r draws random numbers in its own code: the trial compares inference only",
+            model.name,
+        )
         difference = _differ(ours.gradient, theirs.gradient)
     else:
         difference = _compared(ours, theirs)
     if not difference <= TOLERANCE:
         raise ModelError(
-            f"model {model.name!r} compiled by JAX differs from PyTorch's by {difference:.0e} of the update in a trial "
+            f"model {model.name!r} compiled by JAX differs from PyTorch's by {difference:.0e} of "
+            f"the update in a trial "
             f"({_suspects(model.module)} may be the cause); engine='torch' trains it by PyTorch"
         )
     if hooked := hooked_layer(model.module):
         _log.warning(
-            "model %r has hooks (layer %r): compiled by JAX, they run when it is compiled, not at every batch; where "
+            "model %r has hooks (layer %r): compiled by JAX, they run when it is compiled, not at "
+            "every batch; where "
             "they do more than compute, take engine='torch'",
             model.name,
             hooked,
@@ -137,7 +157,9 @@ def _cause(error: Exception) -> str:
     """Why JAX cannot compile a module: an error of JAX, of torchax, or of the user's own code."""
     import jax
 
-    if isinstance(error, (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)):
+    if isinstance(
+        error, (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
+    ):
         return f"what it computes depends on the numbers in its samples ({type(error).__name__})"
     return error_reason(error)
 
@@ -150,7 +172,8 @@ def _suspects(module: nn.Module) -> str:
 
 
 def hooked_layer(module: nn.Module) -> str | None:
-    """The first layer with a hook on its calls or its gradients; None without one. A parametrisation is no hook."""
+    """The first layer with a hook on its calls or its gradients; None without one. A
+    parametrisation is no hook."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     for name, layer in module.named_modules():
         if any(getattr(layer, kind) for kind in kinds) or any(
@@ -177,7 +200,8 @@ def without_dropout(module: nn.Module) -> nn.Module:
 
 
 def _few_samples(data: FederatedData) -> FederatedData:
-    """Fourteen training samples as one client's, or fewer; not so many that one would be left over for a last batch."""
+    """Fourteen training samples as one client's, or fewer; not so many that one would be left over
+    for a last batch."""
     rows = np.zeros(0, np.int64)
     for client in range(data.clients):
         rows = np.unique(np.concatenate([rows, data.train[client]]))[:_SAMPLES]
@@ -185,7 +209,9 @@ def _few_samples(data: FederatedData) -> FederatedData:
             break
     rows = rows[: len(rows) - (len(rows) > 1 and len(rows) % _WORK.batch_size == 1)]
     own = Ragged.of([np.arange(len(rows))])
-    return FederatedData("trial", np.asarray(data.x[rows]), np.asarray(data.y[rows]), data.classes, own, own)
+    return FederatedData(
+        "trial", np.asarray(data.x[rows]), np.asarray(data.y[rows]), data.classes, own, own
+    )
 
 
 def _draws(model: FlatModule, sample: FederatedData) -> bool:
@@ -204,10 +230,16 @@ def _updates(trained: Model | FlatModule, model: FlatModule, sample: FederatedDa
         from fedkin.simulation.jax import workers as jax_workers
 
         trainer = jax_workers.worker_factory(trained, _ONE, 1, 1)(sample)[1]
-    work = dataclasses.replace(_WORK, positive=sample.y[:1].astype(np.int64)) if model.spec.detects else _WORK
+    work = (
+        dataclasses.replace(_WORK, positive=sample.y[:1].astype(np.int64))
+        if model.spec.detects
+        else _WORK
+    )
     steps = np.array([work.epochs * -(-len(sample.y) // work.batch_size)])
     start = model.initial(np.array([1, 2], np.uint32))[None]
     gradient = not model.spec.detects
     out = trainer.train(TrainCall(start, _ONE, _ONE, work, steps, Stream(0), gradient=gradient))
     update = np.asarray(out.update)
-    return LocalUpdates(update, out.loss, out.first_loss, np.asarray(out.gradient) if gradient else update)
+    return LocalUpdates(
+        update, out.loss, out.first_loss, np.asarray(out.gradient) if gradient else update
+    )

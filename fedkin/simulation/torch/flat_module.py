@@ -1,4 +1,5 @@
-"""A PyTorch module behind a flat vector: the floating-point entries of its ``state_dict``, end to end."""
+"""A PyTorch module behind a flat vector: the floating-point entries of its ``state_dict``, end to
+end."""
 
 from __future__ import annotations
 
@@ -19,15 +20,22 @@ from fedkin.core.layout import ModelSpec
 
 @dataclass(frozen=True, eq=False)
 class FlatModule:
-    """A module whose weights are given as a flat vector. ``module`` is never trained, only copies of it are."""
+    """A module whose weights are given as a flat vector. ``module`` is never trained, only copies
+    of it are."""
 
     name: str
     spec: ModelSpec
     module: nn.Module
     threads: int  # cores for one client
-    make: Callable[[], nn.Module]  # makes the module; its weights are drawn from PyTorch's random state
-    engine: str = field(default="torch", kw_only=True)  # what trains it: torch, jax, or auto, whichever pays
-    optimizer: Callable[..., Any] | None = field(default=None, kw_only=True)  # (parameters, lr) -> torch's optimizer
+    make: Callable[
+        [], nn.Module
+    ]  # makes the module; its weights are drawn from PyTorch's random state
+    engine: str = field(
+        default="torch", kw_only=True
+    )  # what trains it: torch, jax, or auto, whichever pays
+    optimizer: Callable[..., Any] | None = field(
+        default=None, kw_only=True
+    )  # (parameters, lr) -> torch's optimizer
 
     def initial(self, words: UInt32[np.ndarray, "2"]) -> Float[np.ndarray, "P"]:
         """A fresh flat model from two uint32 words of randomness."""
@@ -42,7 +50,8 @@ class FlatModule:
         """
         if flat.shape != (self.spec.parameters,):
             raise ModelError(
-                f"model {self.name!r} has {self.spec.parameters} parameters, got an array of shape {flat.shape}"
+                f"model {self.name!r} has {self.spec.parameters} parameters, got an array of "
+                f"shape {flat.shape}"
             )
         network = copy.deepcopy(self.module)
         with torch.no_grad():
@@ -52,18 +61,24 @@ class FlatModule:
 
     @contextmanager
     def torch_settings(self) -> Iterator[None]:
-        """PyTorch's threads and gradients as this model needs them; settings and random state are restored after."""
+        """PyTorch's threads and gradients as this model needs them; settings and random state are
+        restored after."""
         before = torch.get_num_threads()
         torch.set_num_threads(self.threads)
         try:
-            with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
+            with (
+                torch.random.fork_rng(devices=[]),
+                torch.inference_mode(False),
+                torch.enable_grad(),
+            ):
                 yield
         finally:
             torch.set_num_threads(before)
 
 
 def float_entries(module: nn.Module) -> dict[str, Tensor]:
-    """The floating-point entries of the module's state, by name; an entry that two layers share occurs once."""
+    """The floating-point entries of the module's state, by name; an entry that two layers share
+    occurs once."""
     by_identity: dict[int, tuple[str, Tensor]] = {}
     for name, entry in module.state_dict(keep_vars=True).items():
         if isinstance(entry, Tensor) and entry.is_floating_point():
@@ -78,11 +93,14 @@ def trainable_entries(module: nn.Module) -> dict[str, Tensor]:
 
 def flat_vector(module: nn.Module) -> Float[np.ndarray, "P"]:
     """The module's state as one vector."""
-    return torch.cat([entry.detach().reshape(-1) for entry in float_entries(module).values()]).numpy()
+    return torch.cat(
+        [entry.detach().reshape(-1) for entry in float_entries(module).values()]
+    ).numpy()
 
 
 def to_tensor(x: Shaped[np.ndarray, "s ..."]) -> Tensor:
-    """Samples or labels as a tensor: float32, and integers as int64; copied only where the type differs."""
+    """Samples or labels as a tensor: float32, and integers as int64; copied only where the type
+    differs."""
     dtype = np.float32 if np.issubdtype(x.dtype, np.floating) else np.int64
     return torch.from_numpy(np.require(x, dtype, ["C", "W"]))
 
@@ -97,7 +115,9 @@ def error_reason(error: Exception) -> str:
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), 'no reason given')}"
 
 
-def initialised(make: Callable[[], nn.Module], name: str, words: UInt32[np.ndarray, "2"]) -> nn.Module:
+def initialised(
+    make: Callable[[], nn.Module], name: str, words: UInt32[np.ndarray, "2"]
+) -> nn.Module:
     """A copy of the module that ``make`` returns after seeding, on the CPU and in float32.
 
     Args:

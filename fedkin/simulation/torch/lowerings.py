@@ -1,7 +1,9 @@
-"""PyTorch's layers in JAX where torchax's are slow on a CPU; and batch normalisation over the samples that count.
+"""PyTorch's layers in JAX where torchax's are slow on a CPU; and batch normalisation over the
+samples that count.
 
-Shapes are PyTorch's: images [B c H W], kernels [o i k k]. Convolutions and pooling are fedkin's own layers with the
-axes moved, where those apply, and torchax's else: XLA's gradients of the plain forms are several times slower.
+Shapes are PyTorch's: images [B c H W], kernels [o i k k]. Convolutions and pooling are fedkin's own
+layers with the axes moved, where those apply, and torchax's else: XLA's gradients of the plain
+forms are several times slower.
 """
 
 from __future__ import annotations
@@ -49,7 +51,11 @@ def convolution(theirs: Callable[..., Array]) -> Callable[..., Array]:
         transposed: bool,
         *rest: Any,
     ) -> Array:
-        square = kernel.ndim == 4 and kernel.shape[2] == kernel.shape[3] and len({*stride}) == len({*padding}) == 1
+        square = (
+            kernel.ndim == 4
+            and kernel.shape[2] == kernel.shape[3]
+            and len({*stride}) == len({*padding}) == 1
+        )
         if transposed or not square or {*dilation} != {1} or rest[-1] != 1 or x.ndim != 4:
             return theirs(x, kernel, bias, stride, padding, dilation, transposed, *rest)
         size, around, step = kernel.shape[2], padding[0], stride[0]
@@ -71,10 +77,19 @@ def max_pool(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def pool(
-        x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, *rest: Any, **more: Any
+        x: Array,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        *rest: Any,
+        **more: Any,
     ) -> Any:
         stride = stride or kernel_size
-        sizes = [{value} if isinstance(value, int) else {*value} for value in (kernel_size, stride, padding, dilation)]
+        sizes = [
+            {value} if isinstance(value, int) else {*value}
+            for value in (kernel_size, stride, padding, dilation)
+        ]
         if sizes != [{2}, {2}, {0}, {1}] or any(rest) or any(more.values()) or x.ndim != 4:
             return theirs(x, kernel_size, stride, padding, dilation, *rest, **more)
         return images.max_pool(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
@@ -92,10 +107,11 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """``functional.batch_norm``: of the samples that count; moves the running statistics, as PyTorch does, in place.
+    """``functional.batch_norm``: of the samples that count; moves the running statistics, as
+    PyTorch does, in place.
 
-    The output has the biased variance, the running one the unbiased, which one number has not: it becomes NaN, where
-    PyTorch raises an error.
+    The output has the biased variance, the running one the unbiased, which one number has not: it
+    becomes NaN, where PyTorch raises an error.
 
     Args:
         x: [B c ..].
@@ -125,7 +141,8 @@ def batch_norm(
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
-    """``functional.linear``: by our own product, whose weight gradient a CPU compiler fuses into the step.
+    """``functional.linear``: by our own product, whose weight gradient a CPU compiler fuses into
+    the step.
 
     Args:
         x: [.. i].

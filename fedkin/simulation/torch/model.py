@@ -46,15 +46,22 @@ class TorchModel(FlatModule):
         return html_table(f"TorchModel {self.name}", self.spec.facts())
 
     def check(self, data: Samples) -> ModelSpec:
-        """Try the module on one sample; return its layout, without a last layer where the last bias does not fit.
+        """Try the module on one sample; return its layout, without a last layer where the last bias
+        does not fit.
 
         Raises:
-            ModelError: it does not take the samples, its scores are of another shape, or depend on no parameter.
+            ModelError: it does not take the samples, its scores are of another shape, or depend on
+                no parameter.
         """
         scores = self.scores(data)
-        spec = spec_for_data(self.spec, self.name, data.name, int(data.classes), tuple(scores.shape))
+        spec = spec_for_data(
+            self.spec, self.name, data.name, int(data.classes), tuple(scores.shape)
+        )
         if not (scores.requires_grad and scores.is_floating_point()):
-            raise ModelError(f"model {self.name!r}: its scores do not depend on any parameter that can be trained")
+            raise ModelError(
+                f"model {self.name!r}: its scores do not depend on any parameter that can be "
+                f"trained"
+            )
         if isinstance(data, FederatedData):
             model_in_jax(self, data)  # refused before a run begins, not in its first round
         return spec
@@ -66,10 +73,13 @@ class TorchModel(FlatModule):
             try:
                 scores = copy.deepcopy(self.module).eval()(to_tensor(data.x[:1]))
             except Exception as error:  # whatever the user's own code raises
-                raise ModelError(f"model {self.name!r} does not take {place}: {error_reason(error)}") from error
+                raise ModelError(
+                    f"model {self.name!r} does not take {place}: {error_reason(error)}"
+                ) from error
         if not isinstance(scores, Tensor):
             raise ModelError(
-                f"model {self.name!r} returns a {type(scores).__name__}, expected scores in a tensor [B C]"
+                f"model {self.name!r} returns a {type(scores).__name__}, expected scores in a "
+                f"tensor [B C]"
             )
         return scores
 
@@ -82,7 +92,8 @@ class TorchModel(FlatModule):
         return replace(self, engine="torch" if model_in_jax(self, data) is None else "jax")
 
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> tuple[Scorer, Trainer]:
-        """PyTorch's scorer and trainer on these data; ``ids`` are the numbers of the clients in streams."""
+        """PyTorch's scorer and trainer on these data; ``ids`` are the numbers of the clients in
+        streams."""
         return Scorer(data, self), Trainer(data, self, ids)
 
     def description(self) -> dict[str, str]:
@@ -90,14 +101,22 @@ class TorchModel(FlatModule):
         module_type = type(self.module)
         described = {"torch": f"{module_type.__module__}:{module_type.__qualname__}"}
         described |= {} if self.engine == "torch" else {"engine": self.engine}
-        return described if self.optimizer is None else {**described, "optimizer": _place_of(self.optimizer)}
+        return (
+            described
+            if self.optimizer is None
+            else {**described, "optimizer": _place_of(self.optimizer)}
+        )
 
     def digest(self, data: FederatedData) -> str:
-        """A digest of the names and shapes of the entries, of how the module prints itself, and of its weights from
-        fixed randomness; and of the arguments of an optimiser that is a ``functools.partial``. Code cannot be compared:
-        with other code it is the user's word that it is the same.
+        """A digest of the names and shapes of the entries, of how the module prints itself, and of
+        its weights from fixed randomness; and of the arguments of an optimiser that is a
+        ``functools.partial``. Code cannot be compared: with other code it is the user's word that
+        it is the same.
         """
-        shapes = [(name, tuple(entry.shape), entry.requires_grad) for name, entry in float_entries(self.module).items()]
+        shapes = [
+            (name, tuple(entry.shape), entry.requires_grad)
+            for name, entry in float_entries(self.module).items()
+        ]
         text = _without_addresses(str(self.module))
         digest = hashlib.sha256(repr((shapes, text, self.spec.detects)).encode())
         digest.update(self.initial(np.array([1, 2], np.uint32)).tobytes())
@@ -148,8 +167,12 @@ def build_model(
         if not any(entry.requires_grad for entry in float_entries(module).values()):
             raise ModelError(f"model {name!r} has no floating-point parameters that can be trained")
     except RuntimeError as error:  # lazy layers have no shape before their first sample
-        raise ModelError(f"model {name!r}: every layer needs its sizes: {error_reason(error)}") from error
+        raise ModelError(
+            f"model {name!r}: every layer needs its sizes: {error_reason(error)}"
+        ) from error
     start, spec = (lambda: module) if fixed else make, spec_from_shapes(shapes, detects)
     trained = trainable_entries(module)
-    spec = replace(spec, untrained=tuple(part for key, part in spec.slices.items() if key not in trained))
+    spec = replace(
+        spec, untrained=tuple(part for key, part in spec.slices.items() if key not in trained)
+    )
     return TorchModel(name, spec, module, threads, start, optimizer=optimizer, engine=engine)

@@ -1,7 +1,9 @@
-"""The optimiser of one client's local training in PyTorch: the settings of a run, or the user's own.
+"""The optimiser of one client's local training in PyTorch: the settings of a run, or the user's
+own.
 
-PyTorch's own classes are not used for the settings of a run: making the first one imports its compiler, which takes
-seconds, and a real client starts a process for every message. Tests hold them to the same numbers.
+PyTorch's own classes are not used for the settings of a run: making the first one imports its
+compiler, which takes seconds, and a real client starts a process for every message. Tests hold them
+to the same numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ def make_optimizer(
     """
     factory = model.optimizer
     gradients = Gradients(entries, work, terms)
-    return Optimizer(gradients, work) if factory is None else OwnOptimizer(gradients, work, rate, factory, model.name)
+    return (
+        Optimizer(gradients, work)
+        if factory is None
+        else OwnOptimizer(gradients, work, rate, factory, model.name)
+    )
 
 
 class EntryTerms(NamedTuple):
@@ -83,9 +89,12 @@ def _add_scaled(a: Tensor, factor: Any, b: Tensor) -> Tensor:
 
 
 class Gradients:
-    """Gradients of a batch's loss with the proximal term of FedProx and other terms, cut to the largest norm."""
+    """Gradients of a batch's loss with the proximal term of FedProx and other terms, cut to the
+    largest norm."""
 
-    def __init__(self, entries: Sequence[Tensor], work: LocalTraining, terms: EntryTerms | None = None) -> None:
+    def __init__(
+        self, entries: Sequence[Tensor], work: LocalTraining, terms: EntryTerms | None = None
+    ) -> None:
         self.entries = entries
         self._work = work
         self._terms = EntryTerms(None, None) if terms is None else terms
@@ -117,8 +126,8 @@ class Gradients:
         return gradients
 
     def hold(self) -> None:
-        """Put back the parameters that are not trained, as they were when the last gradients were taken: weight decay
-        moves them, too."""
+        """Put back the parameters that are not trained, as they were when the last gradients were
+        taken: weight decay moves them, too."""
         if self._terms.trained is None:
             return
         with torch.no_grad():
@@ -136,7 +145,9 @@ class Optimizer:
         self._work = work
         self._gradients = gradients
         adaptive = work.optimizer != "sgd"
-        self._mean = [torch.zeros_like(entry) for entry in entries] if work.momentum or adaptive else []
+        self._mean = (
+            [torch.zeros_like(entry) for entry in entries] if work.momentum or adaptive else []
+        )
         self._square = [torch.zeros_like(entry) for entry in entries] if adaptive else []
         self._time = 0
 
@@ -147,22 +158,34 @@ class Optimizer:
         with torch.no_grad():
             self._time += 1
             moves = self._direction(gradients if decoupled else self._decayed(gradients))
-            for entry, move in zip(self._entries, self._decayed(moves) if decoupled else moves, strict=True):
+            for entry, move in zip(
+                self._entries, self._decayed(moves) if decoupled else moves, strict=True
+            ):
                 entry.sub_(move, alpha=rate)
         self._gradients.hold()
 
     def _decayed(self, moves: list[Tensor]) -> list[Tensor]:
         """With the weight decay."""
         decay = self._work.weight_decay
-        return [m.add(w, alpha=decay) for m, w in zip(moves, self._entries, strict=True)] if decay else moves
+        return (
+            [m.add(w, alpha=decay) for m, w in zip(moves, self._entries, strict=True)]
+            if decay
+            else moves
+        )
 
     def _direction(self, gradients: list[Tensor]) -> list[Tensor]:
         if self._square:
-            return [self._adam(*entry) for entry in zip(self._mean, self._square, gradients, strict=True)]
+            return [
+                self._adam(*entry)
+                for entry in zip(self._mean, self._square, gradients, strict=True)
+            ]
         for mean, gradient in zip(self._mean, gradients, strict=False):
             mean.mul_(self._work.momentum).add_(gradient)
         if self._work.nesterov:
-            return [g.add(mean, alpha=self._work.momentum) for g, mean in zip(gradients, self._mean, strict=True)]
+            return [
+                g.add(mean, alpha=self._work.momentum)
+                for g, mean in zip(gradients, self._mean, strict=True)
+            ]
         return self._mean or gradients
 
     def _adam(self, mean: Tensor, square: Tensor, gradient: Tensor) -> Tensor:
@@ -173,9 +196,12 @@ class Optimizer:
 
 
 class OwnOptimizer:
-    """The optimiser that a user's factory makes. The proximal term, clipping and schedules stay the run's."""
+    """The optimiser that a user's factory makes. The proximal term, clipping and schedules stay the
+    run's."""
 
-    def __init__(self, gradients: Gradients, work: LocalTraining, rate: float, factory: Factory, model: str) -> None:
+    def __init__(
+        self, gradients: Gradients, work: LocalTraining, rate: float, factory: Factory, model: str
+    ) -> None:
         _refuse_unused(work, model)
         self._gradients = gradients
         self._rate = rate
@@ -183,14 +209,19 @@ class OwnOptimizer:
         try:
             self._optimizer = factory(list(gradients.entries), rate)
         except Exception as error:  # whatever the user's own code raises
-            raise ModelError(f"model {model!r}: its optimizer failed to start: {error_reason(error)}") from error
+            raise ModelError(
+                f"model {model!r}: its optimizer failed to start: {error_reason(error)}"
+            ) from error
         if not isinstance(self._optimizer, torch.optim.Optimizer):
             kind = type(self._optimizer).__name__
-            raise ModelError(f"model {model!r}: its optimizer must make a torch.optim.Optimizer, got {kind}")
+            raise ModelError(
+                f"model {model!r}: its optimizer must make a torch.optim.Optimizer, got {kind}"
+            )
         self._rates = [group["lr"] for group in self._optimizer.param_groups]
 
     def step(self, loss: Tensor, rate: float) -> None:
-        """Let the user's optimiser take one step; the rates of its groups follow the run's schedule of local steps."""
+        """Let the user's optimiser take one step; the rates of its groups follow the run's schedule
+        of local steps."""
         for entry, gradient in zip(self._gradients.entries, self._gradients.of(loss), strict=True):
             entry.grad = gradient
         for group, own in zip(self._optimizer.param_groups, self._rates, strict=True):
@@ -198,7 +229,9 @@ class OwnOptimizer:
         try:
             cast(Any, self._optimizer).step()
         except Exception as error:
-            raise ModelError(f"model {self._model!r}: a step of its optimizer failed: {error_reason(error)}") from error
+            raise ModelError(
+                f"model {self._model!r}: a step of its optimizer failed: {error_reason(error)}"
+            ) from error
         self._gradients.hold()
 
 
@@ -208,7 +241,8 @@ def _refuse_unused(work: LocalTraining, model: str) -> None:
     for name in ("optimizer", "momentum", "nesterov", "weight_decay"):
         if getattr(work, name) != getattr(plain, name):
             raise ConfigError(
-                f"local.{name} = {getattr(work, name)!r} does not apply: model {model!r} has an optimizer of its own "
+                f"local.{name} = {getattr(work, name)!r} does not apply: model {model!r} has an "
+                f"optimizer of its own "
                 "(model.optimizer); set it there, and leave this out"
             )
 

@@ -1,8 +1,8 @@
-"""A client's own model in PyTorch: trained beside another on the loss of their mix (APFL), or the minimiser of a
-batch's loss with a pull to the other (pFedMe).
+"""A client's own model in PyTorch: trained beside another on the loss of their mix (APFL), or the
+minimiser of a batch's loss with a pull to the other (pFedMe).
 
-What gradient steps do not move, such as running statistics: v's are those of the mix after its batch; theta's are w's
-after the batch. ``simulation/jax/gradient_steps.py`` does the same in JAX.
+What gradient steps do not move, such as running statistics: v's are those of the mix after its
+batch; theta's are w's after the batch. ``simulation/jax/gradient_steps.py`` does the same in JAX.
 """
 
 from __future__ import annotations
@@ -18,12 +18,18 @@ from torch.func import functional_call
 
 from fedkin.core.train_call import Envelope, MixedModel
 from fedkin.core.training import LocalTraining
-from fedkin.simulation.torch.flat_module import FlatModule, flat_vector, float_entries, trainable_entries
+from fedkin.simulation.torch.flat_module import (
+    FlatModule,
+    flat_vector,
+    float_entries,
+    trainable_entries,
+)
 from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer
 
 
 class OwnModel:
-    """A model v beside a network w, whose steps are on the loss of ``share v + (1 - share) w``; w is a constant there.
+    """A model v beside a network w, whose steps are on the loss of ``share v + (1 - share) w``; w
+    is a constant there.
 
     Args:
         model: the module of both.
@@ -47,9 +53,13 @@ class OwnModel:
         self._w = trainable_entries(network)
         self._v = trainable_entries(self._network)
         self._fixed = fixed_entries(self._network, network)
-        self._optimizer = make_optimizer(list(self._v.values()), replace(work, mu=0.0), work.rate(round), model)
+        self._optimizer = make_optimizer(
+            list(self._v.values()), replace(work, mu=0.0), work.rate(round), model
+        )
 
-    def step(self, scores: Callable[[Callable], Tensor], loss: Callable[[Tensor], Tensor], rate: float) -> None:
+    def step(
+        self, scores: Callable[[Callable], Tensor], loss: Callable[[Tensor], Tensor], rate: float
+    ) -> None:
         """One step of v, by the random numbers that the next step of w takes too.
 
         Args:
@@ -57,7 +67,10 @@ class OwnModel:
             loss: the mean loss, from scores.
             rate: learning rate.
         """
-        mix = {name: self._share * v + (1 - self._share) * self._w[name].detach() for name, v in self._v.items()}
+        mix = {
+            name: self._share * v + (1 - self._share) * self._w[name].detach()
+            for name, v in self._v.items()
+        }
         with torch.no_grad():
             for own, other in self._fixed:
                 own.mul_(self._share).add_(other, alpha=1 - self._share)
@@ -88,7 +101,9 @@ class Minimiser:
         self._all = float_entries(self._network)
         self._fixed = fixed_entries(self._network, network)
 
-    def proximal(self, scores: Callable[[Callable], Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
+    def proximal(
+        self, scores: Callable[[Callable], Tensor], loss: Callable[[Tensor], Tensor]
+    ) -> Tensor:
         """strength/2 |w - theta|^2, whose gradient by w is that of the envelope.
 
         Args:
@@ -106,7 +121,9 @@ class Minimiser:
             with torch.no_grad():
                 for (name, theta), slope in zip(self._theta.items(), slopes, strict=True):
                     theta.sub_(slope + strength * (theta - self._w[name]), alpha=lr)
-        pulls = ((self._w[name] - theta.detach()).square().sum() for name, theta in self._theta.items())
+        pulls = (
+            (self._w[name] - theta.detach()).square().sum() for name, theta in self._theta.items()
+        )
         torch.set_rng_state(state)
         return strength / 2 * sum(pulls, torch.zeros(()))
 
@@ -122,4 +139,6 @@ def fixed_entries(own: nn.Module, other: nn.Module) -> list[tuple[Tensor, Tensor
     """The floating-point entries that gradient steps do not move, of two networks side by side."""
     moved = trainable_entries(own)
     others = float_entries(other)
-    return [(entry, others[name]) for name, entry in float_entries(own).items() if name not in moved]
+    return [
+        (entry, others[name]) for name, entry in float_entries(own).items() if name not in moved
+    ]

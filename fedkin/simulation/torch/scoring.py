@@ -1,4 +1,5 @@
-"""Scoring by PyTorch, in inference mode, one client at a time, so that a score does not depend on the other clients."""
+"""Scoring by PyTorch, in inference mode, one client at a time, so that a score does not depend on
+the other clients."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ class Scorer:
     def __init__(self, data: FederatedData, model: FlatModule) -> None:
         self._data, self._model = data, model
 
-    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+    def losses(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "n K"]:
         """Mean training losses."""
         out = np.zeros((len(clients), len(models)))
         for k in range(len(models)):
@@ -36,7 +39,8 @@ class Scorer:
         index = [np.full(len(clients), k) for k in range(len(models))]
         scored = [self._scores(models, clients, own, split) for own in index]
         return [
-            np.concatenate([scores.argmax(axis=1) for scores in rows] or [np.zeros(0, np.int64)]) for rows in scored
+            np.concatenate([scores.argmax(axis=1) for scores in rows] or [np.zeros(0, np.int64)])
+            for rows in scored
         ]
 
     def raw_scores(
@@ -46,7 +50,8 @@ class Scorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """The scores of each row's detector on its samples, those of all rows end to end; NaN is -inf."""
+        """The scores of each row's detector on its samples, those of all rows end to end; NaN is
+        -inf."""
         rows = [scores[:, 0] for scores in self._scores(models, clients, model_index, split)]
         scores = np.concatenate(rows or [_NONE])
         return np.where(np.isnan(scores), -np.inf, scores)
@@ -76,7 +81,9 @@ class Scorer:
         """Correct predictions, summed loss and number of samples of each row."""
         score = self._detector_scores if self._model.spec.detects else self._scores
         correct, loss = np.zeros((2, len(clients)))
-        scored = zip(score(models, clients, model_index, split), self._labels(clients, split), strict=True)
+        scored = zip(
+            score(models, clients, model_index, split), self._labels(clients, split), strict=True
+        )
         for row, (scores, y) in enumerate(scored):
             correct[row] = (scores.argmax(axis=1) == y).sum()
             losses = cross_entropy(torch.from_numpy(scores), to_tensor(y), reduction="none")
@@ -90,7 +97,8 @@ class Scorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> list[Float32[np.ndarray, "s _"]]:
-        """Scores of each client's samples by its row's model; a row without a model (-1) scores lowest."""
+        """Scores of each client's samples by its row's model; a row without a model (-1) scores
+        lowest."""
         owned = self._data.part(split)
         width = 1 if self._model.spec.detects else self._data.classes
         out = [np.full((len(owned[int(c)]), width), -np.inf, np.float32) for c in clients]

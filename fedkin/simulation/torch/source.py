@@ -1,4 +1,5 @@
-"""PyTorch models from a module, from a function that makes one, or from the name of such a function."""
+"""PyTorch models from a module, from a function that makes one, or from the name of such a
+function."""
 
 from __future__ import annotations
 
@@ -28,33 +29,39 @@ def torch_model(
 ) -> TorchModel:
     """Make a model of a PyTorch module, or of a function that makes one.
 
-    It is called on a batch, [B ...] as the samples lie in the data (float32; integers as int64), and returns scores
-    [B C]. Its flat vector holds the floating-point entries of ``state_dict()`` in their order, as float32: parameters,
-    trained or frozen, and running statistics, which are averaged with them; counters are not. The last layer is to be
-    declared last: some methods use it alone.
+    It is called on a batch, [B ...] as the samples lie in the data (float32; integers as int64),
+    and returns scores [B C]. Its flat vector holds the floating-point entries of ``state_dict()``
+    in their order, as float32: parameters, trained or frozen, and running statistics, which are
+    averaged with them; counters are not. The last layer is to be declared last: some methods use it
+    alone.
 
     Args:
-        source: an ``nn.Module``, from whose weights every run starts (it is copied, never changed); or a function
-            without arguments, or with the data as its only one, that returns a module, for weights drawn from the
-            run's seed. The module is the same in every call but for its weights.
+        source: an ``nn.Module``, from whose weights every run starts (it is copied, never changed);
+            or a function without arguments, or with the data as its only one, that returns a
+            module, for weights drawn from the run's seed. The module is the same in every call but
+            for its weights.
         data: argument of such a function: anything with ``name``, ``x`` [M ...] and ``classes``.
         name: of the model, for messages and descriptions.
-        detects: the model is a detector, which separates one class from all others: one score per sample, [B 1],
-            positive for its class. ATHENA-FL trains those.
-        threads: cores for one client. One is the fastest for small networks; the last bits depend on it.
-        optimizer: makes the optimiser of local training, from the parameters and the learning rate of the round:
-            ``lambda parameters, lr: torch.optim.RMSprop(parameters, lr)``. It is called anew for every client and call,
-            and takes the place of ``optimizer``, ``momentum``, ``nesterov`` and ``weight_decay`` of the run's local
-            training; clipping, schedules and a method's proximal term stay. One that does not use ``lr`` trains at the
-            rate of its own in every round, whatever ``lr`` and ``schedule`` say. None: the run's own.
-        engine: what trains it. ``torch``: PyTorch. ``jax``: JAX, by torchax (``fedkin[torchax]``), which compiles it;
-            a trial beside PyTorch shows before the run that both agree. ``auto``: JAX where that trial succeeds and
-            it pays, else PyTorch. Dropout draws other random numbers under JAX.
+        detects: the model is a detector, which separates one class from all others: one score per
+            sample, [B 1], positive for its class. ATHENA-FL trains those.
+        threads: cores for one client. One is the fastest for small networks; the last bits depend
+            on it.
+        optimizer: makes the optimiser of local training, from the parameters and the learning rate
+            of the round: ``lambda parameters, lr: torch.optim.RMSprop(parameters, lr)``. It is
+            called anew for every client and call, and takes the place of ``optimizer``,
+            ``momentum``, ``nesterov`` and ``weight_decay`` of the run's local training; clipping,
+            schedules and a method's proximal term stay. One that does not use ``lr`` trains at the
+            rate of its own in every round, whatever ``lr`` and ``schedule`` say. None: the run's
+            own.
+        engine: what trains it. ``torch``: PyTorch. ``jax``: JAX, by torchax (``fedkin[torchax]``),
+            which compiles it; a trial beside PyTorch shows before the run that both agree.
+            ``auto``: JAX where that trial succeeds and it pays, else PyTorch. Dropout draws other
+            random numbers under JAX.
 
     Raises:
         MissingExtra: PyTorch is not installed, or torchax where the engine is ``jax``.
-        ModelError: none of these forms, a module without floating-point parameters to train, or an optimizer that is
-            no function.
+        ModelError: none of these forms, a module without floating-point parameters to train, or an
+            optimizer that is no function.
     """
     _require_torch()
     from torch import nn
@@ -63,19 +70,29 @@ def torch_model(
     from fedkin.simulation.torch.model import build_model
 
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise ModelError(f"model {name!r}: threads must be an integer of at least 1, got {threads!r}")
+        raise ModelError(
+            f"model {name!r}: threads must be an integer of at least 1, got {threads!r}"
+        )
     if optimizer is not None and not callable(optimizer):
         raise ModelError(
-            f"model {name!r}: optimizer must be a function of parameters and lr that makes a torch.optim.Optimizer, "
+            f"model {name!r}: optimizer must be a function of parameters and lr that makes a "
+            f"torch.optim.Optimizer, "
             f"got {optimizer!r}"
         )
     if engine not in ENGINES:
-        raise ModelError(f"model {name!r}: engine must be one of {', '.join(ENGINES)}, got {engine!r}")
+        raise ModelError(
+            f"model {name!r}: engine must be one of {', '.join(ENGINES)}, got {engine!r}"
+        )
     if isinstance(source, nn.Module):
         return build_model(lambda: source, True, name, detects, threads, optimizer, engine)
     if not callable(source):
-        raise ModelError(f"a PyTorch model is an nn.Module or a function that makes one, got {type(source).__name__}")
-    return build_model(_factory(source, data, name), False, name, detects, threads, optimizer, engine)
+        raise ModelError(
+            f"a PyTorch model is an nn.Module or a function that makes one, got "
+            f"{type(source).__name__}"
+        )
+    return build_model(
+        _factory(source, data, name), False, name, detects, threads, optimizer, engine
+    )
 
 
 def model_from_config(
@@ -96,8 +113,14 @@ def model_from_config(
         optimizer: ``package.module:factory`` of an optimiser of its own.
         engine: what trains it.
     """
-    factory = None if optimizer is None else _imported(optimizer, "optimizer", "an optimizer of parameters and lr")
-    return torch_model(_imported(torch), data, detects=detects, threads=threads, optimizer=factory, engine=engine)
+    factory = (
+        None
+        if optimizer is None
+        else _imported(optimizer, "optimizer", "an optimizer of parameters and lr")
+    )
+    return torch_model(
+        _imported(torch), data, detects=detects, threads=threads, optimizer=factory, engine=engine
+    )
 
 
 def wrap_module(model: Any) -> Any:
@@ -122,23 +145,30 @@ def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], A
     except (TypeError, ValueError):  # a builtin without a signature
         return source
     named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    needed = [
+        p
+        for p in parameters
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
     if not needed:
         return source
     if len(needed) > 1 or needed[0].kind not in named:
         required = ", ".join(p.name for p in needed)
         raise ModelError(
-            f"model {name!r}: its function takes nothing, or the data as its only argument, got ({required})"
+            f"model {name!r}: its function takes nothing, or the data as its only argument, got "
+            f"({required})"
         )
     if data is None:
         raise ModelError(
-            f"model {name!r}: its function takes the data ({needed[0].name}); give them as the second argument"
+            f"model {name!r}: its function takes the data ({needed[0].name}); give them as the "
+            f"second argument"
         )
     return functools.partial(source, data)
 
 
 def _imported(place: str, key: str = "torch", what: str = "one") -> Callable[..., Any]:
-    """The object that ``package.module:name`` names, searched for as ``python -m`` does, from the current folder."""
+    """The object that ``package.module:name`` names, searched for as ``python -m`` does, from the
+    current folder."""
     module, _, attribute = place.partition(":")
     if not (module and attribute) or module.startswith("."):
         raise ConfigError(f"{key}: expected package.module:factory, got {place!r}")
@@ -148,14 +178,22 @@ def _imported(place: str, key: str = "torch", what: str = "one") -> Callable[...
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        missing = f"there is no module {error.name!r} in {os.getcwd()} or on Python's path (PYTHONPATH)"
+        missing = (
+            f"there is no module {error.name!r} in {os.getcwd()} or on Python's path (PYTHONPATH)"
+        )
         raise ConfigError(f"{key} = {place!r}: {missing}") from error
     except Exception as error:  # whatever the user's own file raises
-        raise ConfigError(f"{key} = {place!r}: importing it failed: {type(error).__name__}: {error}") from error
-    factory = functools.reduce(lambda holder, part: getattr(holder, part, None), attribute.split("."), imported)
+        raise ConfigError(
+            f"{key} = {place!r}: importing it failed: {type(error).__name__}: {error}"
+        ) from error
+    factory = functools.reduce(
+        lambda holder, part: getattr(holder, part, None), attribute.split("."), imported
+    )
     if factory is None:
         raise ConfigError(f"{key} = {place!r}: module {module!r} has no {attribute!r}")
     if not callable(factory):
         made = "a module or a function" if key == "torch" else "a function"
-        raise ConfigError(f"{key} = {place!r}: expected {made} that makes {what}, got {type(factory).__name__}")
+        raise ConfigError(
+            f"{key} = {place!r}: expected {made} that makes {what}, got {type(factory).__name__}"
+        )
     return factory

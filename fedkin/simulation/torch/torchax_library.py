@@ -1,8 +1,9 @@
-"""torchax, which computes PyTorch's operators by JAX; with our own forms of those that are slow or lose something.
+"""torchax, which computes PyTorch's operators by JAX; with our own forms of those that are slow or
+lose something.
 
-torchax 0.0.13 names operators that PyTorch has dropped since: those on named tensors in 2.13, cholesky and qr in
-2.15. It cannot be imported without them, so they get an empty definition here, which nothing calls. How operators are
-replaced is no public interface: the version is pinned.
+torchax 0.0.13 names operators that PyTorch has dropped since: those on named tensors in 2.13,
+cholesky and qr in 2.15. It cannot be imported without them, so they get an empty definition here,
+which nothing calls. How operators are replaced is no public interface: the version is pinned.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ _DROPPED = """
 
 @cache
 def environment() -> Any:
-    """The operators as this process computes them. Raises MissingExtra where torchax is not installed."""
+    """The operators as this process computes them. Raises MissingExtra where torchax is not
+    installed."""
     _define_dropped_operators()
     try:
         import torchax
         from torchax.ops.ops_registry import Operator
     except ImportError as error:
         raise MissingExtra(
-            f"engine='jax' needs torchax ({error}): pip install 'fedkin[torchax]'; engine='torch' does without"
+            f"engine='jax' needs torchax ({error}): pip install 'fedkin[torchax]'; engine='torch' "
+            f"does without"
         ) from error
     own = torchax.tensor.Environment()
 
@@ -65,7 +68,8 @@ def _define_dropped_operators() -> Any:
 
 
 def _exists(name: str) -> bool:
-    """Whether PyTorch has an operator; the name ends with the overload, where it is not the default one."""
+    """Whether PyTorch has an operator; the name ends with the overload, where it is not the default
+    one."""
     packet, _, overload = name.partition(".")
     operator = getattr(torch.ops.aten, packet, None)
     return operator is not None and (overload or "default") in operator.overloads()

@@ -1,7 +1,8 @@
-"""Local training and gradients by PyTorch, with the batches, steps and results of the compiled simulator's trainer.
+"""Local training and gradients by PyTorch, with the batches, steps and results of the compiled
+simulator's trainer.
 
-Clients train one after another, each row in a fresh copy of the module with random numbers of its own, so that nothing
-depends on the other clients of the call.
+Clients train one after another, each row in a fresh copy of the module with random numbers of its
+own, so that nothing depends on the other clients of the call.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Trainer:
         """As the protocol says.
 
         Raises:
-            ModelError: the module does not take a batch, such as one sample for batch normalisation.
+            ModelError: the module does not take a batch, such as one sample for batch
+                normalisation.
         """
         rows = len(call.clients)
         update = np.empty((rows, call.models.shape[1]), np.float32)
@@ -75,10 +77,13 @@ class Trainer:
         return LocalUpdates(update, last, first, full, own)
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
-        """Gradient of each client's full training loss at its model, in inference mode; zero where nothing is trained:
-        running statistics, frozen parameters."""
+        """Gradient of each client's full training loss at its model, in inference mode; zero where
+        nothing is trained: running statistics, frozen parameters."""
         out = np.zeros((len(clients), models.shape[1]), np.float32)
         with self._model.torch_settings():
             for row, client in enumerate(clients.tolist()):
@@ -150,8 +155,16 @@ class Trainer:
         for step, rate in enumerate(_step_rates(call, len(batches.valid))):
             indices = torch.from_numpy(batches.rows[step][: batches.valid[step]])
             counted = None if sample_weights is None else sample_weights[indices]
-            scored = partial(mean_loss, y=y[indices], weights=weights, smoothing=work.label_smoothing, counted=counted)
-            scores = partial(self._scores, x=x[indices], client=client, low=work.precision is not None)
+            scored = partial(
+                mean_loss,
+                y=y[indices],
+                weights=weights,
+                smoothing=work.label_smoothing,
+                counted=counted,
+            )
+            scores = partial(
+                self._scores, x=x[indices], client=client, low=work.precision is not None
+            )
             if isinstance(own, OwnModel):
                 own.step(scores, scored, rate)
             pull = own.proximal(scores, scored) if isinstance(own, Minimiser) else None
@@ -179,7 +192,9 @@ class Trainer:
         total = [torch.zeros_like(entry) for entry in entries.values()]
         for batch, labels in zip(x.split(_WIDTH), y.split(_WIDTH), strict=True):
             loss = cross_entropy(self._scores(network, batch, client), labels, reduction="sum")
-            for summed, gradient in zip(total, gradients_of(loss, list(entries.values())), strict=True):
+            for summed, gradient in zip(
+                total, gradients_of(loss, list(entries.values())), strict=True
+            ):
                 summed += gradient
         return {name: summed / len(y) for name, summed in zip(entries, total, strict=True)}
 
@@ -199,17 +214,20 @@ class Trainer:
         return client_name(client, getattr(self._data, "client_names", None), self._ids)
 
     def _scores(self, network: Any, x: Tensor, client: int, low: bool = False) -> Tensor:
-        """The module's scores of a batch, in mixed precision or not. Raises ModelError, naming the client, where it
-        fails."""
+        """The module's scores of a batch, in mixed precision or not. Raises ModelError, naming the
+        client, where it fails."""
         try:
             if low:
                 with torch.autocast("cpu", torch.bfloat16):
                     return network(x).float()
             return network(x)
         except Exception as error:  # whatever the user's own code raises
-            advice = "; choose a batch_size that leaves no single sample over" if len(x) == 1 else ""
+            advice = (
+                "; choose a batch_size that leaves no single sample over" if len(x) == 1 else ""
+            )
             raise ModelError(
-                f"model {self._model.name!r} failed on a batch of {len(x)} samples of client {self._name(client)}: "
+                f"model {self._model.name!r} failed on a batch of {len(x)} samples of client "
+                f"{self._name(client)}: "
                 f"{error_reason(error)}{advice}"
             ) from error
 
@@ -221,9 +239,14 @@ def _step_rates(call: TrainCall, steps: int) -> list[float]:
 
 
 def mean_loss(
-    scores: Tensor, y: Tensor, weights: Tensor | None = None, smoothing: float = 0.0, counted: Tensor | None = None
+    scores: Tensor,
+    y: Tensor,
+    weights: Tensor | None = None,
+    smoothing: float = 0.0,
+    counted: Tensor | None = None,
 ) -> Tensor:
-    """Mean cross entropy of class numbers; or, where ``y`` is 0.0 or 1.0, of a detector's scores [B 1].
+    """Mean cross entropy of class numbers; or, where ``y`` is 0.0 or 1.0, of a detector's scores [B
+    1].
 
     Args:
         scores, y: of a batch.

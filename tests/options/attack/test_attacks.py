@@ -24,7 +24,9 @@ Oracle = Callable[[str], dict[str, Any]]
 OURS: dict[str, Callable[[np.ndarray, dict[str, Any]], np.ndarray]] = {
     "SignFlipping": lambda honest, params: sign_flip(honest),
     "InnerProductManipulation": lambda honest, params: inner_product(honest, params["tau"]),
-    "ALittleIsEnough": lambda honest, params: little_is_enough(honest, -params["tau"]),  # the library adds tau s
+    "ALittleIsEnough": lambda honest, params: little_is_enough(
+        honest, -params["tau"]
+    ),  # the library adds tau s
     "Mimic": lambda honest, params: mimic(honest, params["epsilon"]),
     "MinMax": lambda honest, params: min_max(honest, params["direction"]),
     "MinSum": lambda honest, params: min_sum(honest, params["direction"]),
@@ -44,7 +46,9 @@ def test_attacks_are_those_of_the_oracle(oracle: Oracle) -> None:
         if attack := OURS.get(case["name"]):
             honest = np.array(cases["inputs"][case["input"]]["vectors"])[: case["params"]["honest"]]
             sent = attack(honest, case["params"])
-            np.testing.assert_allclose(sent, case["output"], atol=1e-10, rtol=1e-10, err_msg=case["name"])
+            np.testing.assert_allclose(
+                sent, case["output"], atol=1e-10, rtol=1e-10, err_msg=case["name"]
+            )
         seen.add(case["name"])
     assert seen == set(OURS)  # no attack of the oracle is left out
 

@@ -1,4 +1,5 @@
-"""Attacks on the clustering: disguises by hand, lies as schemas declare what can be said, and both in whole runs."""
+"""Attacks on the clustering: disguises by hand, lies as schemas declare what can be said, and both
+in whole runs."""
 
 from __future__ import annotations
 
@@ -25,11 +26,15 @@ LIARS = np.array([False, True, False])
 
 
 def test_disguises_by_hand() -> None:
-    np.testing.assert_array_equal(imitation(HONEST, 0, 2), [[0, 6], [0, 6]])  # kind 1 has nobody, so kind 2
+    np.testing.assert_array_equal(
+        imitation(HONEST, 0, 2), [[0, 6], [0, 6]]
+    )  # kind 1 has nobody, so kind 2
     np.testing.assert_array_equal(imitation(HONEST, 2, 1), [[2, 0]])
     np.testing.assert_array_equal(blob(HONEST, 0, 2), [[1, 3], [1, 3]])
     np.testing.assert_allclose(bridge(HONEST, 0, 3), [[1.5, 1.5], [1, 3], [0.5, 4.5]])
-    bundles = splitting(HONEST, 0, 3)  # the mean is (2, 0), and honest rows are 1 from it, along the first axis
+    bundles = splitting(
+        HONEST, 0, 3
+    )  # the mean is (2, 0), and honest rows are 1 from it, along the first axis
     np.testing.assert_allclose(np.sort(bundles[:2, 0]), [1, 3])
     np.testing.assert_allclose(bundles[2], bundles[0])
     np.testing.assert_allclose(bundles[:, 1], 0, atol=1e-12)
@@ -39,10 +44,14 @@ def test_disguised_rows_are_of_their_model_and_kind() -> None:
     updates = np.array([[1.0, 0], [9, 9], [0, 5], [9, 9], [2, 2]], np.float32)
     index, attacks = np.array([0, 0, 0, 1, 1]), np.array([False, True, False, True, False])
     kinds = np.array([0, 0, 1, 0, 1])
-    sent = Byzantine("none", disguise="imitation", start=1).disguised(updates, index, attacks, kinds)
+    sent = Byzantine("none", disguise="imitation", start=1).disguised(
+        updates, index, attacks, kinds
+    )
     np.testing.assert_array_equal(sent[[0, 2, 4]], updates[[0, 2, 4]])
     np.testing.assert_array_equal(sent[1], [0, 5])
-    np.testing.assert_array_equal(sent[3], [9, 9])  # of its model there is no honest client of its kind
+    np.testing.assert_array_equal(
+        sent[3], [9, 9]
+    )  # of its model there is no honest client of its kind
     with pytest.raises(ConfigError, match=r"attack\.disguise: attackers are disguised before"):
         Byzantine(disguise="blob")
 
@@ -70,8 +79,15 @@ def test_lies_are_what_the_schema_allows() -> None:
         "total": np.ones(3),
     }
     low, high, bits = (lie(about, task, arrays, LIARS) for about in ("lowest", "highest", "bits"))
-    assert low["losses"].tolist() == [[5, 5], [0, 0], [5, 5]] and low["cosine"][1].tolist() == [-1, -1]
-    assert high["losses"][1].tolist() == [1e30, 1e30] and high["cosine"].tolist() == [[0.5, 0.5], [1, 1], [0.5, 0.5]]
+    assert low["losses"].tolist() == [[5, 5], [0, 0], [5, 5]] and low["cosine"][1].tolist() == [
+        -1,
+        -1,
+    ]
+    assert high["losses"][1].tolist() == [1e30, 1e30] and high["cosine"].tolist() == [
+        [0.5, 0.5],
+        [1, 1],
+        [0.5, 0.5],
+    ]
     assert bits["new_data"].tolist() == [False, True, False]
     for told in (low, high, bits):
         np.testing.assert_array_equal(told["total"], 1)  # says nothing of models
@@ -84,8 +100,16 @@ def test_sizes_and_choices_of_a_training() -> None:
     arrays |= {"examples": np.array([7, 7, 7]), "model_index": np.array([0, 0, 2])}
     chosen, given = Train(models, work), Train(models, work, np.zeros(3, np.int64))
     assert lie("sizes", given, arrays, LIARS)["examples"].tolist() == [7, 2**40, 7]
-    assert lie("choice", chosen, arrays, LIARS)["model_index"].tolist() == [0, 1, 2]  # nobody else chose 1
-    assert lie("choice", given, arrays, LIARS)["model_index"].tolist() == [0, 0, 2]  # the server has chosen
+    assert lie("choice", chosen, arrays, LIARS)["model_index"].tolist() == [
+        0,
+        1,
+        2,
+    ]  # nobody else chose 1
+    assert lie("choice", given, arrays, LIARS)["model_index"].tolist() == [
+        0,
+        0,
+        2,
+    ]  # the server has chosen
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +126,11 @@ def data() -> FederatedData:
 
 
 def go(data: FederatedData, method: Any, **options: Any) -> fk.Run:
-    settings: dict[str, Any] = {"rounds": 3, "cohort": 16, "local": fk.SGD(epochs=2, batch_size=10, lr=0.1)}
+    settings: dict[str, Any] = {
+        "rounds": 3,
+        "cohort": 16,
+        "local": fk.SGD(epochs=2, batch_size=10, lr=0.1),
+    }
     return fk.simulate(method, data, fk.models.mclr(data), **simulate_arguments(settings | options))
 
 
@@ -116,17 +144,24 @@ def test_imitators_sit_with_the_other_kind_and_attack_it_later(data: FederatedDa
     assert (disguised.assignment[:2] == disguised.assignment[8]).all()
     summary = disguised.summary()
     assert summary["honest_ari"] == 1 and summary["attackers_alone"] == 0
-    sleeping = go(data, CLUSTERED, attack=fk.Byzantine("stretch", clients=(0, 1), start=9)).state.models
+    sleeping = go(
+        data, CLUSTERED, attack=fk.Byzantine("stretch", clients=(0, 1), start=9)
+    ).state.models
     np.testing.assert_array_equal(sleeping, go(data, CLUSTERED).state.models)
 
 
 def test_a_size_that_is_a_lie_wins_a_mean_and_no_robust_rule(data: FederatedData) -> None:
     attackers = np.arange(16) == 0
-    liar, other = (fk.Byzantine("own_sign_flip", clients=(0,), lie=about) for about in ("sizes", "none"))
+    liar, other = (
+        fk.Byzantine("own_sign_flip", clients=(0,), lie=about) for about in ("sizes", "none")
+    )
     options: dict[str, Any] = {"rounds": 10, "local": fk.SGD(epochs=2, batch_size=10, lr=0.5)}
     broken, plain = (go(data, fk.FedAvg(), attack=attack, **options) for attack in (liar, other))
     held = go(data, fk.FedAvg(), attack=liar, robust=fk.RobustAggregation("median"), **options)
-    accuracy = [float(run.clients["accuracy"].to_numpy()[~attackers].mean()) for run in (broken, plain, held)]
+    accuracy = [
+        float(run.clients["accuracy"].to_numpy()[~attackers].mean())
+        for run in (broken, plain, held)
+    ]
     assert accuracy[0] < accuracy[1] - 0.1 and accuracy[2] > accuracy[0] + 0.1
 
 
@@ -140,10 +175,14 @@ def test_of_ifca_attackers_choose_the_rarest_model(data: FederatedData) -> None:
 
 
 @pytest.mark.parametrize("about", ["lowest", "highest"])
-def test_newcomers_that_lie_about_all_models_get_the_first_cluster(data: FederatedData, about: str) -> None:
+def test_newcomers_that_lie_about_all_models_get_the_first_cluster(
+    data: FederatedData, about: str
+) -> None:
     late = fk.Population(arrivals={2: 2})  # the last two, of the second kind
     attack = fk.Byzantine("none", clients=(14, 15), lie=about)
-    method = fk.FLHC(clusters=2, metric="cosine", linkage="average", cluster_round=1, newcomers="loss")
+    method = fk.FLHC(
+        clusters=2, metric="cosine", linkage="average", cluster_round=1, newcomers="loss"
+    )
     placed = go(data, method, attack=attack, scenario=late, cohort=14).assignment
     assert placed[14:].tolist() == [0, 0] and placed[13] == 1
     assert go(data, method, scenario=late, cohort=14).assignment[14:].tolist() == [1, 1]
@@ -159,7 +198,10 @@ def test_what_is_not_finite_does_not_arrive(data: FederatedData) -> None:
 def test_noise_is_as_long_as_honest_updates_and_the_same_in_every_run() -> None:
     updates = np.array([[3.0, 4], [0, 5], [9, 9], [9, 9]], np.float32)
     attacks, index = np.array([False, False, True, True]), np.zeros(4, np.int64)
-    sent = [Byzantine("gaussian").replies(updates, index, attacks, np.random.default_rng(1)) for _ in range(2)]
+    sent = [
+        Byzantine("gaussian").replies(updates, index, attacks, np.random.default_rng(1))
+        for _ in range(2)
+    ]
     np.testing.assert_allclose(np.linalg.norm(sent[0][2:], axis=1), 5, rtol=1e-6)
     assert not np.allclose(sent[0][2], sent[0][3])
     np.testing.assert_array_equal(sent[0], sent[1])
@@ -169,7 +211,9 @@ def test_a_model_is_replaced_by_updates_times_the_clients_for_each_attacker() ->
     updates, attacks = np.ones((6, 2), np.float32), np.arange(6) < 2
     sent = Byzantine("backdoor_replacement").replies(updates, np.zeros(6, np.int64), attacks)
     np.testing.assert_array_equal(sent[:2], 3)
-    np.testing.assert_array_equal(Byzantine("backdoor").replies(updates, np.zeros(6, np.int64), attacks), updates)
+    np.testing.assert_array_equal(
+        Byzantine("backdoor").replies(updates, np.zeros(6, np.int64), attacks), updates
+    )
     stronger = Byzantine("optimal_ipm", against="mean").replies(
         np.arange(12, dtype=np.float32).reshape(6, 2), np.zeros(6, np.int64), attacks
     )

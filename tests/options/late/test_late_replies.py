@@ -42,7 +42,9 @@ def settings(delays: dict[int, list[int]], **options: Any) -> Drawn:
 def world() -> FakeWorld:
     """Three clients who want 0, 4 and 8, with 1, 1 and 2 examples; a step goes half of the way."""
     target = np.array([[0.0], [4.0], [8.0]], np.float32)
-    return FakeWorld(target, np.array([1, 1, 2]), LocalTraining(lr=0.5), start=lambda stream: np.zeros(1))
+    return FakeWorld(
+        target, np.array([1, 1, 2]), LocalTraining(lr=0.5), start=lambda stream: np.zeros(1)
+    )
 
 
 def run(late: LateReplies, rounds: int, cohorts: dict[int, list[int]] | None = None) -> list[State]:
@@ -65,8 +67,8 @@ def late_record(state: State) -> Record:
 
 
 def test_a_late_update_is_shortened_by_its_age_and_weighs_its_examples() -> None:
-    """Round 1: clients 0 and 1 move by 0 and 2 from 0: 1. Client 2 (+4, of 0) is due in round 2, in which only 0 (-0.5)
-    and 1 (+1.5) take part: (-0.5 + 1.5 + 2 * 4 / sqrt 2) / 4."""
+    """Round 1: clients 0 and 1 move by 0 and 2 from 0: 1. Client 2 (+4, of 0) is due in round 2, in
+    which only 0 (-0.5) and 1 (+1.5) take part: (-0.5 + 1.5 + 2 * 4 / sqrt 2) / 4."""
     states = run(settings({1: [0, 0, 1]}), 2, {2: [0, 1]})
     assert model(states[1]) == 1
     assert model(states[2]) == pytest.approx(1 + (1 + 8 / np.sqrt(2)) / 4)
@@ -103,9 +105,14 @@ def test_an_update_of_a_client_that_has_changed_its_cluster_counts_for_nothing()
     clients = world()
     method = with_options(FedAvg(), settings({1: [0, 0, 1]}), world=clients)
     state = method.round(clients, method.init(clients, Stream(0)), np.arange(3), Stream(0, 1))
-    moved = replace(state, models=np.repeat(state.models, 2, axis=0), assignment=np.array([0, 0, 1]))
+    moved = replace(
+        state, models=np.repeat(state.models, 2, axis=0), assignment=np.array([0, 0, 1])
+    )
     after = method.round(clients, moved, np.array([0, 1]), Stream(0, 2))
-    assert float(after.models[0, 0]) == pytest.approx(1 + (-0.5 + 1.5) / 2) and float(after.models[1, 0]) == 1
+    assert (
+        float(after.models[0, 0]) == pytest.approx(1 + (-0.5 + 1.5) / 2)
+        and float(after.models[1, 0]) == 1
+    )
     assert late_record(after) == {"late_used": 0, "late_dropped": 1}
 
 
@@ -114,7 +121,13 @@ def test_a_client_that_chose_its_cluster_and_was_never_in_time_counts() -> None:
     data, late = fk.data.digits(clients=12), LateReplies(share=0.9, same=True, max_age=30)
     method = fk.IFCA(clusters=2, weighting="examples")
     run = fk.simulate(
-        method, data, fk.models.mclr(data), rounds=6, cohort=12, options=[late], callbacks=fk.Progress(False)
+        method,
+        data,
+        fk.models.mclr(data),
+        rounds=6,
+        cohort=12,
+        options=[late],
+        callbacks=fk.Progress(False),
     )
     assert (run.assignment < 0).any()  # who has never been in time
     assert run.records[-1]["late_used"] > 12
@@ -133,20 +146,48 @@ def test_how_often_replies_are_late() -> None:
 
 def test_a_run_that_goes_on_is_the_whole_one(tmp_path: Path) -> None:
     data = fk.planted(
-        base="digits", kind="label_permutation", clusters=2, samples=20, test_samples=10, clients=12, seed=1
+        base="digits",
+        kind="label_permutation",
+        clusters=2,
+        samples=20,
+        test_samples=10,
+        clients=12,
+        seed=1,
     )
-    common: dict[str, Any] = {"cohort": 6, "local": fk.SGD(epochs=1, lr=0.1), "progress": False, "checkpoint_every": 1}
+    common: dict[str, Any] = {
+        "cohort": 6,
+        "local": fk.SGD(epochs=1, lr=0.1),
+        "progress": False,
+        "checkpoint_every": 1,
+    }
     late = fk.LateReplies(max_age=2, share=0.5)
     method, net = fk.FlexCFL(clusters=2), fk.models.mclr(data)
     whole = fk.simulate(method, data, net, rounds=4, options=[late], **simulate_arguments(common))
-    fk.simulate(method, data, net, rounds=2, options=[late], out=tmp_path / "run", **simulate_arguments(common))
+    fk.simulate(
+        method,
+        data,
+        net,
+        rounds=2,
+        options=[late],
+        out=tmp_path / "run",
+        **simulate_arguments(common),
+    )
     rest = fk.simulate(
-        method, data, net, rounds=4, options=[late], out=tmp_path / "run", resume=True, **simulate_arguments(common)
+        method,
+        data,
+        net,
+        rounds=4,
+        options=[late],
+        out=tmp_path / "run",
+        resume=True,
+        **simulate_arguments(common),
     )
     assert rest.models.tobytes() == whole.models.tobytes()
     assert rest.summary()["late_used"] == whole.summary()["late_used"] > 0
     none = fk.simulate(method, data, net, rounds=4, **simulate_arguments(common))
-    nothing = fk.simulate(method, data, net, rounds=4, options=[fk.LateReplies()], **simulate_arguments(common))
+    nothing = fk.simulate(
+        method, data, net, rounds=4, options=[fk.LateReplies()], **simulate_arguments(common)
+    )
     assert nothing.models.tobytes() == none.models.tobytes() != whole.models.tobytes()
 
 
@@ -184,7 +225,9 @@ def test_methods_and_options_that_it_does_not_go_with() -> None:
     assert "of its option averaging, weighting" in refused(fk.IFCA(clusters=2))
     assert refusal(facts(fk.IFCA(clusters=2, weighting="examples"), late, world=clients)) is None
     assert "has no server" in refused(fk.PENS())
-    assert "privacy counts each client once" in refused(fk.FedAvg(), ClientDP(noise_multiplier=1.0, delta=1e-3))
+    assert "privacy counts each client once" in refused(
+        fk.FedAvg(), ClientDP(noise_multiplier=1.0, delta=1e-3)
+    )
     assert "replies of one round" in refused(fk.FedAvg(), fk.RobustAggregation("median"))
     with pytest.raises(ConfigError, match=r"late: method: .*its peers average"):
         with_options(fk.PENS(), late, world=clients)

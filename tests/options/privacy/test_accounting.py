@@ -24,7 +24,9 @@ from fedkin.options.privacy.accounting import (
 from fedkin.options.privacy.client_dp import ClientDP
 
 Oracle = Callable[[str], dict[str, Any]]
-LONG = pytest.mark.simulation  # the library composes for up to half a minute: not among the unit tests
+LONG = (
+    pytest.mark.simulation
+)  # the library composes for up to half a minute: not among the unit tests
 
 
 @LONG
@@ -44,18 +46,30 @@ def test_epsilons_of_fixed_cohorts_are_those_of_the_oracle(oracle: Oracle) -> No
     cases = oracle("trust")["epsilons_fixed_cohort"]
     assert len(cases) == 6
     for case in cases:
-        own = (case["population"], case["cohort"], case["noise_std_over_clip"], case["rounds"], case["delta"])
+        own = (
+            case["population"],
+            case["cohort"],
+            case["noise_std_over_clip"],
+            case["rounds"],
+            case["delta"],
+        )
         assert fixed_cohort_epsilon(*own) == pytest.approx(case["rdp"], rel=1e-3), case
 
 
 @LONG
-def test_noise_for_an_epsilon_is_below_the_oracles_which_is_of_the_looser_accountant(oracle: Oracle) -> None:
+def test_noise_for_an_epsilon_is_below_the_oracles_which_is_of_the_looser_accountant(
+    oracle: Oracle,
+) -> None:
     cases = oracle("trust")["calibrated"]
     assert len(cases) == 4
     for case in cases:
-        bound = renyi_epsilon(NoisyRounds(case["q"], case["noise_multiplier"], case["rounds"]), case["delta"])
+        bound = renyi_epsilon(
+            NoisyRounds(case["q"], case["noise_multiplier"], case["rounds"]), case["delta"]
+        )
         assert bound == pytest.approx(case["target_epsilon"], rel=1e-3), case
-    target, delta, q, count = (cases[0][name] for name in ("target_epsilon", "delta", "q", "rounds"))
+    target, delta, q, count = (
+        cases[0][name] for name in ("target_epsilon", "delta", "q", "rounds")
+    )
     z = calibrate(target, delta, lambda z: NoisyRounds(q, z, count))
     assert 0.8 * cases[0]["noise_multiplier"] < z < cases[0]["noise_multiplier"]
 
@@ -68,7 +82,8 @@ def test_everybody_in_every_round_is_one_gaussian_of_less_noise() -> None:
 
 
 def test_noisy_scores_of_all_clients_add_to_rounds_and_nothing_amplifies_them() -> None:
-    """Gaussians compose as 1 / z^2; beside sampled rounds it is what dp-accounting composes of the two events."""
+    """Gaussians compose as 1 / z^2; beside sampled rounds it is what dp-accounting composes of the
+    two events."""
     import dp_accounting as da
 
     everybody = NoisyRounds(1.0, 5.0, 20, score_noise=2.0, score_sums=2)
@@ -77,13 +92,16 @@ def test_noisy_scores_of_all_clients_add_to_rounds_and_nothing_amplifies_them() 
     sampled = NoisyRounds(0.05, 1.0, 100, score_noise=2.0, score_sums=1)
     rounds = da.SelfComposedDpEvent(da.PoissonSampledDpEvent(0.05, da.GaussianDpEvent(1.0)), 100)
     composed = da.ComposedDpEvent([rounds, da.GaussianDpEvent(2.0)])
-    assert epsilon(sampled, 1e-3) == pytest.approx(da.pld.PLDAccountant().compose(composed).get_epsilon(1e-3), rel=1e-3)
+    assert epsilon(sampled, 1e-3) == pytest.approx(
+        da.pld.PLDAccountant().compose(composed).get_epsilon(1e-3), rel=1e-3
+    )
     assert epsilon(sampled, 1e-3) > epsilon(NoisyRounds(0.05, 1.0, 101), 1e-3)
     assert epsilon(NoisyRounds(1.0, 5.0, 1, score_sums=1), 1e-3) == math.inf
 
 
 def test_fixed_cohorts_are_charged_for_a_replacement_and_cost_far_more() -> None:
-    """A replaced client moves a sum by twice the clipping norm: the amplified figure does not hold for them."""
+    """A replaced client moves a sum by twice the clipping norm: the amplified figure does not hold
+    for them."""
     fixed = fixed_cohort_epsilon(1000, 50, 1.0, 100, 1e-3)
     assert fixed == pytest.approx(29.65836625575963, rel=1e-3)
     assert fixed > 10 * epsilon(NoisyRounds(0.05, 1.0, 100), 1e-3)
@@ -107,13 +125,18 @@ def test_rounds_add_up_and_none_costs_nothing() -> None:
 
 def test_noise_for_an_epsilon() -> None:
     z = calibrate(3.0, 1e-3, lambda z: NoisyRounds(0.05, z, 100))
-    assert epsilon(NoisyRounds(0.05, z, 100), 1e-3) <= 3.0 < epsilon(NoisyRounds(0.05, z * 0.998, 100), 1e-3)
+    assert (
+        epsilon(NoisyRounds(0.05, z, 100), 1e-3)
+        <= 3.0
+        < epsilon(NoisyRounds(0.05, z * 0.998, 100), 1e-3)
+    )
     assert z < 0.9511457828267129  # RDP's, an upper bound
 
 
 @LONG
 def test_noise_for_what_a_cold_start_leaves_of_an_epsilon() -> None:
-    """Between the start's price and its upper bound by RDP there is noise; below its price there is none."""
+    """Between the start's price and its upper bound by RDP there is noise; below its price there is
+    none."""
 
     def rounds(z: float) -> NoisyRounds:
         return NoisyRounds(1.0, z, 1, start_noise=2.0, start_sums=3)
@@ -140,7 +163,8 @@ def test_rounds_that_a_budget_allows() -> None:
 
 @pytest.mark.parametrize("delta", [1e-14, 1e-15, 1e-20, 1e-100, 1e-300, 5e-324])
 def test_epsilon_of_the_smallest_deltas_is_just_above_the_exact_one(delta: float) -> None:
-    """A distribution of losses in double precision ends at a delta of 1e-15; its Renyi bound does not."""
+    """A distribution of losses in double precision ends at a delta of 1e-15; its Renyi bound does
+    not."""
     import dp_accounting
 
     least = max(delta, 1e-300)  # the exact formula ends there
@@ -153,17 +177,28 @@ def test_a_smaller_delta_costs_more_where_the_accountants_change_too() -> None:
     deltas = [1e-13, 1e-14, 0.999e-14, 1e-15, 1e-16]
     costs = [epsilon(NoisyRounds(0.05, 1.0, 10), delta) for delta in deltas]
     assert costs == sorted(costs) and costs[-1] < math.inf
-    assert [by_renyi_bound(NoisyRounds(0.05, 1.0, 10), delta) for delta in deltas] == [False, False, True, True, True]
+    assert [by_renyi_bound(NoisyRounds(0.05, 1.0, 10), delta) for delta in deltas] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_rounds_with_a_cap_have_no_smallest_deltas() -> None:
-    with pytest.raises(ConfigError, match=r"delta = 1e-15: .*1e-14 or more: raise privacy.delta, or leave out privacy"):
+    with pytest.raises(
+        ConfigError,
+        match=r"delta = 1e-15: .*1e-14 or more: raise privacy.delta, or leave out privacy",
+    ):
         ClientDP(noise_multiplier=1.0, delta=1e-15, cap=20)
     assert ClientDP(noise_multiplier=1.0, delta=1e-14, cap=20).cap == 20
 
 
 @pytest.mark.parametrize("target", [51.0, 200.0, 1000.0, 1e6])
-def test_noise_for_an_epsilon_that_protects_nothing_is_that_of_the_renyi_bound(target: float) -> None:
+def test_noise_for_an_epsilon_that_protects_nothing_is_that_of_the_renyi_bound(
+    target: float,
+) -> None:
     z = calibrate(target, 1e-5, lambda z: NoisyRounds(0.05, z, 100))
     found = NoisyRounds(0.05, z, 100)
     assert 0.95 * target < epsilon(found, 1e-5) == renyi_epsilon(found, 1e-5) <= target
@@ -171,9 +206,14 @@ def test_noise_for_an_epsilon_that_protects_nothing_is_that_of_the_renyi_bound(t
 
 
 def test_noise_for_an_epsilon_far_below_its_renyi_bound() -> None:
-    """The bound of 1e-3 asks for twice as much noise as the figure: the search must not end at half of it."""
+    """The bound of 1e-3 asks for twice as much noise as the figure: the search must not end at half
+    of it."""
     z = calibrate(1e-3, 1e-5, lambda z: NoisyRounds(0.05, z, 100))
-    assert epsilon(NoisyRounds(0.05, z, 100), 1e-5) <= 1e-3 < epsilon(NoisyRounds(0.05, z * 0.998, 100), 1e-5)
+    assert (
+        epsilon(NoisyRounds(0.05, z, 100), 1e-5)
+        <= 1e-3
+        < epsilon(NoisyRounds(0.05, z * 0.998, 100), 1e-5)
+    )
 
 
 @LONG
@@ -228,8 +268,13 @@ def test_large_epsilons_of_rounds_with_a_cap_are_bounded_by_everybody_with_half_
 
 def test_worthless_settings_are_named_with_their_cure() -> None:
     (large,) = ClientDP(epsilon=200.0, delta=1e-5).warnings(100)
-    assert "epsilon = 200 protects nothing" in large and "above 50" in large and "10 or less" in large
-    for found_by_figure in (ClientDP(epsilon=200.0, cap=8), ClientDP(epsilon=200.0, noise_multiplier=1.0)):
+    assert (
+        "epsilon = 200 protects nothing" in large and "above 50" in large and "10 or less" in large
+    )
+    for found_by_figure in (
+        ClientDP(epsilon=200.0, cap=8),
+        ClientDP(epsilon=200.0, noise_multiplier=1.0),
+    ):
         (large,) = found_by_figure.warnings(100)
         assert "epsilon = 200 protects nothing" in large and "10 or less" in large
         assert "Renyi" not in large

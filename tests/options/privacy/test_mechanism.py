@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.options.privacy.mechanism import clipped, next_clip, noise_of_updates, noisy_mean, noisy_sums
+from fedkin.options.privacy.mechanism import (
+    clipped,
+    next_clip,
+    noise_of_updates,
+    noisy_mean,
+    noisy_sums,
+)
 from fedkin.options.privacy.randomness import SeededRandomness, SystemRandomness
 
 Oracle = Callable[[str], dict[str, Any]]
@@ -72,8 +78,17 @@ def test_clip_and_noise_are_those_of_the_oracle(oracle: Oracle) -> None:
         index, models = np.array(case["cluster"]), len(case["sums"])
         plain = noisy_sums(rows, index, models, 0.0, case["clip"], Constant(1.0))
         np.testing.assert_allclose(plain, case["sums"], atol=1e-12)
-        noisy = noisy_sums(rows, index, models, case["noise_multiplier"], case["clip"], Known(case["standard_normal"]))
-        np.testing.assert_allclose(noisy / case["expected_cohort_per_cluster"], case["noisy_mean"], atol=1e-12)
+        noisy = noisy_sums(
+            rows,
+            index,
+            models,
+            case["noise_multiplier"],
+            case["clip"],
+            Known(case["standard_normal"]),
+        )
+        np.testing.assert_allclose(
+            noisy / case["expected_cohort_per_cluster"], case["noisy_mean"], atol=1e-12
+        )
 
 
 def test_clips_that_follow_the_median_are_those_of_the_oracle(oracle: Oracle) -> None:
@@ -91,7 +106,9 @@ def test_clips_that_follow_the_median_are_those_of_the_oracle(oracle: Oracle) ->
             assert clip == pytest.approx(step["next_clip"], rel=1e-9)
 
 
-@pytest.mark.parametrize("randomness", [SystemRandomness(), SeededRandomness(np.random.default_rng(0))])
+@pytest.mark.parametrize(
+    "randomness", [SystemRandomness(), SeededRandomness(np.random.default_rng(0))]
+)
 def test_noise_has_the_deviation_that_is_charged(randomness: SystemRandomness) -> None:
     """z C on the sum, to a percent: neither divided by clients, nor twice."""
     rows = np.zeros((0, 100_000))
@@ -102,12 +119,18 @@ def test_noise_has_the_deviation_that_is_charged(randomness: SystemRandomness) -
 
 
 def test_a_noisy_mean_of_shares_is_of_a_fixed_number_and_stays_between_0_and_1() -> None:
-    """(0.5 + 1 + 2 x 0.25) / 8: who has no share, or none that is finite, counts as 0, and none as more than 1."""
+    """(0.5 + 1 + 2 x 0.25) / 8: who has no share, or none that is finite, counts as 0, and none as
+    more than 1."""
     shares = np.array([0.5, np.nan, 7.0])
     assert noisy_mean(shares, 8, 2.0, Constant(0.25)) == pytest.approx(0.25)
-    assert noisy_mean(shares, 8, 2.0, Constant(99.0)) == 1 and noisy_mean(shares, 8, 2.0, Constant(-99.0)) == 0
+    assert (
+        noisy_mean(shares, 8, 2.0, Constant(99.0)) == 1
+        and noisy_mean(shares, 8, 2.0, Constant(-99.0)) == 0
+    )
     drawn = [noisy_mean(np.full(50, 0.5), 100, 2.0, SystemRandomness()) for _ in range(4000)]
-    assert np.std(drawn) == pytest.approx(2.0 / 100, rel=0.06) and np.mean(drawn) == pytest.approx(0.25, abs=2e-3)
+    assert np.std(drawn) == pytest.approx(2.0 / 100, rel=0.06) and np.mean(drawn) == pytest.approx(
+        0.25, abs=2e-3
+    )
 
 
 def test_one_client_moves_all_sums_together_by_no_more_than_the_clip() -> None:
@@ -129,7 +152,9 @@ def test_system_randomness_is_never_the_same() -> None:
 def test_the_clip_grows_where_most_norms_are_above_it() -> None:
     """Andrew et al. 2021, with numbers of their algorithm 1 worked out apart."""
     norms = np.linspace(0.45, 4, 20)
-    assert next_clip(norms, 0.1, 20, 1.0, Constant(-1.3090890728751423)) == pytest.approx(0.11197337017357548)
+    assert next_clip(norms, 0.1, 20, 1.0, Constant(-1.3090890728751423)) == pytest.approx(
+        0.11197337017357548
+    )
     assert next_clip(norms, 5.0, 20, 1.0, Constant(0.0)) == pytest.approx(5 * math.exp(-0.1))
 
 

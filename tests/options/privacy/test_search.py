@@ -49,7 +49,9 @@ def test_the_largest_count_is_found(right: int) -> None:
 
 
 @pytest.mark.parametrize(("step", "lines"), [(0.1, 0), (2.0, 3), (10.0, 10)])
-def test_a_long_search_says_how_far_it_has_come(step: float, lines: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_search_says_how_far_it_has_come(
+    step: float, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """Ten steps in all, and a line whenever five seconds have gone by."""
     Search("finding the noise", clock(step)).least(lambda value: value >= 1.5, 1.0, 2.0)
     assert len(caplog.messages) == lines

@@ -1,4 +1,5 @@
-"""Noise that clients add to secret sums: as much as the mechanism's, from n_min clients on; and none without."""
+"""Noise that clients add to secret sums: as much as the mechanism's, from n_min clients on; and
+none without."""
 
 from __future__ import annotations
 
@@ -31,23 +32,35 @@ SETTINGS = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3, testing_only_
 SECRET = fk.SecretSums(least=3)
 
 
-def world(settings: fk.ClientDP = SETTINGS, secret: fk.SecretSums | None = SECRET, seeded: bool = True) -> PrivateWorld:
+def world(
+    settings: fk.ClientDP = SETTINGS, secret: fk.SecretSums | None = SECRET, seeded: bool = True
+) -> PrivateWorld:
     simulated = fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1))
     randomness = SeededRandomness(np.random.default_rng(0)) if seeded else SystemRandomness()
     return PrivateWorld(
-        simulated, settings.mechanism(N, N, 5, "uniform"), Journal(), randomness, 1, np.arange(N), secret
+        simulated,
+        settings.mechanism(N, N, 5, "uniform"),
+        Journal(),
+        randomness,
+        1,
+        np.arange(N),
+        secret,
     )
 
 
 def update(own: PrivateWorld, count: int = 2, clients: np.ndarray = EVERYONE) -> np.ndarray:
     models = np.stack([own.initial(Stream(0, 0, f"model{k}")) for k in range(count)])
-    return train(own, models, clients, PAIR[clients] % count, reduce=True, stream=Stream(0, 1, "train")).update
+    return train(
+        own, models, clients, PAIR[clients] % count, reduce=True, stream=Stream(0, 1, "train")
+    ).update
 
 
 def test_without_noise_it_is_the_sum_that_a_trusted_server_has() -> None:
     quiet = replace(SETTINGS, noise_multiplier=0.0)
     for secret in (SECRET, replace(SECRET, hide_choice=True)):
-        np.testing.assert_allclose(update(world(quiet, secret)), update(world(quiet, None)), atol=1e-6)
+        np.testing.assert_allclose(
+            update(world(quiet, secret)), update(world(quiet, None)), atol=1e-6
+        )
     capped = replace(quiet, examples_cap=10)
     np.testing.assert_allclose(update(world(capped)), update(world(capped, None)), atol=1e-6)
 
@@ -63,7 +76,9 @@ def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded
         grid, share = noise_share(mechanism, 5, members, numbers, seeded)
         total = np.zeros(numbers + EXTRA, np.uint32)
         for _ in range(members):
-            total += grid.noisy(None if hide_choice else np.zeros(numbers, np.float32), 5, share, rng, numbers)
+            total += grid.noisy(
+                None if hide_choice else np.zeros(numbers, np.float32), 5, share, rng, numbers
+            )
         noise = total.view(np.int32)[:-EXTRA] / grid.scale
         assert noise.std() == pytest.approx(factor * 1.0 * 0.3, rel=0.01)
         assert abs(noise.mean()) < 5 * noise.std() / np.sqrt(numbers)
@@ -72,9 +87,13 @@ def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded
 
 @pytest.mark.parametrize("seeded", [False, True])
 def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) -> None:
-    """What a client adds to the sums of three models, of which it has trained the second: as much noise to each, and
-    another."""
-    models, grid, share = np.zeros((3, 20_000), np.float32), Grid(4, 2.0, 10), NoiseShare(0.3, 0.15, seeded)
+    """What a client adds to the sums of three models, of which it has trained the second: as much
+    noise to each, and another."""
+    models, grid, share = (
+        np.zeros((3, 20_000), np.float32),
+        Grid(4, 2.0, 10),
+        NoiseShare(0.3, 0.15, seeded),
+    )
     none = np.zeros((1, 0), np.int64)
     about: dict[str, Any] = {
         "sum_id": "x",
@@ -89,7 +108,9 @@ def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) 
         "cap": 10,
         "hide_choice": True,
     }
-    task: Any = masked_form(Train(models, fk.SGD(), None, reduce=True), **about, **own, **asdict(share))
+    task: Any = masked_form(
+        Train(models, fk.SGD(), None, reduce=True), **about, **own, **asdict(share)
+    )
     update = np.zeros(20_000, np.float32)
     update[0] = 3.0  # clipped to 0.3, of which a client with 5 of 10 examples adds half
     sent = {"update": update, "examples": 5, "model_index": 1}
@@ -104,9 +125,15 @@ def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) 
 
 
 def test_a_client_that_is_shown_fewer_holders_than_the_noise_is_for_sends_nothing() -> None:
-    """Five are said to answer, each with a quarter of the noise's variance; two holders are no five."""
+    """Five are said to answer, each with a quarter of the noise's variance; two holders are no
+    five."""
     holders, about = np.array([[0, 1]]), {"sum_id": "x", "group": np.zeros(1, np.int64), "least": 5}
-    own: dict[str, Any] = {"announced": np.zeros((1, 2, 96), np.int64), "members": 4, "limit": 2.0, "cap": 10}
+    own: dict[str, Any] = {
+        "announced": np.zeros((1, 2, 96), np.int64),
+        "members": 4,
+        "limit": 2.0,
+        "cap": 10,
+    }
     own |= {"holders": holders, "partners": holders >= 0, "hide_choice": False}
     task: Any = masked_form(
         Train(np.zeros((1, 9), np.float32), fk.SGD(), np.zeros(1, np.int64), reduce=True),
@@ -141,7 +168,9 @@ def test_updates_are_clipped_by_their_norm_and_what_is_not_finite_is_zero() -> N
     np.testing.assert_allclose(share.clipped(np.array([0.03, 0.04], np.float32)), [0.03, 0.04])
     for bad in (np.nan, np.inf):
         assert not share.clipped(np.array([bad, 1.0], np.float32)).any()
-    vector = Grid(3, 1.0, 10).noisy(np.array([0.3, 0.0], np.float32), 5, share, np.random.default_rng(0))
+    vector = Grid(3, 1.0, 10).noisy(
+        np.array([0.3, 0.0], np.float32), 5, share, np.random.default_rng(0)
+    )
     assert vector[0] / Grid(3, 1.0, 10).scale == pytest.approx(0.15, abs=1e-8)  # of half the weight
 
 

@@ -35,13 +35,19 @@ class TrueClusters:
 
     def init(self, world: World, stream: Stream) -> State:
         assert world.true_clusters is not None
-        models = np.stack([world.initial(stream.child("model"))] * (int(world.true_clusters.max()) + 1))
+        models = np.stack(
+            [world.initial(stream.child("model"))] * (int(world.true_clusters.max()) + 1)
+        )
         return State(models, world.true_clusters.astype(np.int64))
 
-    def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
+    def round(
+        self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> State:
         return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
 
-    def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
+    def place(
+        self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> State:
         return state
 
 
@@ -59,8 +65,17 @@ def data() -> FederatedData:
 
 
 def go(data: FederatedData, method: Any = None, **options: Any) -> fk.Run:
-    settings: dict[str, Any] = {"rounds": 3, "cohort": 20, "local": fk.SGD(epochs=2, batch_size=10, lr=0.1)}
-    return fk.simulate(method or TrueClusters(), data, fk.models.mclr(data), **simulate_arguments(settings | options))
+    settings: dict[str, Any] = {
+        "rounds": 3,
+        "cohort": 20,
+        "local": fk.SGD(epochs=2, batch_size=10, lr=0.1),
+    }
+    return fk.simulate(
+        method or TrueClusters(),
+        data,
+        fk.models.mclr(data),
+        **simulate_arguments(settings | options),
+    )
 
 
 def failing(record: Any) -> None:
@@ -85,14 +100,19 @@ def test_attackers_are_as_many_as_asked_for_and_spread() -> None:
 
 
 @pytest.mark.parametrize(
-    ("clients", "shown"), [(("3",), "'3'"), ((0, 1.5), "1.5"), ((True,), "True"), (3, "3"), ("3", "'3'")]
+    ("clients", "shown"),
+    [(("3",), "'3'"), ((0, 1.5), "1.5"), ((True,), "True"), (3, "3"), ("3", "'3'")],
 )
 def test_attackers_are_positions(clients: Any, shown: str) -> None:
     untyped: Any = Byzantine
     with pytest.raises(ConfigError) as refused:
         untyped(clients=clients)
-    assert "attack.clients: expected positions of clients, whole numbers from 0" in str(refused.value)
-    assert f"got {shown}." in str(refused.value) and "data.client_names.index(" in str(refused.value)
+    assert "attack.clients: expected positions of clients, whole numbers from 0" in str(
+        refused.value
+    )
+    assert f"got {shown}." in str(refused.value) and "data.client_names.index(" in str(
+        refused.value
+    )
     assert Byzantine(clients=()).attackers(2, None).tolist() == [False, False]
 
 
@@ -108,8 +128,12 @@ def test_what_attackers_send_is_made_of_honest_updates_of_their_model() -> None:
     index, attacks = np.array([0, 0, 0, 1, 1]), np.array([False, False, True, False, True])
     sent = Byzantine("sign_flip").replies(updates, index, attacks)
     np.testing.assert_array_equal(sent, [[1, 0], [3, 0], [-2, 0], [0, 4], [0, -4]])
-    np.testing.assert_array_equal(Byzantine("stretch").replies(updates, index, attacks)[2], [-90, -90])
-    np.testing.assert_array_equal(Byzantine("own_sign_flip").replies(updates, index, attacks)[2], [-9, -9])
+    np.testing.assert_array_equal(
+        Byzantine("stretch").replies(updates, index, attacks)[2], [-90, -90]
+    )
+    np.testing.assert_array_equal(
+        Byzantine("own_sign_flip").replies(updates, index, attacks)[2], [-9, -9]
+    )
     alone = Byzantine("alie").replies(updates, index, attacks)
     np.testing.assert_allclose(alone[2], [2 - 1.5 * np.sqrt(2), 0], rtol=1e-6)
     np.testing.assert_array_equal(alone[4], updates[4])  # of one honest row there is no deviation
@@ -124,9 +148,13 @@ def test_a_rule_holds_where_the_mean_breaks(data: FederatedData) -> None:
     assert broken < 0.5 < plain - 0.2 and held > plain - 0.05
 
 
-def test_a_rule_without_attack_is_near_the_mean_and_the_mean_is_the_mean(data: FederatedData) -> None:
+def test_a_rule_without_attack_is_near_the_mean_and_the_mean_is_the_mean(
+    data: FederatedData,
+) -> None:
     plain = go(data).state.models
-    np.testing.assert_allclose(go(data, robust=RobustAggregation("mean", 0.0)).state.models, plain, atol=1e-5)
+    np.testing.assert_allclose(
+        go(data, robust=RobustAggregation("mean", 0.0)).state.models, plain, atol=1e-5
+    )
     median = go(data, robust=RobustAggregation("median")).state.models
     assert 0 < np.abs(median - plain).max() < 0.5
 
@@ -141,8 +169,13 @@ def test_too_few_replies_leave_a_model_as_it_is(data: FederatedData) -> None:
 def test_flipped_labels_are_in_the_data(data: FederatedData) -> None:
     attack = fk.Byzantine("label_flip", clients=(0,))
     poisoned, plain = go(data, attack=attack, rounds=1), go(data, rounds=1)
-    assert (poisoned.state.models != plain.state.models).any(axis=1).tolist().count(True) == 1  # one cluster's model
-    later = [go(data, attack=fk.Byzantine("label_flip", clients=(0,), start=3), rounds=r).state.models for r in (2, 3)]
+    assert (poisoned.state.models != plain.state.models).any(axis=1).tolist().count(
+        True
+    ) == 1  # one cluster's model
+    later = [
+        go(data, attack=fk.Byzantine("label_flip", clients=(0,), start=3), rounds=r).state.models
+        for r in (2, 3)
+    ]
     honest = [go(data, rounds=r).state.models for r in (2, 3)]
     np.testing.assert_array_equal(later[0], honest[0])
     assert (later[1] != honest[1]).any()
@@ -150,10 +183,14 @@ def test_flipped_labels_are_in_the_data(data: FederatedData) -> None:
         go(data, attack=fk.Byzantine("label_flip", start=3), shift=fk.SwapAll())
 
 
-@pytest.mark.parametrize("kind", ["sign_flip", "own_sign_flip", "ipm", "alie", "stretch", "label_flip"])
+@pytest.mark.parametrize(
+    "kind", ["sign_flip", "own_sign_flip", "ipm", "alie", "stretch", "label_flip"]
+)
 def test_clusters_by_the_silhouette_hold_no_attacker(kind: str) -> None:
     """The attackers are left alone, and the kinds whole."""
-    rotated = fk.planted("digits", "rotation", clusters=3, clients=30, samples=30, test_samples=10, seed=0)
+    rotated = fk.planted(
+        "digits", "rotation", clusters=3, clients=30, samples=30, test_samples=10, seed=0
+    )
     assert rotated.true_clusters is not None
     attackers = fk.Byzantine().attackers(30, rotated.true_clusters)
     method = fk.FLHC(distance="silhouette", metric="cosine", linkage="average", cluster_round=1)
@@ -170,18 +207,29 @@ def test_sleepers_are_honest_at_first(data: FederatedData) -> None:
 
 
 def test_a_run_under_attack_resumes_to_the_bit(data: FederatedData, tmp_path: Path) -> None:
-    options = {"attack": fk.Byzantine("alie", start=2), "robust": fk.RobustAggregation("krum"), "rounds": 4}
+    options = {
+        "attack": fk.Byzantine("alie", start=2),
+        "robust": fk.RobustAggregation("krum"),
+        "rounds": 4,
+    }
     whole = go(data, out=tmp_path / "whole", checkpoint_every=1, **options)
     with pytest.raises(RuntimeError):
         go(data, out=tmp_path / "parts", checkpoint_every=1, on_round=failing, **options)
     parts = go(data, out=tmp_path / "parts", resume=True, checkpoint_every=1, **options)
     np.testing.assert_array_equal(parts.state.models, whole.state.models)
     assert parts.summary()["rule_weights"] == whole.summary()["rule_weights"]
-    assert whole.config.section("robust")["rule"] == "krum" and whole.config.section("attack")["start"] == 2
+    assert (
+        whole.config.section("robust")["rule"] == "krum"
+        and whole.config.section("attack")["start"] == 2
+    )
 
 
-def test_the_summary_is_of_honest_clients_and_names_the_attackers(data: FederatedData, tmp_path: Path) -> None:
-    attack = fk.Byzantine("stretch", clients=(0, 1, 2, 3, 4, 5, 6, 7, 8, 9))  # all of the first cluster
+def test_the_summary_is_of_honest_clients_and_names_the_attackers(
+    data: FederatedData, tmp_path: Path
+) -> None:
+    attack = fk.Byzantine(
+        "stretch", clients=(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+    )  # all of the first cluster
     run = go(data, attack=attack, out=tmp_path / "run")
     summary, honest = run.summary(), run.clients["accuracy"].to_numpy()[10:]
     assert summary["honest_accuracy"] == pytest.approx(honest.mean())
@@ -193,7 +241,9 @@ def test_the_summary_is_of_honest_clients_and_names_the_attackers(data: Federate
     assert mixed["attackers_alone"] == 0 and "rule_weights" not in mixed
 
 
-def test_without_attack_nothing_is_said_of_one_and_the_rule_suspects_all_the_same(data: FederatedData) -> None:
+def test_without_attack_nothing_is_said_of_one_and_the_rule_suspects_all_the_same(
+    data: FederatedData,
+) -> None:
     run = go(data, robust=RobustAggregation("median"))
     assert not {"honest_accuracy", "attackers"} & run.summary().keys()
     assert "rule_weights" not in go(data).summary()
@@ -205,7 +255,9 @@ def test_without_attack_nothing_is_said_of_one_and_the_rule_suspects_all_the_sam
     assert weight[3] == 0 and "the rule suspects" in repr(odd)
 
 
-def test_whom_a_rule_left_out_is_remembered_and_the_models_are_the_same(data: FederatedData, tmp_path: Path) -> None:
+def test_whom_a_rule_left_out_is_remembered_and_the_models_are_the_same(
+    data: FederatedData, tmp_path: Path
+) -> None:
     attack, rule = fk.Byzantine("stretch", clients=(2, 13)), RobustAggregation("multi_krum", 0.2)
     run = go(data, attack=attack, robust=rule, out=tmp_path / "run")
     weight = np.array(run.summary()["rule_weights"])
@@ -217,10 +269,18 @@ def test_whom_a_rule_left_out_is_remembered_and_the_models_are_the_same(data: Fe
 
 def test_attackers_stay_the_same_clients_when_true_clusters_change(data: FederatedData) -> None:
     attack = fk.Byzantine("stretch", share=0.3)
-    run = go(data, fk.FedAvg(), attack=attack, shift=fk.SwapAll(), robust=RobustAggregation("multi_krum", 0.3))
+    run = go(
+        data,
+        fk.FedAvg(),
+        attack=attack,
+        shift=fk.SwapAll(),
+        robust=RobustAggregation("multi_krum", 0.3),
+    )
     weight = np.array(run.summary()["rule_weights"])
     assert np.flatnonzero(weight == 0).tolist() == run.summary()["attackers"]
-    assert run.summary()["attackers"] == attack.attackers(20, data.true_clusters).nonzero()[0].tolist()
+    assert (
+        run.summary()["attackers"] == attack.attackers(20, data.true_clusters).nonzero()[0].tolist()
+    )
 
 
 def test_what_does_not_go_together_is_refused_by_name(data: FederatedData) -> None:
@@ -231,7 +291,9 @@ def test_what_does_not_go_together_is_refused_by_name(data: FederatedData) -> No
         go(data, fk.PENS(), attack=fk.Byzantine())
     with pytest.raises(MethodError, match="SattlerCFL averages single updates by itself"):
         go(data, fk.SattlerCFL(), robust=rule)
-    with pytest.raises(ConfigError, match="a rule reads single updates, and privacy releases noisy sums"):
+    with pytest.raises(
+        ConfigError, match="a rule reads single updates, and privacy releases noisy sums"
+    ):
         private = fk.ClientDP(noise_multiplier=1.0)
         go(data, fk.FedAvg(), robust=rule, privacy=private, selection="poisson", cohort=5)
     with pytest.raises(MethodError, match=r"robust.byzantine = 0\.5"):
@@ -240,7 +302,13 @@ def test_what_does_not_go_together_is_refused_by_name(data: FederatedData) -> No
 
 def test_in_a_configuration() -> None:
     config = load(
-        None, ["robust.name=aggregation", "robust.rule=arc+median", "attack.name=byzantine", "attack.share=0.1"]
+        None,
+        [
+            "robust.name=aggregation",
+            "robust.rule=arc+median",
+            "attack.name=byzantine",
+            "attack.share=0.1",
+        ],
     )
     assert (
         config.option_entries["robust"].values["rule"] == "arc+median"

@@ -47,19 +47,26 @@ def test_rules_are_those_of_the_oracle(oracle: Oracle) -> None:
         if rule := OURS.get(case["name"]):
             rows = np.array(cases["inputs"][case["input"]]["vectors"])
             f = case["params"].get("f", 0)
-            np.testing.assert_allclose(aggregate(rows, rule, f), case["output"], atol=1e-10, rtol=1e-10, err_msg=rule)
+            np.testing.assert_allclose(
+                aggregate(rows, rule, f), case["output"], atol=1e-10, rtol=1e-10, err_msg=rule
+            )
             seen.add(case["name"])
     assert seen == set(OURS)
 
 
 def test_what_comes_before_a_rule_is_that_of_the_oracle(oracle: Oracle) -> None:
     cases, ours = oracle("trust"), {"NNM": nearest_neighbour_mixing, "ARC": adaptive_clipping}
-    assert [sum(case["name"] == name for case in cases["preaggregators"]) for name in ours] == [7, 8]
+    assert [sum(case["name"] == name for case in cases["preaggregators"]) for name in ours] == [
+        7,
+        8,
+    ]
     for case in cases["preaggregators"]:
         if step := ours.get(case["name"]):
             rows = np.array(cases["inputs"][case["input"]]["vectors"])
             before = rows.copy()
-            np.testing.assert_allclose(step(rows, case["params"]["f"]), case["output"], atol=1e-10, rtol=1e-10)
+            np.testing.assert_allclose(
+                step(rows, case["params"]["f"]), case["output"], atol=1e-10, rtol=1e-10
+            )
             np.testing.assert_array_equal(rows, before)  # a rule leaves its rows as they are
 
 
@@ -89,9 +96,15 @@ def test_rules_with_parameters_are_those_of_the_oracle(oracle: Oracle) -> None:
         if rule := WITH_PARAMETERS.get(case["name"]):
             rows = np.array(cases["inputs"][case["input"]]["vectors"])
             output, expected = rule(rows, case["params"]), case["output"]
-            pairs = [(output[n], expected[n]) for n in expected] if isinstance(expected, dict) else [(output, expected)]
+            pairs = (
+                [(output[n], expected[n]) for n in expected]
+                if isinstance(expected, dict)
+                else [(output, expected)]
+            )
             for ours, theirs in pairs:
-                np.testing.assert_allclose(ours, theirs, atol=1e-10, rtol=1e-10, err_msg=case["name"])
+                np.testing.assert_allclose(
+                    ours, theirs, atol=1e-10, rtol=1e-10, err_msg=case["name"]
+                )
         seen.add(case["name"])
     assert seen == OURS.keys() | WITH_PARAMETERS.keys()  # no rule of the oracle is left out
 
@@ -106,14 +119,19 @@ def test_clipping_and_bucketing_are_those_of_the_oracle(oracle: Oracle) -> None:
             output = bucket_means(rows, np.array(params["order"]), params["s"])
         else:
             continue
-        np.testing.assert_allclose(output, case["output"], atol=1e-10, rtol=1e-10, err_msg=case["name"])
+        np.testing.assert_allclose(
+            output, case["output"], atol=1e-10, rtol=1e-10, err_msg=case["name"]
+        )
         ours[case["name"]] += 1
     assert ours == {"Clipping": 16, "Bucketing": 16}
 
 
 def test_by_hand() -> None:
     rows = np.array([[0.0], [1.0], [2.0], [3.0], [1000.0]])
-    assert [float(aggregate(rows, rule, 1)[0]) for rule in ("median", "trimmed_mean", "mean_around_median")] == [
+    assert [
+        float(aggregate(rows, rule, 1)[0])
+        for rule in ("median", "trimmed_mean", "mean_around_median")
+    ] == [
         2,
         2,
         1.5,
@@ -130,25 +148,38 @@ def test_by_hand() -> None:
 
 
 def test_minorities_that_point_away_are_left_out_up_to_f_rows() -> None:
-    honest, other = np.array([[4.0, 1], [5, 0], [4, -1], [6, 0]]), np.array([[-3.0, 0.2], [-3, -0.2]])
+    honest, other = (
+        np.array([[4.0, 1], [5, 0], [4, -1], [6, 0]]),
+        np.array([[-3.0, 0.2], [-3, -0.2]]),
+    )
     rows = np.concatenate([other, honest])
     assert majority(rows, 2).tolist() == [2, 3, 4, 5]
     assert majority(rows, 1).tolist() == list(range(6))  # two are more than may be Byzantine
     assert majority(rows[:4], 1).tolist() == [0, 1, 2, 3]  # two against two
-    assert majority(np.concatenate([honest, honest]), 3).tolist() == list(range(8))  # all go one way
+    assert majority(np.concatenate([honest, honest]), 3).tolist() == list(
+        range(8)
+    )  # all go one way
     aside = np.concatenate([honest, [[1.0, 9], [1, 9]]])  # another way, and not away
     assert majority(aside, 2).tolist() == list(range(6))
     np.testing.assert_allclose(aggregate(rows, "majority+mean", 2), honest.mean(axis=0))
-    np.testing.assert_allclose(aggregate(rows, "majority+trimmed_mean", 2), honest.mean(axis=0))  # f is 0 by then
+    np.testing.assert_allclose(
+        aggregate(rows, "majority+trimmed_mean", 2), honest.mean(axis=0)
+    )  # f is 0 by then
     assert len(majority(np.zeros((3, 2)), 1)) == 3
 
 
 def test_buckets_are_random_pairs_and_the_same_ones_for_the_same_rows() -> None:
     rows = np.arange(14.0).reshape(7, 2)
-    for same in (aggregate(rows, "bucketing+median", 1), aggregate(rows.copy(), "bucketing+median", 1)):
+    for same in (
+        aggregate(rows, "bucketing+median", 1),
+        aggregate(rows.copy(), "bucketing+median", 1),
+    ):
         np.testing.assert_array_equal(same, aggregate(rows, "bucketing+median", 1))
     np.testing.assert_allclose(aggregate(rows[:6], "bucketing+mean", 1), rows[:6].mean(axis=0))
-    assert len({tuple(aggregate(rows + shift, "bucketing+median", 1) - shift) for shift in range(9)}) > 1
+    assert (
+        len({tuple(aggregate(rows + shift, "bucketing+median", 1) - shift) for shift in range(9)})
+        > 1
+    )
     with pytest.raises(ConfigError, match="2 Byzantine clients of 4 cannot be told"):
         aggregate(rows, "bucketing+median", 2)  # of four buckets two may be spoilt
     with pytest.raises(ConfigError, match="take multi_krum"):

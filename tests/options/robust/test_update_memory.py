@@ -27,14 +27,24 @@ def test_the_last_update_of_each_client_is_remembered_for_its_model_and_some_rou
 
 @pytest.fixture(scope="module")
 def data() -> FederatedData:
-    return fk.planted("digits", "rotation", clusters=2, clients=20, samples=30, test_samples=10, seed=0)
+    return fk.planted(
+        "digits", "rotation", clusters=2, clients=20, samples=30, test_samples=10, seed=0
+    )
 
 
 def go(data: FederatedData, **options: Any) -> fk.Run:
-    settings: dict[str, Any] = {"rounds": 4, "cohort": 6, "local": fk.SGD(epochs=2, batch_size=10, lr=0.1), "seed": 1}
+    settings: dict[str, Any] = {
+        "rounds": 4,
+        "cohort": 6,
+        "local": fk.SGD(epochs=2, batch_size=10, lr=0.1),
+        "seed": 1,
+    }
     method = fk.FLHC(clusters=2, metric="cosine", linkage="average", cluster_round=1)
     return fk.simulate(
-        method, data, fk.models.mclr(data), **simulate_arguments({"callbacks": fk.Progress(False)} | settings | options)
+        method,
+        data,
+        fk.models.mclr(data),
+        **simulate_arguments({"callbacks": fk.Progress(False)} | settings | options),
     )
 
 
@@ -44,8 +54,13 @@ def test_clients_of_earlier_rounds_are_compared_too(data: FederatedData) -> None
     rounds = [run.state.extras["robust"]["rule_rounds"] for run in (with_memory, without)]
     assert rounds[0].sum() > rounds[1].sum() and (rounds[0] >= rounds[1]).all()
     assert (with_memory.state.models != without.state.models).any()
-    at_once = [go(data, robust=fk.RobustAggregation("median", memory=n), cohort=20).state.models for n in (0, 5)]
-    np.testing.assert_array_equal(at_once[0], at_once[1])  # where all reply in every round there is nothing to remember
+    at_once = [
+        go(data, robust=fk.RobustAggregation("median", memory=n), cohort=20).state.models
+        for n in (0, 5)
+    ]
+    np.testing.assert_array_equal(
+        at_once[0], at_once[1]
+    )  # where all reply in every round there is nothing to remember
 
 
 def failing(record: Any) -> None:
@@ -54,7 +69,10 @@ def failing(record: Any) -> None:
 
 
 def test_a_run_with_memory_resumes_to_the_bit(data: FederatedData, tmp_path: Path) -> None:
-    options = {"robust": fk.RobustAggregation("majority+geometric_median", 0.4, memory=3), "checkpoint_every": 1}
+    options = {
+        "robust": fk.RobustAggregation("majority+geometric_median", 0.4, memory=3),
+        "checkpoint_every": 1,
+    }
     whole = go(data, out=tmp_path / "whole", **options)
     with pytest.raises(RuntimeError):
         go(data, out=tmp_path / "parts", on_round=failing, **options)
@@ -64,13 +82,23 @@ def test_a_run_with_memory_resumes_to_the_bit(data: FederatedData, tmp_path: Pat
     np.testing.assert_array_equal(remembered[0], remembered[1])
 
 
-def test_a_majority_of_a_round_that_attacks_is_no_majority_of_the_cluster(data: FederatedData) -> None:
+def test_a_majority_of_a_round_that_attacks_is_no_majority_of_the_cluster(
+    data: FederatedData,
+) -> None:
     assert data.true_clusters is not None
-    attackers = tuple(int(c) for k in (0, 1) for c in np.flatnonzero(data.true_clusters == k)[:4])  # 4 of 10
+    attackers = tuple(
+        int(c) for k in (0, 1) for c in np.flatnonzero(data.true_clusters == k)[:4]
+    )  # 4 of 10
     attack = fk.Byzantine("sign_flip", clients=attackers, start=2)
     rule = {"rule": "majority+geometric_median", "byzantine": 0.45, "least": 3}
     runs = [
-        go(data, attack=attack, robust=fk.RobustAggregation(**rule, memory=memory), rounds=12, cohort=8)
+        go(
+            data,
+            attack=attack,
+            robust=fk.RobustAggregation(**rule, memory=memory),
+            rounds=12,
+            cohort=8,
+        )
         for memory in (10, 0)
     ]
     accuracy = [run.summary()["honest_accuracy"] for run in runs]
@@ -79,9 +107,14 @@ def test_a_majority_of_a_round_that_attacks_is_no_majority_of_the_cluster(data: 
 
 def test_a_minority_of_honest_clients_has_a_cluster_and_is_not_suspected() -> None:
     """Two of forty clients are of a kind of their own."""
-    whole = fk.planted("digits", "rotation", clusters=4, clients=48, samples=28, test_samples=8, seed=0)
+    whole = fk.planted(
+        "digits", "rotation", clusters=4, clients=48, samples=28, test_samples=8, seed=0
+    )
     assert whole.true_clusters is not None
-    kept = [np.flatnonzero(whole.true_clusters == kind)[:count] for kind, count in enumerate((12, 12, 11, 2))]
+    kept = [
+        np.flatnonzero(whole.true_clusters == kind)[:count]
+        for kind, count in enumerate((12, 12, 11, 2))
+    ]
     clients = np.sort(np.concatenate(kept))
     train, test = whole.train.select(clients), whole.test.select(clients)
     kinds = whole.true_clusters[clients]
@@ -90,11 +123,22 @@ def test_a_minority_of_honest_clients_has_a_cluster_and_is_not_suspected() -> No
     attack = fk.Byzantine("sign_flip", clients=tuple(np.flatnonzero(kinds == 0)[:4].tolist()))
     rule = fk.RobustAggregation("majority+geometric_median", 0.45, least=2, memory=10)
     work = fk.SGD(epochs=5, batch_size=10, lr=0.1)
-    options: dict[str, Any] = {"rounds": 4, "cohort": 37, "local": work, "attack": attack, "robust": rule}
+    options: dict[str, Any] = {
+        "rounds": 4,
+        "cohort": 37,
+        "local": work,
+        "attack": attack,
+        "robust": rule,
+    }
     run = fk.simulate(
-        method, data, fk.models.mclr(data), **simulate_arguments({"callbacks": fk.Progress(False)} | options)
+        method,
+        data,
+        fk.models.mclr(data),
+        **simulate_arguments({"callbacks": fk.Progress(False)} | options),
     )
     summary, few = run.summary(), np.flatnonzero(kinds == 3)
     assert summary["honest_ari"] == 1 and summary["attackers_alone"] == 1
-    honest = [w for client, w in enumerate(summary["rule_weights"]) if client not in summary["attackers"]]
+    honest = [
+        w for client, w in enumerate(summary["rule_weights"]) if client not in summary["attackers"]
+    ]
     assert len(few) == 2 and all(w is not None and w >= 0.5 for w in honest)

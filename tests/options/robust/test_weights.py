@@ -1,4 +1,5 @@
-"""The weights that rules give to rows: with them, a weighted mean is what the rule makes of the rows."""
+"""The weights that rules give to rows: with them, a weighted mean is what the rule makes of the
+rows."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ import pytest
 from fedkin.options.robust.rules import RULES, aggregate
 from fedkin.options.robust.weights import aggregate_and_weights, weights
 
-ROWS = np.array([[0.0, 0.5], [1.0, 0.1], [2.0, 0.3], [3.5, 0.2], [1000.0, -70.0], [1.5, 0.7], [2.5, 0.0]])
+ROWS = np.array(
+    [[0.0, 0.5], [1.0, 0.1], [2.0, 0.3], [3.5, 0.2], [1000.0, -70.0], [1.5, 0.7], [2.5, 0.0]]
+)
 
 
 @pytest.mark.parametrize("before", ["", "nnm+", "arc+", "clip+", "arc+nnm+"])
@@ -22,11 +25,22 @@ def test_a_weighted_mean_is_what_the_rule_makes(rule: str, before: str) -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    ["krum", "multi_krum", "geometric_median", "rfa", "centered_clipping", "mda", "nnm+krum", "arc+geometric_median"],
+    [
+        "krum",
+        "multi_krum",
+        "geometric_median",
+        "rfa",
+        "centered_clipping",
+        "mda",
+        "nnm+krum",
+        "arc+geometric_median",
+    ],
 )
 def test_rules_on_whole_rows_are_weighted_means_in_all_coordinates(rule: str) -> None:
     mean = weights(ROWS, rule, 2) @ ROWS
-    np.testing.assert_allclose(mean, aggregate(ROWS, rule, 2), rtol=1e-6)  # as far as Weiszfeld's steps went
+    np.testing.assert_allclose(
+        mean, aggregate(ROWS, rule, 2), rtol=1e-6
+    )  # as far as Weiszfeld's steps went
 
 
 def test_a_minority_that_is_left_out_has_no_weight() -> None:
@@ -38,22 +52,32 @@ def test_a_minority_that_is_left_out_has_no_weight() -> None:
 @pytest.mark.parametrize("rule", ["median", "geometric_median", "mda"])
 def test_the_weight_of_a_bucket_is_that_of_its_rows(rule: str) -> None:
     own = weights(ROWS[:, :1], f"bucketing+{rule}", 1)
-    np.testing.assert_allclose(own @ ROWS[:, :1], aggregate(ROWS[:, :1], f"bucketing+{rule}", 1), rtol=1e-9)
+    np.testing.assert_allclose(
+        own @ ROWS[:, :1], aggregate(ROWS[:, :1], f"bucketing+{rule}", 1), rtol=1e-9
+    )
     assert own.sum() == pytest.approx(1)
 
 
 def test_by_hand() -> None:
     rows = np.array([[0.0, 0.0], [1.0, 9.0], [2.0, 1.0], [3.0, 2.0], [50.0, 3.0]])
-    np.testing.assert_allclose(weights(rows, "median", 1), [0, 0, 0.5, 0.5, 0])  # 2 of the one, 2 of the other
+    np.testing.assert_allclose(
+        weights(rows, "median", 1), [0, 0, 0.5, 0.5, 0]
+    )  # 2 of the one, 2 of the other
     np.testing.assert_allclose(weights(rows, "trimmed_mean", 1), [0, 1 / 6, 2 / 6, 2 / 6, 1 / 6])
-    np.testing.assert_allclose(weights(rows[:4], "median", 1), [0, 1 / 4, 2 / 4, 1 / 4])  # of an even number two
-    np.testing.assert_allclose(weights(np.array([[3.0], [4.0], [8.0]]), "arc+mean", 1), [1 / 3, 1 / 3, 1 / 6])
+    np.testing.assert_allclose(
+        weights(rows[:4], "median", 1), [0, 1 / 4, 2 / 4, 1 / 4]
+    )  # of an even number two
+    np.testing.assert_allclose(
+        weights(np.array([[3.0], [4.0], [8.0]]), "arc+mean", 1), [1 / 3, 1 / 3, 1 / 6]
+    )
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "mean"])
 def test_a_row_that_is_far_away_counts_for_nothing(rule: str) -> None:
     own = weights(ROWS, f"nnm+{rule}", 2)
-    assert own[4] < 0.01 and own.sum() == pytest.approx(1, abs=0.01)  # centred clipping shortens a little
+    assert own[4] < 0.01 and own.sum() == pytest.approx(
+        1, abs=0.01
+    )  # centred clipping shortens a little
 
 
 @pytest.mark.parametrize("before", ["", "nnm+", "arc+", "majority+", "nnm+majority+"])

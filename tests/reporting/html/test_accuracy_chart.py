@@ -22,20 +22,33 @@ def test_the_mean_over_seeds_and_its_interval_are_students() -> None:
     assert chart["accuracy_high"][1] == pytest.approx(middle.mean() + half, abs=1e-4)
     assert chart["accuracy_high"][2] == 1.0  # 0.733 + 0.379: no share is above one
     assert chart["accuracy_low"][1] == pytest.approx(middle.mean() - half, abs=1e-4)
-    assert mean_with_unit(MEASURES["accuracy"], middle.tolist()) == f"{100 * middle.mean():.1f} ± {100 * half:.1f}%"
+    assert (
+        mean_with_unit(MEASURES["accuracy"], middle.tolist())
+        == f"{100 * middle.mean():.1f} ± {100 * half:.1f}%"
+    )
     two = accuracy_over_rounds(runs[:2])
-    assert two["accuracy_low"] == [None] * 3 and mean_with_unit(MEASURES["accuracy"], [0.5, 0.6]) == "55.0%"
+    assert (
+        two["accuracy_low"] == [None] * 3
+        and mean_with_unit(MEASURES["accuracy"], [0.5, 0.6]) == "55.0%"
+    )
 
 
 def test_a_band_is_cut_at_nothing_and_the_table_has_the_whole_interval() -> None:
-    runs = [a_run(np.zeros((1, 4), np.int64), seed=i, accuracy=[v]) for i, v in enumerate((0.0, 0.1, 0.5))]
+    runs = [
+        a_run(np.zeros((1, 4), np.int64), seed=i, accuracy=[v])
+        for i, v in enumerate((0.0, 0.1, 0.5))
+    ]
     half = 4.302652729911275 * np.std([0.0, 0.1, 0.5], ddof=1) / np.sqrt(3)
     assert 0.2 < half and accuracy_over_rounds(runs)["accuracy_low"] == [0.0]
     assert mean_with_unit(MEASURES["accuracy"], [0.0, 0.1, 0.5]) == f"20.0 ± {100 * half:.1f}%"
 
 
 def test_partial_rounds_are_pale_and_not_the_best() -> None:
-    run = a_run(np.zeros((4, 3), np.int64), accuracy=[0.9, 0.8, 0.5, 0.6], partial=[True, True, False, False])
+    run = a_run(
+        np.zeros((4, 3), np.int64),
+        accuracy=[0.9, 0.8, 0.5, 0.6],
+        partial=[True, True, False, False],
+    )
     chart = accuracy_over_rounds([run])
     assert chart["accuracy"] == [None, None, 0.5, 0.6]
     assert chart["partial"] == [0.9, 0.8, 0.5, None]
@@ -44,7 +57,9 @@ def test_partial_rounds_are_pale_and_not_the_best() -> None:
 
 def test_rounds_that_were_not_scored_are_gaps() -> None:
     run = a_run(np.zeros((3, 3), np.int64))
-    run.records[1].update(accuracy=None, bottom_decile=None, accuracy_by_cluster=None, cluster_sizes=None)
+    run.records[1].update(
+        accuracy=None, bottom_decile=None, accuracy_by_cluster=None, cluster_sizes=None
+    )
     assert accuracy_over_rounds([run])["accuracy"] == [0.5, None, 0.502]
     assert accuracy_by_cluster(run, [0])["lines"][0]["accuracy"] == [0.5, None, 0.502]
 
@@ -57,13 +72,18 @@ def test_agreement_with_true_clusters_may_be_below_zero_and_is_there_only_where_
     seeds = [a_run(rows, seed=s, ari=[value] * 3) for s, value in enumerate((-0.2, -0.1, 0.0))]
     chart = accuracy_over_rounds(seeds)
     half = 4.302652729911275 * 0.1 / np.sqrt(3)
-    assert chart["ari"][0] == pytest.approx(-0.1) and chart["ari_low"][0] == pytest.approx(-0.1 - half, abs=1e-4)
+    assert chart["ari"][0] == pytest.approx(-0.1) and chart["ari_low"][0] == pytest.approx(
+        -0.1 - half, abs=1e-4
+    )
 
 
 def test_only_rare_events_are_marked() -> None:
     rows = np.zeros((21, 8), np.int64)
     rows[:10, 0] = -1  # placed in round 10
-    moved: list[int | None] = [None, *[8 if r == 5 else 2 for r in range(1, 21)]]  # 2 of 8 are not more than a quarter
+    moved: list[int | None] = [
+        None,
+        *[8 if r == 5 else 2 for r in range(1, 21)],
+    ]  # 2 of 8 are not more than a quarter
     run = a_run(rows, data_shifts=moved)
     assert events(run, list(rows)) == {"shifts": [5], "newcomers": [10]}
     always = a_run(rows, data_shifts=[8] * 21)

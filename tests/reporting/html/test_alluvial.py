@@ -44,7 +44,9 @@ def test_every_client_is_in_every_column_and_every_flow_ends_where_its_band_is()
             right = sorted((f.shape[1][1], f.shape[2][1]) for f in flows if f.target == band)
             assert left[0] == pytest.approx(drawn.base[column, band])
             assert right[0][0] == pytest.approx(drawn.base[column + 1, band])
-            assert right[-1][1] == pytest.approx(drawn.base[column + 1, band] + drawn.sizes[column + 1, band])
+            assert right[-1][1] == pytest.approx(
+                drawn.base[column + 1, band] + drawn.sizes[column + 1, band]
+            )
 
 
 def test_few_busy_rounds_are_all_columns_and_many_are_thinned() -> None:
@@ -67,13 +69,20 @@ def test_a_report_counts_all_migrations_though_it_draws_net_flows() -> None:
     rows = wandering(50, 100, share=0.3)
     rows[:30, :10] = -1
     pairs = list(zip(rows, rows[1:], strict=False))
-    true = [sum(a != b and a >= 0 and b >= 0 for a, b in zip(one, other, strict=True)) for one, other in pairs]
+    true = [
+        sum(a != b and a >= 0 and b >= 0 for a, b in zip(one, other, strict=True))
+        for one, other in pairs
+    ]
     cell = contents(ReportInput("run", (ReportedRun("", "IFCA", a_run(rows)),)))["runs"][0]
-    assert cell["migrations"]["total"] == sum(true) and cell["migrations"]["rounds"] == sum(n > 0 for n in true)
+    assert cell["migrations"]["total"] == sum(true) and cell["migrations"]["rounds"] == sum(
+        n > 0 for n in true
+    )
     assert true[cell["migrations"]["peak"] - 1] == max(true)
     most = cell["migrations"]["busiest"]
     assert len(most) == 12 and [n for _, n, _ in most] == [true[r - 1] for r, *_ in most]
     assert sorted((n for _, n, _ in most), reverse=True) == sorted(true, reverse=True)[:12]
     drawn = sum(n for _, source, target, n, _ in cell["alluvial"]["flows"] if source != target)
-    assert cell["alluvial"]["omitted"] > 0 and drawn < sum(true)  # who went and came back is not seen
+    assert cell["alluvial"]["omitted"] > 0 and drawn < sum(
+        true
+    )  # who went and came back is not seen
     assert alluvial(list(rows[:5]), [0, 1, 2]).omitted == 0

@@ -22,7 +22,11 @@ def test_they_are_ordered_and_summed_up() -> None:
     own = client_accuracy([run([0.9, 0.5, np.nan]), run([1.0, 0.2])])
     assert own is not None
     assert own["accuracy"] == [0.2, 0.5, 0.9, 1.0] and own["shares"] == [0.125, 0.375, 0.625, 0.875]
-    assert own["clients"] == 4 and own["bottom"] == pytest.approx(0.2) and own["quartiles"] == [0.425, 0.7, 0.925]
+    assert (
+        own["clients"] == 4
+        and own["bottom"] == pytest.approx(0.2)
+        and own["quartiles"] == [0.425, 0.7, 0.925]
+    )
     assert own["spread"] == pytest.approx(np.std([0.2, 0.5, 0.9, 1.0]), abs=1e-4)
 
 

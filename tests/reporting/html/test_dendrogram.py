@@ -15,7 +15,11 @@ def test_a_dendrogram_keeps_groups_together_and_merges_at_mean_distances() -> No
     tree = dendrogram(distances, np.array([0, 1, 0, 1]))
     assert sorted(tree.order.tolist()[:2]) in ([0, 2], [1, 3])
     tops = sorted(max(h for h, _ in line) for line in tree.lines)
-    assert tops == [1.0, 4.0, pytest.approx((10 + 14 + 9 + 13) / 4)]  # inside, inside, mean of the pairs across
+    assert tops == [
+        1.0,
+        4.0,
+        pytest.approx((10 + 14 + 9 + 13) / 4),
+    ]  # inside, inside, mean of the pairs across
 
 
 def test_a_group_of_its_own_is_a_leaf() -> None:
@@ -27,7 +31,10 @@ def test_a_group_of_its_own_is_a_leaf() -> None:
 
 def split_twice() -> list[Int[np.ndarray, "N"]]:
     """All in one cluster; in round 2 clients 3 to 5 leave it, in round 4 client 5 leaves them."""
-    return [np.array(row) for row in ([0] * 6, [0] * 6, [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 2])]
+    return [
+        np.array(row)
+        for row in ([0] * 6, [0] * 6, [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 2])
+    ]
 
 
 def test_splits_are_found_in_the_assignments() -> None:

@@ -1,4 +1,5 @@
-"""Soft membership in a report: every client's shares, in the figure's order, and nothing where membership is hard."""
+"""Soft membership in a report: every client's shares, in the figure's order, and nothing where
+membership is hard."""
 
 from __future__ import annotations
 

@@ -15,11 +15,19 @@ from tests.reporting.written_runs import a_run
 
 def test_a_seed_without_a_figure_leaves_no_mean_of_the_others() -> None:
     rows = np.zeros((2, 4), np.int64)
-    runs = [a_run(rows, seed=0), a_run(rows, seed=1), a_run(rows, seed=2, partial=[True, True])]  # no complete round
+    runs = [
+        a_run(rows, seed=0),
+        a_run(rows, seed=1),
+        a_run(rows, seed=2, partial=[True, True]),
+    ]  # no complete round
     table = methods_table(ReportInput("seeds", tuple(ReportedRun("", "X", run) for run in runs)))
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
     assert row["best (test)"] == "-" and row["final (test)"] == "50.1 ± 0.0%"
-    assert mean_and_interval("best", [0.5, None]) == {"best": None, "best_low": None, "best_high": None}
+    assert mean_and_interval("best", [0.5, None]) == {
+        "best": None,
+        "best_low": None,
+        "best_high": None,
+    }
 
 
 def test_accuracies_on_validation_samples_are_never_called_test_accuracies() -> None:
@@ -29,23 +37,44 @@ def test_accuracies_on_validation_samples_are_never_called_test_accuracies() -> 
         made = contents(read_runs(replace(run, final=final)))
         row = dict(zip(made["table"]["heads"], made["table"]["rows"][0], strict=True))
         names = ("best (test)", "final (test)", "bottom 10% of clients")
-        assert [row[name] for name in names] == [f"{one}{'' if final else ' (validation)'}" for one in shown]
+        assert [row[name] for name in names] == [
+            f"{one}{'' if final else ' (validation)'}" for one in shown
+        ]
         assert made["accuracy"][0]["split"] == made["runs"][0]["split"] == "validation"
 
 
 def test_runs_under_attack_have_columns_of_honest_clients() -> None:
     quiet = a_run(np.zeros((2, 4), np.int64))
-    honest = {"honest_accuracy": 0.8, "honest_bottom_decile": 0.4, "honest_ari": 0.5, "attackers_alone": None}
+    honest = {
+        "honest_accuracy": 0.8,
+        "honest_bottom_decile": 0.4,
+        "honest_ari": 0.5,
+        "attackers_alone": None,
+    }
     attacked = replace(quiet, final=quiet.final | honest | {"attackers": [0]})
-    table = methods_table(ReportInput("comparison", (ReportedRun("", "X", quiet), ReportedRun("", "Y", attacked))))
-    assert table["heads"][-4:] == ["honest clients", "honest bottom 10%", "honest ARI", "attackers alone"]
+    table = methods_table(
+        ReportInput("comparison", (ReportedRun("", "X", quiet), ReportedRun("", "Y", attacked)))
+    )
+    assert table["heads"][-4:] == [
+        "honest clients",
+        "honest bottom 10%",
+        "honest ARI",
+        "attackers alone",
+    ]
     assert [row[-4:] for row in table["rows"]] == [["-"] * 4, ["80.0%", "40.0%", "0.50", "-"]]
-    assert methods_table(ReportInput("run", (ReportedRun("", "X", quiet),)))["heads"][-1] == "seconds"
+    assert (
+        methods_table(ReportInput("run", (ReportedRun("", "X", quiet),)))["heads"][-1] == "seconds"
+    )
 
 
 def test_the_table_has_a_row_for_each_method_and_setting() -> None:
     rows = np.zeros((3, 4), np.int64)
-    cells = tuple(ReportedRun(s, m, a_run(rows, seed=i)) for s in ("a", "b") for m in ("X", "Y") for i in (0, 1, 2))
+    cells = tuple(
+        ReportedRun(s, m, a_run(rows, seed=i))
+        for s in ("a", "b")
+        for m in ("X", "Y")
+        for i in (0, 1, 2)
+    )
     table = methods_table(ReportInput("comparison", cells))
     assert [row[:3] for row in table["rows"]] == [[s, m, "3"] for s in "ab" for m in "XY"]
     assert all(len(row) == len(table["heads"]) for row in table["rows"])

@@ -19,7 +19,10 @@ ROWS = np.array([[0, 0, -1, 1], [1, 0, 0, 1], [1, 0, 0, -1], [1, 1, 0, 0]])
 def test_the_latest_migrations_come_first_and_newcomers_are_none() -> None:
     run = a_run(ROWS)
     shown = migrants_table(run, list(ROWS))
-    assert shown["rows"] == [["3", "1", "cluster 0 to cluster 1"], ["1", "0", "cluster 0 to cluster 1"]]
+    assert shown["rows"] == [
+        ["3", "1", "cluster 0 to cluster 1"],
+        ["1", "0", "cluster 0 to cluster 1"],
+    ]
     assert shown["note"] == "All migrations of the run, the latest first."
     assert migrants_table(run, [])["rows"] == [] and migrants_table(run, [])["note"] == ""
 
@@ -41,7 +44,11 @@ def test_the_page_has_who_migrated_and_names_stay_text(tmp_path: Path) -> None:
     run = a_run(ROWS)
     run.clients["name"] = ["<b>north</b>", "south", "east", "west"]
     page = fk.report(run, tmp_path / "r.html").read_text().split("<script")[0]
-    assert escape("<b>north</b>") in page and "<b>north" not in page and "<summary>Who migrated" in page
+    assert (
+        escape("<b>north</b>") in page
+        and "<b>north" not in page
+        and "<summary>Who migrated" in page
+    )
     still = fk.report(a_run(ROWS[:1]), tmp_path / "s.html").read_text()
     assert '<details id="migrants" class="wide clients" hidden>' in still
 
@@ -51,5 +58,8 @@ def test_agreement_with_the_true_clusters_has_a_chart_where_it_is_known(tmp_path
     assert contents(read_runs(known))["accuracy"][0]["lines"][0]["ari"] == [0.0, 0.5, 0.5, 1.0]
     assert 'id="f-ari"' in fk.report(known, tmp_path / "k.html", figures=tmp_path / "f").read_text()
     assert (tmp_path / "f/ari.pdf").read_bytes().startswith(b"%PDF")
-    assert 'id="f-ari"' not in fk.report(a_run(ROWS), tmp_path / "u.html", figures=tmp_path / "g").read_text()
+    assert (
+        'id="f-ari"'
+        not in fk.report(a_run(ROWS), tmp_path / "u.html", figures=tmp_path / "g").read_text()
+    )
     assert not (tmp_path / "g/ari.pdf").exists()

@@ -33,7 +33,16 @@ DIGITS: dict[str, dict[str, Any]] = {
     "local": {"epochs": 1},
     "run": {"rounds": 2, "cohort": 4},
 }
-FIGURES = {"accuracy", "bottom", "clusters", "alluvial", "communication", "map", "similarity", "labels"}
+FIGURES = {
+    "accuracy",
+    "bottom",
+    "clusters",
+    "alluvial",
+    "communication",
+    "map",
+    "similarity",
+    "labels",
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +55,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def contents_of(page: Path) -> dict[str, Any]:
     """The contents inside a page."""
-    found = re.search(r'<script type="application/json" id="contents">(.*?)</script>', page.read_text())
+    found = re.search(
+        r'<script type="application/json" id="contents">(.*?)</script>', page.read_text()
+    )
     assert found
     return json.loads(found[1], parse_constant=pytest.fail)
 
@@ -60,9 +71,18 @@ def test_a_run_becomes_one_file_that_asks_for_nothing(kept: Path) -> None:
     text = page.read_text()
     assert not re.search(r"""(src|href)\s*=\s*["'](?!#|data:)""", text.split("<script>")[0])
     assert text.count("<h1>") == 1 and "default-src 'none'" in text
-    assert contents_of(page)["notes"] == [] and "fedkin report DIR --similarity" in contents_of(page)["hint"]
-    assert "fedkin report DIR --similarity" in text.split("<script")[0] and 'id="map"' not in text.split("<script")[0]
-    assert "ifca" in contents_of(page)["runs"][0]["config"] and "numpy" in contents_of(page)["runs"][0]["versions"]
+    assert (
+        contents_of(page)["notes"] == []
+        and "fedkin report DIR --similarity" in contents_of(page)["hint"]
+    )
+    assert (
+        "fedkin report DIR --similarity" in text.split("<script")[0]
+        and 'id="map"' not in text.split("<script")[0]
+    )
+    assert (
+        "ifca" in contents_of(page)["runs"][0]["config"]
+        and "numpy" in contents_of(page)["runs"][0]["versions"]
+    )
 
 
 def test_a_page_is_small(kept: Path, tmp_path: Path) -> None:
@@ -75,7 +95,9 @@ def test_a_comparison_of_many_runs_leaves_out_charts_of_later_seeds(tmp_path: Pa
     def one(seed: int) -> ReportedRun:
         rows = wandering(200, 150, clusters=8, share=0.05, seed=seed)
         return ReportedRun(
-            "", "FedAvg" if seed % 2 else "IFCA", a_run(rows, "fedavg" if seed % 2 else "ifca", seed=seed)
+            "",
+            "FedAvg" if seed % 2 else "IFCA",
+            a_run(rows, "fedavg" if seed % 2 else "ifca", seed=seed),
         )
 
     made = contents(ReportInput("comparison", tuple(one(seed) for seed in range(40))))
@@ -132,14 +154,20 @@ def test_whatever_names_hold_they_stay_text(tmp_path: Path) -> None:
     text = page.read_text()
     assert "<script>alert" not in text and "<img" not in text.split("<script>")[0]
     assert contents_of(page)["title"] == f"IFCA on {nasty}"
-    assert json.loads(in_script({"a": "<&>\u2028"})) == {"a": "<&>\u2028"} and "<" not in in_script("<")
+    assert json.loads(in_script({"a": "<&>\u2028"})) == {"a": "<&>\u2028"} and "<" not in in_script(
+        "<"
+    )
 
 
 def test_seeds_give_intervals_and_a_choice(tmp_path: Path) -> None:
     rows = wandering(6, 4)
     runs = tuple(a_run(rows, seed=s, accuracy=[0.1 + s / 10] * 5) for s in range(3))
     made = contents(read_runs(fk.RepeatedRuns(runs)))
-    assert [cell["label"] for cell in made["runs"]] == ["IFCA, seed 0", "IFCA, seed 1", "IFCA, seed 2"]
+    assert [cell["label"] for cell in made["runs"]] == [
+        "IFCA, seed 0",
+        "IFCA, seed 1",
+        "IFCA, seed 2",
+    ]
     assert made["accuracy"][0]["lines"][0]["accuracy_low"][0] is not None
     assert "3 seeds (0 to 2)" in made["subtitle"]
 
@@ -151,10 +179,23 @@ def test_a_comparison_shows_its_own_tables(tmp_path: Path) -> None:
     made = _compared(tmp_path, grid)
     shown = contents(read_runs(made))
     assert [cell["method"] for cell in shown["runs"]] == ["FedAvg"] * 2 + ["IFCA"] * 2
-    assert [one["heading"] for one in shown["comparison"]] == ["Comparison", "Statistical significance"]
-    moved = {"heading": "Clusters", "heads": ["method"], "rows": [["IFCA"]], "bold": [], "notes": []}
+    assert [one["heading"] for one in shown["comparison"]] == [
+        "Comparison",
+        "Statistical significance",
+    ]
+    moved = {
+        "heading": "Clusters",
+        "heads": ["method"],
+        "rows": [["IFCA"]],
+        "bold": [],
+        "notes": [],
+    }
     text = page({**shown, "clustering": moved}).split("<script")[0]
-    order = ('id="h-statistical-significance"', f"<li>{escape(shown['findings'][0])}", 'id="h-clusters"')
+    order = (
+        'id="h-statistical-significance"',
+        f"<li>{escape(shown['findings'][0])}",
+        'id="h-clusters"',
+    )
     assert sorted(order, key=text.index) == list(order)  # what the tests say stands with the tests
     (next(made.glob("cells/**/summary.json"))).unlink()
     assert isinstance(Comparison.load(made), Comparison)
@@ -167,7 +208,8 @@ def _compared(folder: Path, grid: dict[str, str]) -> Path:
     from fedkin.cli import app
 
     settings = [
-        f"{key}={value}" for key, value in {**grid, "run.rounds": 1, "run.cohort": 3, "local.epochs": 1}.items()
+        f"{key}={value}"
+        for key, value in {**grid, "run.rounds": 1, "run.cohort": 3, "local.epochs": 1}.items()
     ]
     asked = ["compare", *settings, "data.name=digits", "--methods", "fedavg,ifca", "--seeds", "2"]
     result = CliRunner().invoke(app, [*asked, "--out", str(folder / "c")])
@@ -211,7 +253,9 @@ def nameless(cell: Path) -> str:
 
 
 @pytest.mark.parametrize("harm", [torn, implausible, clientless, nameless])
-def test_one_damaged_cell_leaves_the_others_of_a_comparison(tmp_path: Path, harm: Callable[[Path], str]) -> None:
+def test_one_damaged_cell_leaves_the_others_of_a_comparison(
+    tmp_path: Path, harm: Callable[[Path], str]
+) -> None:
     folder = _compared(tmp_path, {"data.clients": "8"})
     cell = folder / "cells/all/ifca/1"
     said = harm(cell)
@@ -231,7 +275,9 @@ def test_a_run_of_something_else_is_no_part_of_a_comparison(tmp_path: Path) -> N
     assert len(made["runs"]) == 3 and any("holds another run" in note for note in made["notes"])
 
 
-def test_a_comparison_stopped_in_its_first_cell_shows_the_rounds_that_there_are(tmp_path: Path) -> None:
+def test_a_comparison_stopped_in_its_first_cell_shows_the_rounds_that_there_are(
+    tmp_path: Path,
+) -> None:
     import shutil
 
     folder = _compared(tmp_path, {"data.clients": "8"})
@@ -240,9 +286,14 @@ def test_a_comparison_stopped_in_its_first_cell_shows_the_rounds_that_there_are(
     first = folder / "cells/all/fedavg/0"
     for name in ("summary.json", "clients.parquet"):
         (first / name).unlink()
-    (first / "metrics.jsonl").write_text((first / "metrics.jsonl").read_text().splitlines()[0] + "\n")
+    (first / "metrics.jsonl").write_text(
+        (first / "metrics.jsonl").read_text().splitlines()[0] + "\n"
+    )
     made = contents_of(fk.report(folder))
-    assert made["accuracy"][0]["lines"][0]["rounds"] == [0] and made["runs"][0]["label"] == "FedAvg, seed 0, incomplete"
+    assert (
+        made["accuracy"][0]["lines"][0]["rounds"] == [0]
+        and made["runs"][0]["label"] == "FedAvg, seed 0, incomplete"
+    )
     assert any("shown up to round 0 of 1" in note for note in made["notes"])
     assert any("4 runs are incomplete" in note for note in made["notes"])
     shutil.rmtree(folder / "cells")
@@ -251,7 +302,9 @@ def test_a_comparison_stopped_in_its_first_cell_shows_the_rounds_that_there_are(
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_migrations_into_an_unknown_cluster_are_damage(kept: Path, tmp_path: Path, whole: bool) -> None:
+def test_migrations_into_an_unknown_cluster_are_damage(
+    kept: Path, tmp_path: Path, whole: bool
+) -> None:
     import shutil
 
     folder = tmp_path / "a"
@@ -261,8 +314,12 @@ def test_migrations_into_an_unknown_cluster_are_damage(kept: Path, tmp_path: Pat
     with (folder / "migrations.jsonl").open("a") as file:
         file.write('{"round": 2, "clients": [0], "clusters": [7]}\n')
     made = contents_of(fk.report(folder))
-    assert made["runs"][0]["alluvial"] is None and all(cluster < 2 for cluster in made["runs"][0]["largest_clusters"])
-    assert any("does not fit the run" in note and "migrations.jsonl" in note for note in made["notes"])
+    assert made["runs"][0]["alluvial"] is None and all(
+        cluster < 2 for cluster in made["runs"][0]["largest_clusters"]
+    )
+    assert any(
+        "does not fit the run" in note and "migrations.jsonl" in note for note in made["notes"]
+    )
     loaded = contents(read_runs(fk.Run.load(kept) if not whole else _with_moves(kept)))
     assert (loaded["runs"][0]["alluvial"] is None) == whole
     assert any("its migrations are damaged" in note for note in loaded["notes"]) == whole
@@ -270,7 +327,9 @@ def test_migrations_into_an_unknown_cluster_are_damage(kept: Path, tmp_path: Pat
 
 def _with_moves(folder: Path) -> fk.Run:
     """A run read as it is, but for moves that are another's."""
-    return dataclasses.replace(fk.Run.load(folder), migrations=[{"round": 0, "clients": [0], "clusters": [7]}])
+    return dataclasses.replace(
+        fk.Run.load(folder), migrations=[{"round": 0, "clients": [0], "clusters": [7]}]
+    )
 
 
 def test_an_unfinished_run_is_shown_as_far_as_it_got(tmp_path: Path) -> None:
@@ -284,7 +343,13 @@ def test_an_unfinished_run_is_shown_as_far_as_it_got(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    ["{nonsense", "[]", '{"round": 99}', '{"round": 3, "accuracy": "much"}', '{"round": 3, "bytes_by_operation": 1}'],
+    [
+        "{nonsense",
+        "[]",
+        '{"round": 99}',
+        '{"round": 3, "accuracy": "much"}',
+        '{"round": 3, "bytes_by_operation": 1}',
+    ],
 )
 def test_a_damaged_line_leaves_the_rounds_before_it(tmp_path: Path, damage: str) -> None:
     folder = unfinished(a_run(wandering(10, 6)), tmp_path / "a")
@@ -293,7 +358,10 @@ def test_a_damaged_line_leaves_the_rounds_before_it(tmp_path: Path, damage: str)
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     made = contents(read_runs(folder))
     assert any("damaged in line 4" in note for note in made["notes"])
-    assert made["accuracy"][0]["lines"][0]["rounds"] == [0, 1, 2] and made["runs"][0]["alluvial"]["last"] == 2
+    assert (
+        made["accuracy"][0]["lines"][0]["rounds"] == [0, 1, 2]
+        and made["runs"][0]["alluvial"]["last"] == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -310,7 +378,9 @@ def test_a_damaged_line_leaves_the_rounds_before_it(tmp_path: Path, damage: str)
         (FILE, "no"),
     ],
 )
-def test_any_damaged_file_leaves_a_page(kept: Path, tmp_path: Path, name: str, content: str) -> None:
+def test_any_damaged_file_leaves_a_page(
+    kept: Path, tmp_path: Path, name: str, content: str
+) -> None:
     import shutil
 
     folder = tmp_path / "a"
@@ -368,13 +438,17 @@ def test_similarity_is_kept_and_shown_only_of_the_same_run(kept: Path) -> None:
     run = fk.Run.load(kept)
     made = client_similarity(run)
     assert made.note == ""
-    assert contents(read_runs(kept))["similarities"] and contents(read_runs(kept))["hint"] == ""  # shown without asking
+    assert (
+        contents(read_runs(kept))["similarities"] and contents(read_runs(kept))["hint"] == ""
+    )  # shown without asking
     file = kept / FILE
     before = file.read_bytes()
     again = client_similarity(run)
     assert file.read_bytes() == before and np.array_equal(again.cosines, made.cosines)
     other = run.config.with_run(seed=1)
-    assert not np.array_equal(client_similarity(dataclasses.replace(run, config=other)).cosines, made.cosines)
+    assert not np.array_equal(
+        client_similarity(dataclasses.replace(run, config=other)).cosines, made.cosines
+    )
     assert file.read_bytes() != before
     file.write_bytes(b"nonsense")
     assert np.array_equal(client_similarity(run).cosines, made.cosines)
@@ -392,7 +466,11 @@ def test_a_client_similarity_data_that_move_is_that_of_the_last_round() -> None:
 
 
 def test_seeds_share_a_similarity_unless_their_data_shift() -> None:
-    moving = {**DIGITS, "data": {**DIGITS["data"], "classes_per_client": 2}, "shift": {"name": "swap_all"}}
+    moving = {
+        **DIGITS,
+        "data": {**DIGITS["data"], "classes_per_client": 2},
+        "shift": {"name": "swap_all"},
+    }
     moving["shift"] |= {"probability": 1.0}
     runs = [execute(_seed(moving, seed), out=None) for seed in (0, 1)]
     made = contents(read_runs(fk.RepeatedRuns(tuple(runs))), similarity=True)
@@ -403,15 +481,24 @@ def test_seeds_share_a_similarity_unless_their_data_shift() -> None:
         for round in range(3):
             world.begin(fk.Stream(seed, round, "scenario"))
         counts, assignment = world.data.label_counts(), runs[seed].assignment
-        by_cluster = [counts[assignment == k].sum(axis=0).tolist() for k in [0, 1, -1] if (assignment == k).any()]
+        by_cluster = [
+            counts[assignment == k].sum(axis=0).tolist()
+            for k in [0, 1, -1]
+            if (assignment == k).any()
+        ]
         assert cell["labels"]["counts"] == by_cluster and cell["similarity"] in made["similarities"]
-    assert made["runs"][0]["labels"] != made["runs"][1]["labels"]  # else nothing above tells seeds apart
+    assert (
+        made["runs"][0]["labels"] != made["runs"][1]["labels"]
+    )  # else nothing above tells seeds apart
     still = contents(
-        read_runs(fk.RepeatedRuns(tuple(execute(_seed(DIGITS, seed), out=None) for seed in (0, 1)))), similarity=True
+        read_runs(
+            fk.RepeatedRuns(tuple(execute(_seed(DIGITS, seed), out=None) for seed in (0, 1)))
+        ),
+        similarity=True,
     )
-    assert len(still["similarities"]) == 1 and {cell["similarity"] for cell in still["runs"]} == set(
-        still["similarities"]
-    )
+    assert len(still["similarities"]) == 1 and {
+        cell["similarity"] for cell in still["runs"]
+    } == set(still["similarities"])
 
 
 def _repeated(settings: dict[str, Any]) -> fk.RepeatedRuns:
@@ -422,11 +509,16 @@ def _seed(settings: dict[str, Any], seed: int) -> RunConfig:
     return from_dict({**settings, "run": {**settings["run"], "seed": seed}})
 
 
-def test_beyond_the_limit_similarities_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_limit_similarities_are_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys.modules["fedkin.reporting.html.similarity_charts"], "LIMIT", 1)
     moving = {**DIGITS, "shift": {"name": "swap_all"}}
     made = contents(
-        read_runs(fk.RepeatedRuns(tuple(execute(_seed(moving, seed), out=None) for seed in (0, 1)))), similarity=True
+        read_runs(
+            fk.RepeatedRuns(tuple(execute(_seed(moving, seed), out=None) for seed in (0, 1)))
+        ),
+        similarity=True,
     )
     assert len(made["similarities"]) == 1
     assert made["runs"][1]["similarity"] is None and "labels" not in made["runs"][1]
@@ -445,7 +537,9 @@ def test_data_that_are_not_a_seeds_own_are_drawn_apart_and_told(tiny: FederatedD
 def test_runs_without_similarity_are_noted(tiny: FederatedData) -> None:
     run = a_run(wandering(6, 3))
     made = contents(read_runs(run), similarity=True)
-    assert any("started from Python" in note for note in made["notes"]) and made["similarities"] == {}
+    assert (
+        any("started from Python" in note for note in made["notes"]) and made["similarities"] == {}
+    )
     assert "labels" not in made["runs"][0] and made["runs"][0]["alluvial"]
     with pytest.raises(DataError, match="the run had 6 clients"):
         client_similarity(run, tiny, fk.models.mclr(tiny))
@@ -463,15 +557,22 @@ def test_the_clients_of_a_finished_run_have_a_figure(kept: Path, tmp_path: Path)
     assert (tmp_path / "f/clients.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_figures_are_written_in_three_formats_and_the_same_again(tmp_path: Path, tiny: FederatedData) -> None:
+def test_figures_are_written_in_three_formats_and_the_same_again(
+    tmp_path: Path, tiny: FederatedData
+) -> None:
     run = a_run(wandering(12, 6, share=0.2))
     given: dict[str, Any] = {"data": tiny, "model": fk.models.mclr(tiny), "similarity": True}
     fk.report(run, tmp_path / "r.html", figures=tmp_path / "f", **given)
-    assert {p.name for p in (tmp_path / "f").iterdir()} == {f"{n}.{k}" for n in FIGURES for k in ("pdf", "svg", "png")}
+    assert {p.name for p in (tmp_path / "f").iterdir()} == {
+        f"{n}.{k}" for n in FIGURES for k in ("pdf", "svg", "png")
+    }
     fk.report(run, tmp_path / "r.html", figures=tmp_path / "g")
     for name in ("accuracy", "clusters", "alluvial", "communication"):
         for kind, start in (("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")):
             content = (tmp_path / f"f/{name}.{kind}").read_bytes()
-            assert content.startswith(start) and content == (tmp_path / f"g/{name}.{kind}").read_bytes()
+            assert (
+                content.startswith(start)
+                and content == (tmp_path / f"g/{name}.{kind}").read_bytes()
+            )
     width = re.search(r'width="([0-9.]+)pt"', (tmp_path / "f/alluvial.svg").read_text())
     assert width and float(width[1]) / 72 == pytest.approx(3.3)

@@ -1,4 +1,5 @@
-"""Whom a robust rule suspects: the least weights first, attackers and honest clients, and nothing where no rule ran."""
+"""Whom a robust rule suspects: the least weights first, attackers and honest clients, and nothing
+where no rule ran."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ def judged(rows: np.ndarray, weights: list[float | None], attackers: list[int]) 
 
 def test_the_least_weights_come_first_and_say_who_attacks() -> None:
     shown = suspects_table(judged(ROWS, [0.3, 1.4, 0.0, None], [2, 3]))
-    assert shown["rows"] == [["2", "no cluster", "0.00", "attacker"], ["0", "cluster 0", "0.30", "honest"]]
+    assert shown["rows"] == [
+        ["2", "no cluster", "0.00", "attacker"],
+        ["0", "cluster 0", "0.30", "honest"],
+    ]
     assert "1 of 2 attackers are among them, and 1 honest clients." in shown["note"]
     half = suspects_table(judged(ROWS, [0.5, 0.49, 1.0, 1.0], []))
     assert [row[0] for row in half["rows"]] == ["1"]  # half of a mean's weight is not suspect
@@ -47,14 +51,20 @@ def test_without_a_rule_or_a_suspect_there_is_nothing() -> None:
 def test_of_many_suspects_the_first_are_shown_and_all_are_counted() -> None:
     shown = suspects_table(judged(np.zeros((2, 80), np.int64), [0.1] * 80, list(range(70))))
     assert len(shown["rows"]) == LIMIT == 50
-    assert "70 of 70 attackers are among them, and 10 honest clients. The first 50 are shown" in shown["note"]
+    assert (
+        "70 of 70 attackers are among them, and 10 honest clients. The first 50 are shown"
+        in shown["note"]
+    )
 
 
 def test_the_page_has_them_by_name_and_names_stay_text(tmp_path: Path) -> None:
     run = judged(ROWS, [0.3, 1.4, 1.0, 1.0], [0])
     run.clients["name"] = ["<b>north</b>", "south", "east", "west"]
     page = fk.report(run, tmp_path / "r.html").read_text().split("<script")[0]
-    assert '<details id="suspects" class="wide clients"><summary>Whom the rule suspects</summary>' in page
+    assert (
+        '<details id="suspects" class="wide clients"><summary>Whom the rule suspects</summary>'
+        in page
+    )
     assert escape("<b>north</b>") in page and "<b>north" not in page
     still = fk.report(a_run(ROWS), tmp_path / "s.html").read_text()
     assert '<details id="suspects" class="wide clients" hidden>' in still

@@ -35,7 +35,9 @@ def beside(run: Run, *others: Run) -> Run:
 
 def seeds(ours: list[float], theirs: list[float], **more: Any) -> fk.RepeatedRuns:
     pairs = enumerate(zip(ours, theirs, strict=True))
-    return fk.RepeatedRuns(tuple(beside(one("ifca", a, s, **more), one("fedavg", b, s)) for s, (a, b) in pairs))
+    return fk.RepeatedRuns(
+        tuple(beside(one("ifca", a, s, **more), one("fedavg", b, s)) for s, (a, b) in pairs)
+    )
 
 
 def sentence(result: Any) -> str:
@@ -67,10 +69,14 @@ def test_a_loss_is_told_from_the_side_of_the_main_method() -> None:
 
 def test_what_is_not_significant_says_so_first() -> None:
     said = sentence(seeds([0.7, 0.6, 0.8], [0.6, 0.7, 0.6]))
-    assert said.startswith("No significant difference: IFCA +6.7 points of test accuracy over FedAvg")
+    assert said.startswith(
+        "No significant difference: IFCA +6.7 points of test accuracy over FedAvg"
+    )
 
 
-@pytest.mark.parametrize(("number", "words"), [(1, "(1 seed: not tested)"), (2, "(2 seeds: not tested)")])
+@pytest.mark.parametrize(
+    ("number", "words"), [(1, "(1 seed: not tested)"), (2, "(2 seeds: not tested)")]
+)
 def test_few_seeds_claim_nothing(number: int, words: str) -> None:
     result = seeds([0.7, 0.72][:number], [0.6, 0.61][:number])
     said = verdict(read_runs(result))
@@ -79,7 +85,8 @@ def test_few_seeds_claim_nothing(number: int, words: str) -> None:
 
 def test_alone_there_is_nothing_to_compare_with() -> None:
     assert sentence(one("ifca", 0.7)) == (
-        "IFCA reaches 70.0% test accuracy after 2 rounds; no other method was run beside it, so there is nothing to "
+        "IFCA reaches 70.0% test accuracy after 2 rounds; no other method was run beside it, so "
+        "there is nothing to "
         "compare it with."
     )
 
@@ -100,13 +107,19 @@ def test_of_several_others_fedavg_comes_first_and_then_the_best() -> None:
 
 def test_fedavg_is_what_the_others_are_measured_against() -> None:
     assert sentence(beside(one("fedavg", 0.5), one("ifca", 0.7))).startswith("IFCA +20.0 points")
-    runs = {"FedAvg": [one("fedavg", 0.9)], "IFCA": [one("ifca", 0.7)], "FeSEM": [one("fesem", 0.8)]}
+    runs = {
+        "FedAvg": [one("fedavg", 0.9)],
+        "IFCA": [one("ifca", 0.7)],
+        "FeSEM": [one("fesem", 0.8)],
+    }
     means = {"FedAvg": 0.9, "IFCA": 0.7, "FeSEM": 0.8}
     assert main_method(runs, means, None) == "FeSEM" and main_method(runs, means, "IFCA") == "IFCA"
 
 
 def test_clients_without_a_cluster_are_told() -> None:
-    partial = replace(one("ifca", 0.7, partial=[True, True, True]), final={"accuracy_all_clients": 0.7})
+    partial = replace(
+        one("ifca", 0.7, partial=[True, True, True]), final={"accuracy_all_clients": 0.7}
+    )
     said = sentence(beside(partial, one("fedavg", 0.5)))
     assert said.endswith(" Some clients had no cluster yet in the last round of IFCA.")
     assert "FedAvg" not in said.split(". Some")[1]
@@ -114,13 +127,17 @@ def test_clients_without_a_cluster_are_told() -> None:
 
 def test_a_run_that_cannot_be_compared_says_what_it_reached_all_the_same() -> None:
     assert sentence(one("ifca", 0.7, partial=[True, True, True])) == (
-        "IFCA reaches 70.0% test accuracy after 2 rounds, not to be compared: clients without a cluster in the last "
+        "IFCA reaches 70.0% test accuracy after 2 rounds, not to be compared: clients without a "
+        "cluster in the last "
         "round."
     )
 
 
 def test_methods_without_a_seed_in_common_are_not_compared() -> None:
-    runs = (ReportedRun("", "IFCA", one("ifca", 0.7)), ReportedRun("", "FedAvg", one("fedavg", 0.5, seed=1)))
+    runs = (
+        ReportedRun("", "IFCA", one("ifca", 0.7)),
+        ReportedRun("", "FedAvg", one("fedavg", 0.5, seed=1)),
+    )
     (said,) = verdict(ReportInput("comparison", runs)).sentences
     assert said.startswith("IFCA reaches 70.0%") and "FedAvg share no seed that has a score" in said
 
@@ -152,12 +169,15 @@ def test_an_unfinished_run_is_compared_in_the_round_that_all_have_reached() -> N
 
 
 def stopped(run: Run, accuracy: float) -> Run:
-    """The run as one that was to have 25 rounds, scored on validation samples, with its test accuracy."""
+    """The run as one that was to have 25 rounds, scored on validation samples, with its test
+    accuracy."""
     run.config.run["rounds"] = 25
     for record in run.records:
         record["split"] = "validation"
     stop = {"round": run.records[-1]["round"], "of": 25, "reason": "run.patience = 2"}
-    return replace(run, final={"final_accuracy": accuracy, "best_accuracy": accuracy, "stopped": stop})
+    return replace(
+        run, final={"final_accuracy": accuracy, "best_accuracy": accuracy, "stopped": stop}
+    )
 
 
 def test_runs_that_stopped_early_are_compared_by_their_test_accuracy_as_in_the_tables() -> None:
@@ -170,7 +190,9 @@ def test_runs_that_stopped_early_are_compared_by_their_test_accuracy_as_in_the_t
     repeated = fk.RepeatedRuns(tuple(runs))
     (row,) = repeated.comparisons().to_dict("records")
     said = sentence(repeated)
-    assert said.startswith(f"IFCA {100 * row['difference']:+.1f} points of test accuracy over FedAvg (95% interval ")
+    assert said.startswith(
+        f"IFCA {100 * row['difference']:+.1f} points of test accuracy over FedAvg (95% interval "
+    )
     assert f"p = {row['p']:.2g}" in said and "at 2.00 times the bytes" in said
     assert sentence(runs[0]).endswith("(1 seed: not tested), at 2.00 times the bytes.")
 
@@ -192,7 +214,9 @@ def test_a_folder_and_the_run_itself_have_one_verdict(tmp_path: Path) -> None:
     }
     run = execute(from_dict(settings), out=tmp_path / "a")
     read = read_runs(tmp_path / "a").runs[0].run
-    assert run.summary()["final_accuracy"] != run.records[-1]["accuracy"] and run.summary()["stopped"]
+    assert (
+        run.summary()["final_accuracy"] != run.records[-1]["accuracy"] and run.summary()["stopped"]
+    )
     assert sentence(run) == sentence(tmp_path / "a") and not sentence(run).startswith("So far")
     assert read.summary() == run.summary()
     assert read.best is not None and run.best is not None and read.best.round == run.best.round
@@ -200,8 +224,9 @@ def test_a_folder_and_the_run_itself_have_one_verdict(tmp_path: Path) -> None:
 
 def test_seeds_that_differ_by_the_same_have_a_sign_test_and_no_interval() -> None:
     result = seeds([0.7, 0.7, 0.7], [0.6, 0.6, 0.6])
-    assert "IFCA +10.0 points of test accuracy over FedAvg after 2 rounds (the same in all seeds, p = 0.25" in sentence(
-        result
+    assert (
+        "IFCA +10.0 points of test accuracy over FedAvg after 2 rounds (the same in all seeds, p "
+        "= 0.25" in sentence(result)
     )
     assert "sign test" in verdict(read_runs(result)).note
     assert "sign test" not in verdict(read_runs(seeds([0.7, 0.72, 0.7], [0.6, 0.6, 0.6]))).note

@@ -1,4 +1,5 @@
-"""A site's own table: its classes and columns must stand in the order that all sites have agreed upon."""
+"""A site's own table: its classes and columns must stand in the order that all sites have agreed
+upon."""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ def site(folder: Path, lines: str, samples: dict | None = None, **data: object) 
 
 
 def table(columns: str, *labels: str) -> str:
-    return "".join(f"{line}\n" for line in (columns, *(f"{k},{k + 10},{label},0" for k, label in enumerate(labels))))
+    return "".join(
+        f"{line}\n"
+        for line in (columns, *(f"{k},{k + 10},{label},0" for k, label in enumerate(labels)))
+    )
 
 
 def labels_of(path: Path) -> np.ndarray:
@@ -55,9 +59,13 @@ def test_a_site_without_a_class_numbers_the_other_as_all_do(tmp_path: Path) -> N
 
 def test_columns_in_another_order_are_refused_and_the_cure_orders_them(tmp_path: Path) -> None:
     lines = table("pulse,age,y,client_id", *["ill", "well"] * 5)
-    with pytest.raises(DataError, match=r"features are pulse, age, and \[samples\] says age, pulse; data.features"):
+    with pytest.raises(
+        DataError, match=r"features are pulse, age, and \[samples\] says age, pulse; data.features"
+    ):
         node_from_config(load_client(site(tmp_path, lines)))
-    world = node_from_config(load_client(site(tmp_path, lines, features=COLUMNS))).world(np.arange(1))
+    world = node_from_config(load_client(site(tmp_path, lines, features=COLUMNS))).world(
+        np.arange(1)
+    )
     assert world.data.x[0, 0] == world.data.x[0, 1] + 10  # type: ignore[attr-defined]
 
 
@@ -67,7 +75,9 @@ def test_labels_in_another_order_are_refused(tmp_path: Path) -> None:
         node_from_config(load_client(site(tmp_path, lines, label_names=LABELS[::-1])))
 
 
-@pytest.mark.parametrize(("missing", "cure"), [("labels", '["ill", "well"]'), ("features", '["age", "pulse"]')])
+@pytest.mark.parametrize(
+    ("missing", "cure"), [("labels", '["ill", "well"]'), ("features", '["age", "pulse"]')]
+)
 def test_names_without_an_agreed_order_are_refused_with_the_line_to_write(
     missing: str, cure: str, tmp_path: Path
 ) -> None:
@@ -103,5 +113,7 @@ def test_a_site_signs_with_the_certificate_that_its_file_names(tmp_path: Path) -
         node_from_config(load_client(path))
     del content["client"]["sign_ca"]
     path.write_text(tomli_w.dumps(content))
-    with pytest.raises(ConfigError, match="set all of sign_ca, sign_certificate, sign_key, or none"):
+    with pytest.raises(
+        ConfigError, match="set all of sign_ca, sign_certificate, sign_key, or none"
+    ):
         load_client(path)

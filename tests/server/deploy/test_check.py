@@ -81,7 +81,10 @@ def test_a_new_deployment_passes_but_for_the_server_that_does_not_run(fed: Path)
     assert not any(any_failed(results) for results in table.values()), table
     others = {result.name for results in table.values() for result in results if result.mark == "!"}
     assert others == {f"server {files.read_address(fed / files.FLOWER)}"}
-    assert server(fed)["model"].detail == "650 parameters" and "60 training samples" in site(fed)["data"].detail
+    assert (
+        server(fed)["model"].detail == "650 parameters"
+        and "60 training samples" in site(fed)["data"].detail
+    )
 
 
 def test_only_the_selected_parts_are_checked(fed: Path) -> None:
@@ -89,13 +92,17 @@ def test_only_the_selected_parts_are_checked(fed: Path) -> None:
     assert list(check.check(fed, site="site-1")) == ["here", "site-1"]
     alone = Path(shutil.move(fed / "site-1", fed.parent / "elsewhere"))
     table = check.check(alone)
-    assert list(table) == ["here", "elsewhere"] and "agreement" not in {f.name for f in table["elsewhere"]}
+    assert list(table) == ["here", "elsewhere"] and "agreement" not in {
+        f.name for f in table["elsewhere"]
+    }
 
 
 def test_a_folder_without_a_deployment_is_refused(fed: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"neither server\.toml nor"):
         check.check(tmp_path / "none")
-    with pytest.raises(ConfigError, match=r"there is no site-7/client\.toml; there is: site-0, site-1"):
+    with pytest.raises(
+        ConfigError, match=r"there is no site-7/client\.toml; there is: site-0, site-1"
+    ):
         check.check(fed, site="site-7")
     with pytest.raises(ConfigError, match=r"there is no server\.toml"):
         check.check(fed / "site-0", server=True)
@@ -111,12 +118,18 @@ def test_the_check_of_a_site_in_a_copy_fails_as_its_start_does(fed: Path) -> Non
 
 
 def test_the_releases_of_flower_are_those_of_the_extra() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    bound = next(Requirement(entry).specifier for entry in extras["flower"] if entry.startswith("flwr"))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    bound = next(
+        Requirement(entry).specifier for entry in extras["flower"] if entry.startswith("flwr")
+    )
     oldest = int(check.FLOWER[0].split(".")[1])
     newest = int(check.FLOWER[-1].split(".")[1])
     assert check.FLOWER == tuple(f"1.{minor}" for minor in range(oldest, newest + 1))
-    assert [minor for minor in range(60) if f"1.{minor}.3" in bound] == list(range(oldest, newest + 1))
+    assert [minor for minor in range(60) if f"1.{minor}.3" in bound] == list(
+        range(oldest, newest + 1)
+    )
 
 
 @pytest.mark.parametrize("version", ["1.41.0", "1.42.0", "1.42.7"])
@@ -130,15 +143,25 @@ def test_releases_of_flower_that_are_allowed(version: str, monkeypatch: pytest.M
     ("there", "what", "words"),
     [
         ({"flwr": None}, "Flower", "pip install 'fedkin[flower]'"),
-        ({"flwr": "1.40.2"}, "Flower", "expected 1.41 or 1.42, got 1.40.2: pip install 'fedkin[flower]'"),
-        ({"flwr": "1.43.0"}, "Flower", "expected 1.41 or 1.42, got 1.43.0: pip install 'fedkin[flower]'"),
+        (
+            {"flwr": "1.40.2"},
+            "Flower",
+            "expected 1.41 or 1.42, got 1.40.2: pip install 'fedkin[flower]'",
+        ),
+        (
+            {"flwr": "1.43.0"},
+            "Flower",
+            "expected 1.41 or 1.42, got 1.43.0: pip install 'fedkin[flower]'",
+        ),
         ({"flwr": "1.4.1"}, "Flower", "expected 1.41 or 1.42, got 1.4.1"),
         ({"jax": None}, "jax", "not installed"),
         ({"torch": None}, "torch", "pip install 'fedkin[torch]'"),
     ],
     ids=str,
 )
-def test_packages(there: dict[str, str | None], what: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages(
+    there: dict[str, str | None], what: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = {"flwr": "1.41.0", "jax": "0.10.2", "torch": "2.13.0"}
     monkeypatch.setattr(check, "_installed", lambda package: {**right, **there}[package])
     assert_only_failed({result.name: result for result in check.versions(torch=True)}, what, words)
@@ -192,13 +215,23 @@ def test_too_few_for_clusters(fed: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("panm", "PANM needs peers that decide for themselves, and this federation has a server: run it with "),
-        ("oracle", "Oracle needs the true clusters of all clients, which only a simulation knows: run it with "),
+        (
+            "panm",
+            "PANM needs peers that decide for themselves, and this federation has a server: run "
+            "it with ",
+        ),
+        (
+            "oracle",
+            "Oracle needs the true clusters of all clients, which only a simulation knows: run it "
+            "with ",
+        ),
     ],
 )
 def test_a_method_that_no_server_can_run(fed: Path, name: str, words: str) -> None:
     text = (fed / "server.toml").read_text()
-    (fed / "server.toml").write_text(re.sub(r"(?m)^\[method\]\n(.+\n)*", f'[method]\nname = "{name}"\n', text))
+    (fed / "server.toml").write_text(
+        re.sub(r"(?m)^\[method\]\n(.+\n)*", f'[method]\nname = "{name}"\n', text)
+    )
     assert_only_failed(server(fed), "server.toml", words)
 
 
@@ -224,12 +257,17 @@ def test_certificates_that_expire(fed: Path) -> None:
         shown = [result for result in found if result.name in ("authority", "certificate")]
         assert "".join(result.mark for result in shown) == marks
     assert_failed(
-        check_server_keys(fed, "127.0.0.1", now - datetime.timedelta(days=1))[0], "is the clock of this machine right"
+        check_server_keys(fed, "127.0.0.1", now - datetime.timedelta(days=1))[0],
+        "is the clock of this machine right",
     )
 
 
 def test_a_certificate_for_another_name(fed: Path) -> None:
-    assert_failed(check_server_keys(fed, "10.0.0.1")[1], "is for localhost, 127.0.0.1", "sites connect to 10.0.0.1")
+    assert_failed(
+        check_server_keys(fed, "10.0.0.1")[1],
+        "is for localhost, 127.0.0.1",
+        "sites connect to 10.0.0.1",
+    )
 
 
 def test_a_certificate_of_another_authority(fed: Path, tmp_path: Path) -> None:
@@ -241,7 +279,8 @@ def test_a_certificate_of_another_authority(fed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"), [("ca.pem", "authority"), ("server.pem", "certificate"), ("server-key.pem", "certificate")]
+    ("name", "what"),
+    [("ca.pem", "authority"), ("server.pem", "certificate"), ("server-key.pem", "certificate")],
 )
 def test_files_that_are_damaged_or_missing(fed: Path, name: str, what: str) -> None:
     (fed / "keys" / name).write_text("nothing")
@@ -272,11 +311,19 @@ def test_data_that_cannot_be_read_or_have_another_shape(fed: Path) -> None:
     path.write_text(before + '[data]\nname = "file"\npath = "mine.npz"\n')
     assert_failed(site(fed)["data"], str(fed / "site-0/mine.npz"))
     np.savez(
-        fed / "site-0/mine.npz", x=np.ones((20, 63), np.float32), y=np.arange(20) % 10, client_id=np.zeros(20, int)
+        fed / "site-0/mine.npz",
+        x=np.ones((20, 63), np.float32),
+        y=np.arange(20) % 10,
+        client_id=np.zeros(20, int),
     )
-    assert_failed(site(fed)["data"], "samples of shape [63] and 10 classes; [samples] says [64] and 10")
+    assert_failed(
+        site(fed)["data"], "samples of shape [63] and 10 classes; [samples] says [64] and 10"
+    )
     np.savez(
-        fed / "site-0/mine.npz", x=np.ones((20, 64), np.float32), y=np.arange(20) % 10, client_id=np.zeros(20, int)
+        fed / "site-0/mine.npz",
+        x=np.ones((20, 64), np.float32),
+        y=np.arange(20) % 10,
+        client_id=np.zeros(20, int),
     )
     assert site(fed)["data"] == CheckResult("data", "1 client, 18 training samples")
 
@@ -285,14 +332,19 @@ def test_files_that_do_not_agree(fed: Path) -> None:
     exclude(fed / "site-0/client.toml", 'name = "mclr"', 'name = "mlp"')
     assert_only_failed(site(fed), "agreement", "model is", "mlp", "mclr")
     exclude(fed / "site-1/client.toml", 'federation = "trial"', 'federation = "other"')
-    assert_only_failed(site(fed, "site-1"), "agreement", "client.federation is 'other' here and 'trial' in")
+    assert_only_failed(
+        site(fed, "site-1"), "agreement", "client.federation is 'other' here and 'trial' in"
+    )
 
 
 def test_a_server_file_with_an_error_is_one_error(fed: Path) -> None:
     exclude(fed / "server.toml", "rounds", "rouds")
     assert_failed(server(fed)["server.toml"], "run.rouds", "did you mean 'rounds'?")
     found = site(fed)
-    assert found["agreement"].mark == "!" and f"deploy check {fed} --server" in found["agreement"].detail
+    assert (
+        found["agreement"].mark == "!"
+        and f"deploy check {fed} --server" in found["agreement"].detail
+    )
     assert not [result for result in found.values() if result.mark == "✗"]
 
 
@@ -307,11 +359,18 @@ def test_keys_of_a_site(fed: Path) -> None:
     shutil.copy(fed / "site-1/key.pub", public)
     assert_only_failed(site(fed), "node key", "is not the public half of")
     public.unlink()
-    assert_only_failed(site(fed), "node key", "key.pub cannot be read", f"ssh-keygen -y -f {path} > {public}")
+    assert_only_failed(
+        site(fed), "node key", "key.pub cannot be read", f"ssh-keygen -y -f {path} > {public}"
+    )
     public.write_text("ssh-rsa nothing")
     assert_only_failed(site(fed), "node key", "expected a key of OpenSSH")
     _write_pair(path, ed25519.Ed25519PrivateKey.generate())
-    assert_only_failed(site(fed), "node key", "of an elliptic curve, got another type", "ssh-keygen -t ecdsa -b 384")
+    assert_only_failed(
+        site(fed),
+        "node key",
+        "of an elliptic curve, got another type",
+        "ssh-keygen -t ecdsa -b 384",
+    )
     path.write_text("nothing")
     assert_only_failed(site(fed), "node key", "expected a key of OpenSSH")
     path.unlink()
@@ -360,7 +419,9 @@ class _Ill(_Healthy):
 
 
 @contextmanager
-def answering(port: int, keys: Path | None = None, kind: type[_Healthy] = _Healthy) -> Iterator[None]:
+def answering(
+    port: int, keys: Path | None = None, kind: type[_Healthy] = _Healthy
+) -> Iterator[None]:
     """An HTTP server on the loopback, with TLS where it is given keys."""
 
     class Quiet(http.server.ThreadingHTTPServer):
@@ -394,17 +455,28 @@ def test_a_port_in_use(fed: Path) -> None:
 def test_the_server_answers_or_not(fed: Path, tmp_path: Path) -> None:
     address = files.read_address(fed / files.FLOWER)
     what, ca = f"server {address}", fed / "keys/ca.pem"
-    assert site(fed)[what].mark == "!" and "not reachable (Connection refused)" in site(fed)[what].detail
+    assert (
+        site(fed)[what].mark == "!"
+        and "not reachable (Connection refused)" in site(fed)[what].detail
+    )
     with answering(address.port, fed / "keys"):
-        assert site(fed)[what] == CheckResult(what, "a SuperLink replies, with the right certificate")
+        assert site(fed)[what] == CheckResult(
+            what, "a SuperLink replies, with the right certificate"
+        )
         assert_failed(
-            check_network.check_superlink(Address(port=address.port, secure=False), ca), "no SuperLink without TLS"
+            check_network.check_superlink(Address(port=address.port, secure=False), ca),
+            "no SuperLink without TLS",
         )
     with answering(address.port):
         assert_only_failed(site(fed), what, "no SuperLink with TLS")
-        assert check_network.check_superlink(Address(port=address.port, secure=False), ca).mark == "✓"
+        assert (
+            check_network.check_superlink(Address(port=address.port, secure=False), ca).mark == "✓"
+        )
     with answering(address.port, kind=_Ill):
-        assert_failed(check_network.check_superlink(Address(port=address.port, secure=False), ca), "replies 404")
+        assert_failed(
+            check_network.check_superlink(Address(port=address.port, secure=False), ca),
+            "replies 404",
+        )
     other = init(tmp_path / "other", 2).folder
     with answering(address.port, other / "keys"):
         assert_only_failed(site(fed), what, "its certificate is not that of")
@@ -427,4 +499,7 @@ def test_a_server_without_a_readable_authority(fed: Path, damage: str) -> None:
         path.write_text("nothing")
     found = site(fed)
     assert_failed(found["authority"], str(path))
-    assert_failed(found[f"server {files.read_address(fed / files.FLOWER)}"], "not checked without the authority")
+    assert_failed(
+        found[f"server {files.read_address(fed / files.FLOWER)}"],
+        "not checked without the authority",
+    )

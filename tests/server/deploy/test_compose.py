@@ -21,7 +21,17 @@ from fedkin.server.deploy.init import init
 yaml = pytest.importorskip("yaml", reason="a deployment needs pip install 'fedkin[flower]'")
 # All that Compose's specification has for a service, as far as it is used here.
 SERVICE_KEYS = {
-    *("build", "cap_drop", "command", "depends_on", "env_file", "environment", "healthcheck", "image", "init"),
+    *(
+        "build",
+        "cap_drop",
+        "command",
+        "depends_on",
+        "env_file",
+        "environment",
+        "healthcheck",
+        "image",
+        "init",
+    ),
     *("restart", "security_opt", "tmpfs", "user", "volumes", "working_dir"),
 }
 HEALTH_KEYS = {"test", "interval", "timeout", "retries", "start_period"}
@@ -35,7 +45,8 @@ def services(folder: Path, **options: Any) -> dict[str, Any]:
 
 
 def compose_program() -> tuple[list[str], str] | None:
-    """The command of Docker Compose and its version, as a plugin or by itself; it needs no engine to read a file."""
+    """The command of Docker Compose and its version, as a plugin or by itself; it needs no engine
+    to read a file."""
     commands = [["docker", "compose"], ["docker-compose"]]
     for command in commands:
         if shutil.which(command[0]):
@@ -51,16 +62,25 @@ def test_server_run_and_sites_are_services_without_root(tmp_path: Path) -> None:
     for name, service in found.items():
         user = int(service["user"].split(":")[0])
         assert user > 0
-        assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"]
+        assert service["cap_drop"] == ["ALL"] and service["security_opt"] == [
+            "no-new-privileges:true"
+        ]
         assert ("healthcheck" in service) == (name != "run")
     assert found["site-1"]["depends_on"] == {"server": {"condition": "service_healthy"}}
     assert found["site-1"]["command"] == ["fedkin", "deploy", "node", "/fed/site-1"]
-    assert found["site-1"]["healthcheck"]["test"][1:] == ["fedkin", "deploy", "status", "/fed/site-1"]
+    assert found["site-1"]["healthcheck"]["test"][1:] == [
+        "fedkin",
+        "deploy",
+        "status",
+        "/fed/site-1",
+    ]
     assert found["run"]["command"][-3:] == ["--register", "site-0", "site-1"]
 
 
 @pytest.mark.parametrize("name", ["fed", *ODD_NAMES])
-def test_every_service_has_the_keys_and_types_of_the_specification(tmp_path: Path, name: str) -> None:
+def test_every_service_has_the_keys_and_types_of_the_specification(
+    tmp_path: Path, name: str
+) -> None:
     for service in services(tmp_path / name, secure=False).values():
         assert service.keys() <= SERVICE_KEYS
         assert service.get("healthcheck", {}).keys() <= HEALTH_KEYS
@@ -93,11 +113,17 @@ def test_docker_compose_reads_the_file(tmp_path: Path, name: str) -> None:
         assert Path(context) == tmp_path / name / "containers"
 
 
-def test_a_file_of_root_belongs_to_the_user_of_the_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_root_belongs_to_the_user_of_the_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given: list[Path] = []
     monkeypatch.setattr(os, "getuid", lambda: 0)
-    monkeypatch.setattr(os, "chown", lambda path, user, group, **_: given.append(path) or check(user, group))
-    monkeypatch.setattr(Path, "lstat", lambda path: os.stat_result((0o600, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
+    monkeypatch.setattr(
+        os, "chown", lambda path, user, group, **_: given.append(path) or check(user, group)
+    )
+    monkeypatch.setattr(
+        Path, "lstat", lambda path: os.stat_result((0o600, 0, 0, 1, 0, 0, 0, 0, 0, 0))
+    )
 
     def check(user: int, group: int) -> None:
         assert user == group == compose.USER
@@ -124,11 +150,15 @@ def test_a_server_at_a_loopback_address_is_refused(tmp_path: Path, host: str | N
         init(folder, 2, compose=True, host=host)
     place = folder if host else f"{folder}-containers"
     assert f"fedkin deploy init '{place}' --compose" in str(refused.value)
-    assert "--compose: the server of" in str(refused.value) and "without --host" in str(refused.value)
+    assert "--compose: the server of" in str(refused.value) and "without --host" in str(
+        refused.value
+    )
     assert not (folder / "compose.yaml").exists()
 
 
-def test_another_user_runs_the_containers_and_keeps_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_user_runs_the_containers_and_keeps_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1234)
     monkeypatch.setattr(os, "getgid", lambda: 99)
     monkeypatch.setattr(os, "chown", lambda *_, **__: pytest.fail("a file was given away"))
@@ -137,7 +167,8 @@ def test_another_user_runs_the_containers_and_keeps_the_files(tmp_path: Path, mo
 
 
 def test_all_paths_of_the_machine_are_relative(tmp_path: Path) -> None:
-    """The folder can be moved: only the path in the containers is absolute, and it is always the same."""
+    """The folder can be moved: only the path in the containers is absolute, and it is always the
+    same."""
     found = services(tmp_path / "fed")
     assert str(tmp_path) not in (tmp_path / "fed/compose.yaml").read_text()
     assert str(tmp_path) not in (tmp_path / "fed/containers/flwr/config.toml").read_text()
@@ -154,7 +185,13 @@ def test_no_container_has_the_private_files_of_another(tmp_path: Path) -> None:
     assert found["server"]["volumes"] == [".:/fed"]
     assert set(found["server"]["tmpfs"]) == {"/fed/site-0", "/fed/site-1"}
     mounted = [entry.split(":")[0] for entry in found["run"]["volumes"]]
-    assert {Path(path).name for path in mounted} == {"app", "flwr", "ca.pem", "key.pub", "client.toml"}
+    assert {Path(path).name for path in mounted} == {
+        "app",
+        "flwr",
+        "ca.pem",
+        "key.pub",
+        "client.toml",
+    }
     for service in found.values():
         assert "ports" not in service and "privileged" not in service
 
@@ -188,7 +225,9 @@ def test_the_health_check_is_a_program_that_fails_where_nothing_replies(tmp_path
     ],
     ids=["jax", "torch", "secret sums"],
 )
-def test_the_image_has_the_wheel_with_the_extras_of_the_run(settings: list[str], extras: str) -> None:
+def test_the_image_has_the_wheel_with_the_extras_of_the_run(
+    settings: list[str], extras: str
+) -> None:
     server: dict[str, dict[str, Any]] = {}
     for text in settings:
         section, _, rest = text.partition(".")
@@ -201,7 +240,9 @@ def test_the_image_has_the_wheel_with_the_extras_of_the_run(settings: list[str],
     assert lines[-1] == "USER 10001"
 
 
-def test_nothing_is_written_where_no_wheel_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_where_no_wheel_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(own_wheel, "distribution", lambda name: SimpleNamespace(version="0.0.9"))
     with pytest.raises(ConfigError, match=r"0\.0\.9.*install fedkin again"):
         init(tmp_path / "fed", 2, compose=True)

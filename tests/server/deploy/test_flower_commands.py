@@ -1,4 +1,5 @@
-"""The commands of Flower: a key counts as registered only where Flower knows it under the site's name."""
+"""The commands of Flower: a key counts as registered only where Flower knows it under the site's
+name."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def known(monkeypatch: pytest.MonkeyPatch, **node: str) -> None:
 
 
 @pytest.mark.parametrize("status", ["registered", "online", "offline"])
-def test_a_key_of_the_same_name_is_registered(site: Path, monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+def test_a_key_of_the_same_name_is_registered(
+    site: Path, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
     known(monkeypatch, name="berlin", status=status)
     _register(site.name)
 
@@ -51,11 +54,18 @@ def test_a_key_that_flower_refuses_is_not_called_registered(
     with pytest.raises(CommandError) as refused:
         _register(site.name)
     key = f"{site}/key"
-    for word in (*words, f"{key}.pub", f"rm {key} {key}.pub && ssh-keygen -t ecdsa -b 384", f"-f {key}"):
+    for word in (
+        *words,
+        f"{key}.pub",
+        f"rm {key} {key}.pub && ssh-keygen -t ecdsa -b 384",
+        f"-f {key}",
+    ):
         assert word in str(refused.value)
 
 
-def test_a_site_is_registered_under_the_name_in_its_file(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_is_registered_under_the_name_in_its_file(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[tuple[str, ...]] = []
     monkeypatch.setattr(flower_commands, "flwr", lambda *arguments: calls.append(arguments) or "")
     _register(site.name)

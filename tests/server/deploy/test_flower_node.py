@@ -1,4 +1,5 @@
-"""A site's own SuperNode: messages are fetched, answered and sent; and Flower's names that it uses are as they were."""
+"""A site's own SuperNode: messages are fetched, answered and sent; and Flower's names that it uses
+are as they were."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class SuperLink:
 
     def connection(self) -> Connection:
         unused: Callable[..., Any] = lambda *_: pytest.fail("an app is not fetched")  # noqa: E731
-        return Connection(7, self.receive, self.send, unused, unused, self.pull, self.push, self.confirm)
+        return Connection(
+            7, self.receive, self.send, unused, unused, self.pull, self.push, self.confirm
+        )
 
     def receive(self) -> Any:
         if not self.waiting:
@@ -54,7 +57,9 @@ class SuperLink:
         metadata = Metadata(1, "", 1, 7, "", "3", time.time(), 60.0, "query")
         message = Message(metadata=metadata, content=to_record(request)[0])  # type: ignore[call-overload]
         message.metadata.__dict__["_message_id"] = message.object_id
-        self.objects |= {name: one.deflate() for name, one in get_all_nested_objects(message).items()}
+        self.objects |= {
+            name: one.deflate() for name, one in get_all_nested_objects(message).items()
+        }
         return message, get_object_tree(message)
 
     def pull(self, run: int, name: str) -> bytes:
@@ -73,7 +78,10 @@ class SuperLink:
 
     def replies(self) -> list[Message]:
         """The replies, made anew of what was pushed."""
-        return [inflate_object_from_contents(one.metadata.message_id, dict(self.objects)) for one in self.sent]  # type: ignore[misc]
+        return [
+            inflate_object_from_contents(one.metadata.message_id, dict(self.objects))
+            for one in self.sent
+        ]  # type: ignore[misc]
 
 
 def echo(parts: Parts) -> Parts:
@@ -109,14 +117,21 @@ def test_a_message_is_answered_by_the_worker() -> None:
     np.testing.assert_array_equal(message.arrays["rows"], ARRAYS["rows"])
     assert len(superlink.confirmed) == 1
     assert superlink.sent[0].metadata.reply_to_message_id == superlink.confirmed[0]
-    assert (superlink.sent[0].metadata.src_node_id, superlink.sent[0].metadata.dst_node_id) == (7, 1)
+    assert (superlink.sent[0].metadata.src_node_id, superlink.sent[0].metadata.dst_node_id) == (
+        7,
+        1,
+    )
 
 
 def test_a_worker_that_fails_is_an_error_at_the_server() -> None:
     superlink = SuperLink(RpcMessage({"operation": "train"}))
     served(superlink, fail)
     (reply,) = superlink.sent
-    assert reply.has_error() and reply.error.code == 2 and "ZeroDivisionError" in str(reply.error.reason)
+    assert (
+        reply.has_error()
+        and reply.error.code == 2
+        and "ZeroDivisionError" in str(reply.error.reason)
+    )
 
 
 def test_a_run_that_has_ended_is_left_alone() -> None:
@@ -142,13 +157,16 @@ def test_looks_for_messages_are_rare_where_none_come() -> None:
 
 
 def test_flowers_names_are_as_they_were() -> None:
-    """Flower is limited to releases that were tested; where another is allowed, this shows what to look at."""
+    """Flower is limited to releases that were tested; where another is allowed, this shows what to
+    look at."""
     names = [*inspect.signature(http_request_response).parameters]
     assert names[:4] == ["server_address", "insecure", "root_certificates", "authentication_keys"]
     pulled = inspect.signature(pull_and_inflate_object_from_tree).parameters
     assert [*pulled][:3] == ["object_tree", "pull_object_fn", "confirm_object_received_fn"]
     assert {"return_type", "initial_backoff"} <= pulled.keys()
-    assert {"objects", "push_object_fn", "object_ids_to_push"} <= inspect.signature(push_objects).parameters.keys()
+    assert {"objects", "push_object_fn", "object_ids_to_push"} <= inspect.signature(
+        push_objects
+    ).parameters.keys()
     yielded = str(inspect.signature(http_request_response).return_annotation)
     kinds = ["int", "Message", "set[str]", "Run", "Fab", "bytes", "None", "None"]
     place = 0

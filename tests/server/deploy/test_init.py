@@ -1,4 +1,5 @@
-"""The folder of a federation with a server: what is written, what stays, and what is refused before anything is."""
+"""The folder of a federation with a server: what is written, what stays, and what is refused before
+anything is."""
 
 from __future__ import annotations
 
@@ -42,7 +43,11 @@ def copied(four: Deployment, tmp_path: Path) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_server_and_sites_can_be_read_and_agree(four: Deployment) -> None:
@@ -53,7 +58,11 @@ def test_server_and_sites_can_be_read_and_agree(four: Deployment) -> None:
     assert four.sites == four.new == [f"site-{k}" for k in range(4)]
     for k, name in enumerate(four.sites):
         client = load_client(four.folder / name / "client.toml")
-        assert (client.site.name, client.site.federation, client.site.clients) == (name, server.federation.name, (k,))
+        assert (client.site.name, client.site.federation, client.site.clients) == (
+            name,
+            server.federation.name,
+            (k,),
+        )
         assert client.shared_digest == server.shared_digest
         assert Path(client.site.folder) == four.folder / name / "state"
 
@@ -76,9 +85,17 @@ def test_each_site_has_its_own_key(four: Deployment) -> None:
         folder = four.folder / name
         key = serialization.load_ssh_private_key((folder / "key").read_bytes(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP384R1)
-        assert key.public_key() == serialization.load_ssh_public_key((folder / "key.pub").read_bytes())
+        assert key.public_key() == serialization.load_ssh_public_key(
+            (folder / "key.pub").read_bytes()
+        )
         publics.append((folder / "key.pub").read_text().split()[1])
-        assert {path.name for path in folder.iterdir()} == {"client.toml", "flower.env", "ca.pem", "key", "key.pub"}
+        assert {path.name for path in folder.iterdir()} == {
+            "client.toml",
+            "flower.env",
+            "ca.pem",
+            "key",
+            "key.pub",
+        }
     assert len(set(publics)) == 4
 
 
@@ -121,7 +138,9 @@ def test_more_sites_later_change_no_existing_file(copied: Path) -> None:
     assert len({after[f"site-{k}/key"] for k in range(6)}) == 6
     clients = [load_client(copied / f"site-{k}/client.toml") for k in range(6)]
     assert [client.site.clients for client in clients] == [(k,) for k in range(6)]
-    assert clients[5].data == clients[0].data and clients[5].shared_digest == clients[0].shared_digest
+    assert (
+        clients[5].data == clients[0].data and clients[5].shared_digest == clients[0].shared_digest
+    )
     assert b"site-5" in after["COMMANDS.md"]
 
 
@@ -141,13 +160,21 @@ def test_a_site_with_half_a_key_keeps_it(copied: Path) -> None:
     (copied / "site-4").mkdir()
     (copied / "site-4/key.pub").write_text("sent by the site")
     init(copied, 5)
-    assert (copied / "site-4/key.pub").read_text() == "sent by the site" and not (copied / "site-4/key").exists()
+    assert (copied / "site-4/key.pub").read_text() == "sent by the site" and not (
+        copied / "site-4/key"
+    ).exists()
 
 
 def test_without_keys(tmp_path: Path) -> None:
     written = init(tmp_path / "fed", 2, port=18_000, secure=False)
-    assert not [path for path in written.folder.rglob("*") if path.name in SECRETS or path.suffix in (".pem", ".pub")]
-    connection = tomllib.loads((written.folder / "flwr/config.toml").read_text())["superlink"]["fedkin"]
+    assert not [
+        path
+        for path in written.folder.rglob("*")
+        if path.name in SECRETS or path.suffix in (".pem", ".pub")
+    ]
+    connection = tomllib.loads((written.folder / "flwr/config.toml").read_text())["superlink"][
+        "fedkin"
+    ]
     assert connection == {"address": "127.0.0.1:18000", "insecure": True}
     assert "--insecure" in written.commands() and "register" not in written.commands()
     assert init(tmp_path / "fed", 3, secure=False).address.port == 18_000
@@ -185,10 +212,22 @@ def test_a_deployment_is_secure_or_insecure_as_a_whole(copied: Path) -> None:
         ({"settings": ["federation.name=a b"]}, "federation.name: expected 1 to 64 letters"),
         ({"settings": ["client.name=me"]}, "client.name: each site has its own"),
         ({"settings": ["client.floder=x"]}, "client.toml: client.floder"),
-        ({"settings": ["method.name=panm"]}, "method.name: PANM needs peers that decide for themselves, and this"),
-        ({"settings": ["method.name=oracle"]}, "method.name: Oracle needs the true clusters of all clients"),
-        ({"settings": ["run.against=['gossip']"]}, "run.against: Gossip needs peers that decide for themselves"),
-        ({"settings": ["method.clusters=9"]}, "(clusters = 9), and there are 8: add clients or set method.clusters=8"),
+        (
+            {"settings": ["method.name=panm"]},
+            "method.name: PANM needs peers that decide for themselves, and this",
+        ),
+        (
+            {"settings": ["method.name=oracle"]},
+            "method.name: Oracle needs the true clusters of all clients",
+        ),
+        (
+            {"settings": ["run.against=['gossip']"]},
+            "run.against: Gossip needs peers that decide for themselves",
+        ),
+        (
+            {"settings": ["method.clusters=9"]},
+            "(clusters = 9), and there are 8: add clients or set method.clusters=8",
+        ),
         ({"settings": ["run.cohort=9"]}, "run.cohort must be at most"),
         ({"settings": ["run.seeds=3"]}, "run.seeds: does not apply to a real federation"),
         ({"settings": ["model.name=mlb"]}, "unknown model 'mlb'"),
@@ -196,12 +235,17 @@ def test_a_deployment_is_secure_or_insecure_as_a_whole(copied: Path) -> None:
         ({"settings": ["data.name=digit"]}, "unknown data set 'digit'"),
         ({"settings": ["data.kind=none"]}, "data: "),
         ({"settings": ["samples.shape=[63]", "samples.classes=10"]}, "samples of shape [64]"),
-        ({"settings": ["data.name=file", "data.path=mine.npz"]}, "samples.shape=[30] samples.classes=2"),
+        (
+            {"settings": ["data.name=file", "data.path=mine.npz"]},
+            "samples.shape=[30] samples.classes=2",
+        ),
         ({"clients": 20}, "lower clients, samples or test_samples"),
     ],
     ids=str,
 )
-def test_invalid_settings_are_refused_and_nothing_is_written(tmp_path: Path, how: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused_and_nothing_is_written(
+    tmp_path: Path, how: dict[str, Any], words: str
+) -> None:
     with pytest.raises(FedkinError) as caught:
         init(tmp_path / "fed", **how)
     assert words in str(caught.value) and "/tmp" not in str(caught.value).replace(str(tmp_path), "")
@@ -230,10 +274,22 @@ def test_settings_that_do_not_fit_an_existing_deployment_are_refused(
 
 
 def test_settings_are_written_to_the_files_of_their_sections(tmp_path: Path) -> None:
-    settings = ["federation.name=north", "federation.deadline=60", "data.samples=30", "model.name=mlp", "local.lr=0.2"]
-    folder = init(tmp_path / "fed", 2, settings=[*settings, "client.folder=own", "method.name=ifca"]).folder
+    settings = [
+        "federation.name=north",
+        "federation.deadline=60",
+        "data.samples=30",
+        "model.name=mlp",
+        "local.lr=0.2",
+    ]
+    folder = init(
+        tmp_path / "fed", 2, settings=[*settings, "client.folder=own", "method.name=ifca"]
+    ).folder
     server, client = load_server(folder / "server.toml"), load_client(folder / "site-1/client.toml")
-    assert (server.federation.name, server.federation.deadline, server.federation.capacity) == ("north", 60, 8)
+    assert (server.federation.name, server.federation.deadline, server.federation.capacity) == (
+        "north",
+        60,
+        8,
+    )
     assert (server.model.name, server.local.lr, server.method.name) == ("mlp", 0.2, "ifca")
     assert (client.site.federation, client.data_values["samples"], client.shared_digest) == (
         "north",
@@ -247,13 +303,20 @@ def test_data_in_a_file_of_each_site(tmp_path: Path) -> None:
     settings = ["data.name=file", "data.path=mine.npz", "samples.shape=[6]", "samples.classes=2"]
     folder = init(tmp_path / "fed", 2, settings=settings).folder
     client = load_client(folder / "site-1/client.toml")
-    assert client.data_values["path"] == str(folder / "site-1/mine.npz") and client.site.clients is None
+    assert (
+        client.data_values["path"] == str(folder / "site-1/mine.npz")
+        and client.site.clients is None
+    )
 
 
 def test_data_in_one_file_for_all_sites(tmp_path: Path) -> None:
     labels = np.arange(40) % 3
-    np.savez(tmp_path / "all.npz", x=np.ones((40, 6), np.float32), y=labels, client_id=np.arange(40) % 2)
-    folder = init(tmp_path / "fed", 2, settings=["data.name=file", f"data.path={tmp_path / 'all.npz'}"]).folder
+    np.savez(
+        tmp_path / "all.npz", x=np.ones((40, 6), np.float32), y=labels, client_id=np.arange(40) % 2
+    )
+    folder = init(
+        tmp_path / "fed", 2, settings=["data.name=file", f"data.path={tmp_path / 'all.npz'}"]
+    ).folder
     server, client = load_server(folder / "server.toml"), load_client(folder / "site-1/client.toml")
     assert (server.samples.shape, server.samples.classes, client.site.clients) == ([6], 3, (1,))
     assert node_from_config(client).samples.sum() == 18
@@ -263,13 +326,21 @@ def test_data_in_one_file_for_all_sites(tmp_path: Path) -> None:
 
 def test_sites_number_text_labels_alike(tmp_path: Path) -> None:
     labels = np.array(["ill", "well"])[np.arange(40) % 2]
-    np.savez(tmp_path / "all.npz", x=np.ones((40, 6), np.float32), y=labels, client_id=np.arange(40) % 2)
+    np.savez(
+        tmp_path / "all.npz", x=np.ones((40, 6), np.float32), y=labels, client_id=np.arange(40) % 2
+    )
     settings = ["data.name=file", f"data.path={tmp_path / 'all.npz'}"]
-    with pytest.raises(ConfigError, match=r"data: labels are text.*such as label_names = \['ill', 'well'\]"):
+    with pytest.raises(
+        ConfigError, match=r"data: labels are text.*such as label_names = \['ill', 'well'\]"
+    ):
         init(tmp_path / "fed", 2, settings=settings)
-    folder = init(tmp_path / "fed", 2, settings=[*settings, "data.label_names=['well', 'ill', 'dead']"]).folder
+    folder = init(
+        tmp_path / "fed", 2, settings=[*settings, "data.label_names=['well', 'ill', 'dead']"]
+    ).folder
     client = load_client(folder / "site-1/client.toml")
-    assert client.data_values["label_names"] == ["well", "ill", "dead"] and client.samples.classes == 3
+    assert (
+        client.data_values["label_names"] == ["well", "ill", "dead"] and client.samples.classes == 3
+    )
 
 
 def test_without_cryptography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +356,12 @@ def test_commands_are_printed_and_written(four: Deployment) -> None:
     assert commands in (four.folder / "COMMANDS.md").read_text()
     done = subprocess.run(["sh", "-n"], input=commands, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
-    for words in ("--enable-supernode-auth", '--name "$site"', "flwr run app fedkin", "--host 127.0.0.1"):
+    for words in (
+        "--enable-supernode-auth",
+        '--name "$site"',
+        "flwr run app fedkin",
+        "--host 127.0.0.1",
+    ):
         assert words in commands
     assert "--host 0.0.0.0" in deploy_init.files.commands(Path("fed"), _elsewhere(), ["site-0"])
 
@@ -297,9 +373,15 @@ def _elsewhere() -> Any:
 def test_flower_builds_the_app(four: Deployment, tmp_path: Path) -> None:
     pytest.importorskip("flwr", reason="building the app needs pip install 'fedkin[flower]'")
     app = shutil.copytree(four.folder / "app", tmp_path / "app")
-    quiet = {"FLWR_HOME": str(tmp_path / "home"), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+    quiet = {
+        "FLWR_HOME": str(tmp_path / "home"),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+    }
     command = [str(Path(sys.executable).parent / "flwr"), "build", "--app", str(app)]
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **quiet}, text=True, capture_output=True)
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, **quiet}, text=True, capture_output=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Recommended" not in done.stdout and list(tmp_path.glob("*.fab"))
 

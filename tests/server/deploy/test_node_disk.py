@@ -44,7 +44,9 @@ def test_the_newest_of_each_model_is_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff" * 100, b"x" * 7])
-def test_a_damaged_file_is_logged_and_ignored(content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_file_is_logged_and_ignored(
+    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     disk = NodeDisk(tmp_path)
     disk.save_memory("r", NOTED)
     (path,) = tmp_path.iterdir()
@@ -66,7 +68,10 @@ def test_half_a_file_is_damaged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("run", ["", "../x", "a/b", "a\\b", "x" * 101, "a b", "a\n"])
 def test_the_name_of_a_run_cannot_leave_the_folder(run: str, tmp_path: Path) -> None:
-    for use in (NodeDisk(tmp_path).load_memory, lambda name: NodeDisk(tmp_path).save_memory(name, NOTED)):
+    for use in (
+        NodeDisk(tmp_path).load_memory,
+        lambda name: NodeDisk(tmp_path).save_memory(name, NOTED),
+    ):
         with pytest.raises(InvalidMessageError, match="cannot be the name of a run"):
             use(run)
     assert not [*tmp_path.rglob("*.safetensors")]
@@ -86,7 +91,8 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def site(folder: Path) -> MemoryTransport:
-    """One client of the simulator's on a disk of its own, made anew for every request, as a process is."""
+    """One client of the simulator's on a disk of its own, made anew for every request, as a process
+    is."""
     transport = MemoryTransport()
     transport.join(
         1,
@@ -107,14 +113,18 @@ def test_a_client_has_in_its_next_process_what_it_noted(tmp_path: Path) -> None:
     (memory,) = (path for path in (tmp_path / "state").iterdir() if "models" not in path.name)
     counts = clustered_data().label_counts()[:1]
     np.testing.assert_array_equal(load_file(memory)["clients/noted_labels"], counts)
-    moved = np.roll(100 * counts, 3, axis=1).astype(np.int32)  # as if its data had been others when it was placed
+    moved = np.roll(100 * counts, 3, axis=1).astype(
+        np.int32
+    )  # as if its data had been others when it was placed
     stored = NodeDisk(tmp_path / "state").load_memory("trial-run")
     NodeDisk(tmp_path / "state").save_memory("trial-run", {**stored, "clients/noted_labels": moved})
     world.begin(Stream(0, 1))
     assert world.run(Shifted(), np.array([0])).shifted.tolist() == [True]
 
 
-def test_a_disk_that_cannot_store_models_costs_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_cannot_store_models_costs_no_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "state").write_text("in the way")
     world = remote(site(tmp_path / "state"), clustered_data(), model_of(), wait_for=1)
     world.begin(Stream(0, 0))
@@ -129,7 +139,9 @@ def test_a_disk_that_cannot_store_models_costs_no_training(tmp_path: Path, caplo
 
 
 def test_requests_that_no_server_sends_are_refused(tmp_path: Path) -> None:
-    node = build_node(model_of(), clustered_data(), SiteSettings("site-0", folder=str(tmp_path), clients=(0,)))
+    node = build_node(
+        model_of(), clustered_data(), SiteSettings("site-0", folder=str(tmp_path), clients=(0,))
+    )
     fine = {"operation": "train", "run": "r", "first": 0}
     clients = {"clients": np.array([0])}
     requests = {

@@ -37,10 +37,15 @@ def test_it_has_all_files_of_the_package_and_no_others(members: dict[str, bytes]
     assert members["fedkin/__init__.py"] == (PACKAGE / "__init__.py").read_bytes()
 
 
-def test_its_metadata_name_the_version_the_extras_and_the_command(members: dict[str, bytes]) -> None:
+def test_its_metadata_name_the_version_the_extras_and_the_command(
+    members: dict[str, bytes],
+) -> None:
     folder = f"fedkin-{fedkin.__version__}.dist-info"
     metadata = members[f"{folder}/METADATA"].decode()
-    assert f"\nVersion: {fedkin.__version__}\n" in metadata and "\nProvides-Extra: flower\n" in metadata
+    assert (
+        f"\nVersion: {fedkin.__version__}\n" in metadata
+        and "\nProvides-Extra: flower\n" in metadata
+    )
     assert "fedkin = fedkin.cli:main" in members[f"{folder}/entry_points.txt"].decode()
     assert "Tag: py3-none-any" in members[f"{folder}/WHEEL"].decode()
     assert own_wheel.wheel_name() == f"fedkin-{fedkin.__version__}-py3-none-any.whl"
@@ -54,7 +59,9 @@ def test_its_record_has_the_digest_of_every_member(members: dict[str, bytes]) ->
         if name == record:
             assert digest == size == ""
             continue
-        expected = base64.urlsafe_b64encode(hashlib.sha256(members[name]).digest()).decode().rstrip("=")
+        expected = (
+            base64.urlsafe_b64encode(hashlib.sha256(members[name]).digest()).decode().rstrip("=")
+        )
         assert digest == f"sha256={expected}" and int(size) == len(members[name])
 
 

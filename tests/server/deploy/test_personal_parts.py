@@ -21,12 +21,20 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
     resumed = labs["stopped"].serve(more=DITTO)
     assert resumed.summary()["method"] == "flexcfl+ditto"
     np.testing.assert_array_equal(resumed.models, whole.models)
-    np.testing.assert_array_equal(whole.models, plain.models)  # clients' own models leave the clusters' alone
-    assert resumed.clients["loss"].tolist() == whole.clients["loss"].tolist() != plain.clients["loss"].tolist()
+    np.testing.assert_array_equal(
+        whole.models, plain.models
+    )  # clients' own models leave the clusters' alone
+    assert (
+        resumed.clients["loss"].tolist()
+        == whole.clients["loss"].tolist()
+        != plain.clients["loss"].tolist()
+    )
 
 
 def test_personal_heads_need_another_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(tmp_path, monkeypatch)
     lab.join(*range(CLIENTS))
-    with pytest.raises(ValueError, match=r"personal: method: FlexCFL with personal heads .* no other layer"):
+    with pytest.raises(
+        ValueError, match=r"personal: method: FlexCFL with personal heads .* no other layer"
+    ):
         lab.serve(more='[personal]\nname = "head"')

@@ -36,7 +36,11 @@ def two(one: Path) -> Path:
 
 
 def content(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".deploy.lock"}
+    return {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".deploy.lock"
+    }
 
 
 def test_a_folder_is_its_own(one: Path) -> None:
@@ -51,7 +55,12 @@ def test_a_copy_is_refused_and_nothing_is_started(one: Path, two: Path) -> None:
     for folder in (two, two / "site-0"):
         with pytest.raises(ConfigError) as refused:
             up(folder)
-        for words in (f"is a copy of {one}", f"fedkin deploy up {one}", "fedkin deploy init", "--port"):
+        for words in (
+            f"is a copy of {one}",
+            f"fedkin deploy up {one}",
+            "fedkin deploy init",
+            "--port",
+        ):
             assert words in str(refused.value)
     assert (content(one), content(two)) == before
     assert down(two) == [] and list(log_lines(two, [], 5, follow=False)) == []
@@ -75,7 +84,9 @@ def test_a_folder_that_was_moved_gets_its_new_path(one: Path) -> None:
     assert f"fedkin deploy up '{three}'" in result.detail
     assert not [other for other in check_server(three) if other.mark == "✗"]
     assert settle(three) == one
-    assert recorded_folder(three) == three and check_place(three).mark == "✓" and settle(three) is None
+    assert (
+        recorded_folder(three) == three and check_place(three).mark == "✓" and settle(three) is None
+    )
     for name in (files.APP, files.FLOWER, files.COMMANDS):
         text = (three / name).read_text()
         assert str(three) in text and f"{one}/" not in text
@@ -93,7 +104,8 @@ def test_a_path_that_cannot_be_replaced_is_refused_with_its_cure(one: Path) -> N
 
 
 def test_the_path_of_another_folder_that_begins_with_the_former_one_stays(one: Path) -> None:
-    """A virtual environment ``one-venv`` next to the deployment ``one``, and a folder below another ``one``."""
+    """A virtual environment ``one-venv`` next to the deployment ``one``, and a folder below another
+    ``one``."""
     others = f'["{one}-venv/bin", "/mnt{one}/data"]'
     app = one / files.APP
     app.write_text(f"{app.read_text()}\n[tool.own]\npaths = {others}\n")
@@ -115,7 +127,9 @@ def test_the_commands_of_a_moved_folder_keep_the_folder_of_the_programs(
 
 
 @pytest.mark.parametrize("secure", [True, False], ids=["keys", "no keys"])
-def test_a_moved_folder_is_no_copy_of_a_new_deployment_at_its_former_place(tmp_path: Path, secure: bool) -> None:
+def test_a_moved_folder_is_no_copy_of_a_new_deployment_at_its_former_place(
+    tmp_path: Path, secure: bool
+) -> None:
     former = tmp_path / "one"
     init(former, 1, port=free_ports(1)[0], secure=secure)
     moved = Path(shutil.move(former, tmp_path / "moved"))
@@ -129,7 +143,9 @@ def test_a_moved_folder_is_no_copy_of_a_new_deployment_at_its_former_place(tmp_p
 def test_a_copy_without_keys_and_with_other_settings_is_a_copy(tmp_path: Path) -> None:
     init(tmp_path / "one", 1, port=free_ports(1)[0], secure=False)
     copy = Path(shutil.copytree(tmp_path / "one", tmp_path / "two"))
-    (copy / files.SERVER).write_text((copy / files.SERVER).read_text().replace("rounds = 5", "rounds = 7"))
+    (copy / files.SERVER).write_text(
+        (copy / files.SERVER).read_text().replace("rounds = 5", "rounds = 7")
+    )
     assert original_of(copy) == tmp_path / "one"
 
 

@@ -16,7 +16,9 @@ from fedkin.server.deploy.processes import SITE, SUPERLINK, Part, find, is_up, l
 from tests.free_ports import until
 
 if not Path("/proc/self/environ").is_file():
-    pytest.skip(f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True)
+    pytest.skip(
+        f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True
+    )
 
 PROGRAM = """
 import subprocess, sys, time

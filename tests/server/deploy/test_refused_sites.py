@@ -1,4 +1,5 @@
-"""A site that is refused stands in the status, in the logs and in what ``up`` says, with its reason."""
+"""A site that is refused stands in the status, in the logs and in what ``up`` says, with its
+reason."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ COLUMNS = {"site-0": "age,weight", "site-1": "age,pulse", "site-2": "age", "site
 
 def write_table(folder: Path, header: str) -> None:
     count = header.count(",") + 1
-    rows = [",".join(str(40 + (7 * row + column) % 50) for column in range(count)) for row in range(20)]
+    rows = [
+        ",".join(str(40 + (7 * row + column) % 50) for column in range(count)) for row in range(20)
+    ]
     lines = [f"{line},{'ill' if row % 3 else 'well'}" for row, line in enumerate(rows)]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "own.csv").write_text("\n".join([f"{header},outcome", *lines]))
@@ -50,9 +53,21 @@ def wards(tmp_path: Path) -> Path:
     folder = tmp_path / "wards"
     for name, header in COLUMNS.items():
         write_table(folder / name, header)
-    table = ["data.name=file", "data.path=own.csv", "data.label=outcome", "data.partition=iid", "data.clients=1"]
+    table = [
+        "data.name=file",
+        "data.path=own.csv",
+        "data.label=outcome",
+        "data.partition=iid",
+        "data.clients=1",
+    ]
     names = 'data.label_names=["ill", "well"]'
-    init(folder, 4, port=free_ports(1)[0], secure=False, settings=[*table, names, "method.name=fedavg"])
+    init(
+        folder,
+        4,
+        port=free_ports(1)[0],
+        secure=False,
+        settings=[*table, names, "method.name=fedavg"],
+    )
     return folder
 
 
@@ -102,20 +117,29 @@ def test_what_was_mended_and_started_alone_leaves_the_failed_checks(
     assert up(wards, site="site-1")
     lines = lines_of(wards)
     assert not lines["site-1"].reason and lines["site-2"].reason
-    assert "site-1" not in reason_line(lines[RUN]) and "the run was not started: site-2: " in reason_line(lines[RUN])
+    assert "site-1" not in reason_line(
+        lines[RUN]
+    ) and "the run was not started: site-2: " in reason_line(lines[RUN])
     write_table(wards / "site-2", "age,weight")
     assert up(wards, site="site-2")
     assert not [line for line in status(wards) if line.reason]
 
 
-def test_a_check_of_the_machine_alone_is_the_reason_that_is_kept(wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_of_the_machine_alone_is_the_reason_that_is_kept(
+    wards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in COLUMNS:
         write_table(wards / name, "age,weight")
-    monkeypatch.setattr("fedkin.server.deploy.check._installed", lambda name: None if name == "flwr" else "1.0")
+    monkeypatch.setattr(
+        "fedkin.server.deploy.check._installed", lambda name: None if name == "flwr" else "1.0"
+    )
     with pytest.raises(ConfigError, match="this machine is refused: Flower: not installed"):
         up(wards)
     said = reason_line(lines_of(wards)[RUN])
-    assert said == "the run was not started: this machine: Flower: not installed: pip install 'fedkin[flower]'"
+    assert (
+        said
+        == "the run was not started: this machine: Flower: not installed: pip install 'fedkin[flower]'"
+    )
 
 
 def test_a_server_that_is_refused_is_among_the_reasons(wards: Path) -> None:
@@ -136,8 +160,14 @@ def test_sites_of_one_key_or_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         up(folder)
     message = str(refused.value)
-    assert f"{folder}/site-1/key.pub is the key of {folder}/site-0" in message and "ssh-keygen" in message
-    assert "site-2 is refused: name: client.name is 'site-0'" in message and f"change client.name in {other}" in message
+    assert (
+        f"{folder}/site-1/key.pub is the key of {folder}/site-0" in message
+        and "ssh-keygen" in message
+    )
+    assert (
+        "site-2 is refused: name: client.name is 'site-0'" in message
+        and f"change client.name in {other}" in message
+    )
 
 
 STATE = FederationState(
@@ -184,7 +214,9 @@ def test_a_site_is_no_longer_refused_once_it_has_done_what_was_asked(wards: Path
 NEW = Former(FederationState(), same_ids=False)
 
 
-def said_by(wards: Path, *names: str, former: Former = NEW, run: bool = True) -> tuple[bool, list[str]]:
+def said_by(
+    wards: Path, *names: str, former: Former = NEW, run: bool = True
+) -> tuple[bool, list[str]]:
     said: list[str] = []
     sites = [Part((wards / name).resolve(), SITE) for name in names]
     missing = Missing(superlink=run, sites=sites, run=run)
@@ -217,7 +249,9 @@ def test_of_a_finished_run_no_site_takes_part(wards: Path) -> None:
 def server_process(wards: Path) -> Iterator[None]:
     """A process that is found as that of the run."""
     part = Part(wards.resolve(), SUPERLINK)
-    process = start(part, [sys.executable, "-c", f"import time; time.sleep(600) #{SERVERAPP}", SERVERAPP], {})
+    process = start(
+        part, [sys.executable, "-c", f"import time; time.sleep(600) #{SERVERAPP}", SERVERAPP], {}
+    )
     yield
     stop([part], 0.0)
     process.wait()
@@ -226,7 +260,9 @@ def server_process(wards: Path) -> Iterator[None]:
 ACCEPTED = FederationState(accepted=("site-0",), nodes={"site-0": 1})
 
 
-def test_a_site_that_comes_back_is_judged_by_what_the_server_has_said_since(wards: Path, server_process: None) -> None:
+def test_a_site_that_comes_back_is_judged_by_what_the_server_has_said_since(
+    wards: Path, server_process: None
+) -> None:
     missing = Missing(superlink=False, sites=[], run=False)
     write_server_state(wards, ACCEPTED)
     former = former_state(select(wards), missing)

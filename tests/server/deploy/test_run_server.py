@@ -1,5 +1,5 @@
-"""The server of a real federation, with an engine in memory: it resumes, refuses, takes newcomers in, and gets along
-with nodes that fail."""
+"""The server of a real federation, with an engine in memory: it resumes, refuses, takes newcomers
+in, and gets along with nodes that fail."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ class Lab:
 
     def serve(self, **values: Any) -> Run:
         clock = self.transport.clock
-        return serving.serve(load_server(self.write(**values)), self.transport, clock.time, clock.sleep)
+        return serving.serve(
+            load_server(self.write(**values)), self.transport, clock.time, clock.sleep
+        )
 
 
 @pytest.fixture
@@ -101,7 +103,10 @@ def stopping(round: int, operation: str) -> Callable[[RpcMessage], Any]:
     """A client whose requests of a round bring the server down."""
 
     def replies(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
-        if request.header["operation"] == operation and request.header.get("stream", [0, -1])[1] == round:
+        if (
+            request.header["operation"] == operation
+            and request.header.get("stream", [0, -1])[1] == round
+        ):
             raise KeyboardInterrupt
         return reply
 
@@ -125,7 +130,8 @@ def test_a_deployed_run_has_trackers(lab: Lab) -> None:
 
 
 def test_a_deployed_run_predicts_places_and_is_exported(lab: Lab, tmp_path: Path) -> None:
-    """From memory, and from the server's run folder; what needs the clients' data says where they are."""
+    """From memory, and from the server's run folder; what needs the clients' data says where they
+    are."""
     lab.join(*range(CLIENTS))
     run, data = lab.serve(rounds=2), clustered_data()
     loaded = Run.load(lab.folder / "run")
@@ -149,15 +155,22 @@ class OwnMethod(FedAvg):
 def test_a_method_of_the_users_own_is_deployed(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     run = lab.serve(rounds=2, method='name = "tests.server.deploy.test_run_server:OwnMethod"')
-    assert [record["missing"] for record in run.records] == [0, 0, 0] and run.final["accuracy_all_clients"] > 0
+    assert [record["missing"] for record in run.records] == [0, 0, 0] and run.final[
+        "accuracy_all_clients"
+    ] > 0
 
 
 # --- resume
 
 
-def test_a_server_optimizer_goes_on_where_it_stopped(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_optimizer_goes_on_where_it_stopped(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its moments are the server's own, and part of the checkpoint; clients know nothing of it."""
-    adam, whole = '[server_optimizer]\nname = "fedadam"\nlr = 0.05', Lab(tmp_path / "whole", monkeypatch)
+    adam, whole = (
+        '[server_optimizer]\nname = "fedadam"\nlr = 0.05',
+        Lab(tmp_path / "whole", monkeypatch),
+    )
     whole.join(*range(CLIENTS))
     expected, plain = whole.serve(more=adam), Lab(tmp_path / "plain", monkeypatch)
     plain.join(*range(CLIENTS))
@@ -171,10 +184,19 @@ def test_a_server_optimizer_goes_on_where_it_stopped(lab: Lab, tmp_path: Path, m
 
 def test_a_robust_rule_is_that_of_the_simulator(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
-    median, work = RobustAggregation("median", byzantine=0.3), LocalTraining(epochs=2, batch_size=5, lr=0.1)
-    run = lab.serve(method=FEDAVG, rounds=2, more='[robust]\nname = "aggregation"\nrule = "median"\nbyzantine = 0.3')
+    median, work = (
+        RobustAggregation("median", byzantine=0.3),
+        LocalTraining(epochs=2, batch_size=5, lr=0.1),
+    )
+    run = lab.serve(
+        method=FEDAVG,
+        rounds=2,
+        more='[robust]\nname = "aggregation"\nrule = "median"\nbyzantine = 0.3',
+    )
     options = {"rounds": 2, "cohort": CLIENTS, "local": work, "progress": False}
-    robust = simulate(FedAvg(), clustered_data(), model_of(), options=[median], **simulate_arguments(options))
+    robust = simulate(
+        FedAvg(), clustered_data(), model_of(), options=[median], **simulate_arguments(options)
+    )
     mean = simulate(FedAvg(), clustered_data(), model_of(), **simulate_arguments(options))
     np.testing.assert_allclose(run.models, robust.models, rtol=1e-4, atol=1e-6)
     assert np.abs(run.models - mean.models).max() > 0.01
@@ -182,14 +204,20 @@ def test_a_robust_rule_is_that_of_the_simulator(lab: Lab) -> None:
         lab.serve(more='[late]\nname = "replies"\n[robust]\nname = "aggregation"')
 
 
-def test_an_option_of_ones_own_is_that_of_the_simulator(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_of_ones_own_is_that_of_the_simulator(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = (ROOT / "docs" / "write-an-option.md").read_text()
     code = page.split("```python\n", 1)[1].split("\ndata = fk.data", 1)[0]
     lab.folder.mkdir(exist_ok=True)
     (lab.folder / "deployed_decay.py").write_text(code)
     monkeypatch.syspath_prepend(lab.folder)
     lab.join(*range(CLIENTS))
-    run = lab.serve(method=FEDAVG, rounds=2, more='[server_decay]\nname = "deployed_decay:ServerDecay"\nrate = 0.5')
+    run = lab.serve(
+        method=FEDAVG,
+        rounds=2,
+        more='[server_decay]\nname = "deployed_decay:ServerDecay"\nrate = 0.5',
+    )
     option = importlib.import_module("deployed_decay").ServerDecay(rate=0.5)
     near = simulate(
         FedAvg(),
@@ -219,7 +247,10 @@ def test_late_replies_are_an_option_of_a_server(lab: Lab) -> None:
 def test_secret_sums_are_an_option_of_a_server(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     run = lab.serve(method=FEDAVG, rounds=2, more='[secret]\nname = "sums"\nexamples_cap = 20')
-    assert run.summary()["secret"]["answered"] == 2 * CLIENTS and run.config.section("secret")["examples_cap"] == 20
+    assert (
+        run.summary()["secret"]["answered"] == 2 * CLIENTS
+        and run.config.section("secret")["examples_cap"] == 20
+    )
     with pytest.raises(ConfigError, match=r"secret\.dropout: real clients drop out by themselves"):
         lab.serve(method=FEDAVG, more='[secret]\nname = "sums"\ndropout = 0.1')
 
@@ -227,22 +258,39 @@ def test_secret_sums_are_an_option_of_a_server(lab: Lab) -> None:
 PRIVATE = '[secret]\nname = "sums"\n[privacy]\nname = "client_dp"\ndelta = 1e-3\nclip = 0.3\n'
 
 
-def test_privacy_of_real_sites_is_that_of_secret_sums_in_which_sites_add_the_noise(lab: Lab, tmp_path: Path) -> None:
-    """Charged as in a simulation; without noise the models are those of the simulator, and with it others."""
+def test_privacy_of_real_sites_is_that_of_secret_sums_in_which_sites_add_the_noise(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """Charged as in a simulation; without noise the models are those of the simulator, and with it
+    others."""
     lab.join(*range(CLIENTS))
     run = lab.serve(method=FEDAVG, rounds=2, more=PRIVATE + "noise_multiplier = 1.0")
     said = run.summary()["privacy"]
-    assert said["epsilon"] == pytest.approx(dp_accounting.get_epsilon_gaussian(2**-0.5, 1e-3), rel=1e-3)
-    assert "each client to add its noise" in said["trusted"] and said["rounds"] == {"released": 2, "planned": 2}
+    assert said["epsilon"] == pytest.approx(
+        dp_accounting.get_epsilon_gaussian(2**-0.5, 1e-3), rel=1e-3
+    )
+    assert "each client to add its noise" in said["trusted"] and said["rounds"] == {
+        "released": 2,
+        "planned": 2,
+    }
     assert (lab.folder / "run" / "release" / "models.safetensors").exists()
-    asked = {request.header["operation"] for station in lab.transport.stations.values() for request in station.requests}
+    asked = {
+        request.header["operation"]
+        for station in lab.transport.stations.values()
+        for request in station.requests
+    }
     assert "secret_train" in asked and "train" not in asked
-    longer = lab.serve(method=FEDAVG, rounds=3, more=PRIVATE + "noise_multiplier = 1.0").summary()["privacy"]
+    longer = lab.serve(method=FEDAVG, rounds=3, more=PRIVATE + "noise_multiplier = 1.0").summary()[
+        "privacy"
+    ]
     assert longer["rounds"]["released"] == 3 and longer["epsilon"] > said["epsilon"]
     quiet = Lab(tmp_path / "quiet", lab.monkeypatch)
     quiet.join(*range(CLIENTS))
     exact = quiet.serve(method=FEDAVG, rounds=2, more=PRIVATE + "noise_multiplier = 0.0")
-    privacy, local = ClientDP(noise_multiplier=0.0, delta=1e-3, clip=0.3), LocalTraining(2, batch_size=5, lr=0.1)
+    privacy, local = (
+        ClientDP(noise_multiplier=0.0, delta=1e-3, clip=0.3),
+        LocalTraining(2, batch_size=5, lr=0.1),
+    )
     near = simulate(
         FedAvg(),
         clustered_data(),
@@ -254,31 +302,44 @@ def test_privacy_of_real_sites_is_that_of_secret_sums_in_which_sites_add_the_noi
     )
     np.testing.assert_allclose(exact.models, near.models, rtol=1e-4, atol=1e-6)
     assert exact.summary()["privacy"]["epsilon"] == "infinite"
-    noise = (run.models - exact.models).std()  # of two rounds, each 0.3 sqrt(6 / 3) / 6, and what the first moves
+    noise = (
+        run.models - exact.models
+    ).std()  # of two rounds, each 0.3 sqrt(6 / 3) / 6, and what the first moves
     assert 0.05 < noise < 0.3
 
 
 def test_private_cohorts_of_real_sites_may_be_few_or_none(lab: Lab) -> None:
-    """A cohort below ``least`` has no sum, is charged, and the run goes on; one that always is below is refused."""
+    """A cohort below ``least`` has no sum, is charged, and the run goes on; one that always is
+    below is refused."""
     lab.join(*range(CLIENTS))
     section = 'selection = "poisson"\n' + PRIVATE + "noise_multiplier = 2.0"
     said = lab.serve(method=FEDAVG, rounds=5, cohort=3, more=section).summary()
     assert said["privacy"]["rounds"]["released"] == 5 and said["rounds"] == 5
-    with pytest.raises(ConfigError, match=r"cohorts of run\.cohort = 2 are too small for such a sum"):
+    with pytest.raises(
+        ConfigError, match=r"cohorts of run\.cohort = 2 are too small for such a sum"
+    ):
         lab.serve(method=FEDAVG, rounds=5, cohort=2, more=section)
 
 
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        (PRIVATE.split("\n", 2)[2] + "epsilon = 2", r"privacy: without secret sums the server .* add \[secret\]"),
-        (PRIVATE + "epsilon = 2\ntesting_only_seeded_noise = true", r"noise of a seed is never asked of real sites"),
+        (
+            PRIVATE.split("\n", 2)[2] + "epsilon = 2",
+            r"privacy: without secret sums the server .* add \[secret\]",
+        ),
+        (
+            PRIVATE + "epsilon = 2\ntesting_only_seeded_noise = true",
+            r"noise of a seed is never asked of real sites",
+        ),
         (PRIVATE + "epsilon = 2\nscores = 5", r"leave out privacy\.scores"),
         (PRIVATE + "epsilon = 2\nadaptive = true", r"leave out privacy\.adaptive"),
         (PRIVATE + "epsilon = 0", r"epsilon must be a number above 0"),
     ],
 )
-def test_noise_of_real_sites_that_nobody_could_trust_is_refused(section: str, message: str, lab: Lab) -> None:
+def test_noise_of_real_sites_that_nobody_could_trust_is_refused(
+    section: str, message: str, lab: Lab
+) -> None:
     with pytest.raises(ConfigError, match=message):
         lab.serve(method=FEDAVG, more=section)
     assert not (lab.folder / "run").exists()
@@ -305,14 +366,28 @@ def test_a_stopped_server_resumes_to_the_same_result(
     np.testing.assert_array_equal(found.assignment, expected.assignment)
     assert found.clients["name"].tolist() == expected.clients["name"].tolist()
     for mine, other in zip(found.records, expected.records, strict=True):
-        assert mine["accuracy"] == other["accuracy"] and mine["cluster_sizes"] == other["cluster_sizes"]
+        assert (
+            mine["accuracy"] == other["accuracy"]
+            and mine["cluster_sizes"] == other["cluster_sizes"]
+        )
         assert mine["bytes_by_operation"] == other["bytes_by_operation"]
-        for operation in ("train", "similarities", "scoring.evaluate"):  # handshakes and reports of shifts came twice
+        for operation in (
+            "train",
+            "similarities",
+            "scoring.evaluate",
+        ):  # handshakes and reports of shifts came twice
             weight = mine["messages_by_operation"].get(operation)
-            assert weight == other["messages_by_operation"].get(operation), (mine["round"], operation)
+            assert weight == other["messages_by_operation"].get(operation), (
+                mine["round"],
+                operation,
+            )
     summary = found.summary()
     assert (summary["messages_down"], summary["messages_up"]) == tuple(
-        sum(w[side] for name, w in found.records[-1]["messages_by_operation"].items() if "scoring" not in name)
+        sum(
+            w[side]
+            for name, w in found.records[-1]["messages_by_operation"].items()
+            if "scoring" not in name
+        )
         for side in (0, 1)
     )
     again = found.save(tmp_path / "again")  # written from the records
@@ -340,15 +415,23 @@ def test_a_changed_configuration_is_refused(lab: Lab) -> None:
 
 
 def test_invalid_settings_are_refused_before_anything_is_written(lab: Lab) -> None:
-    for values in ({"cohort": 7}, {"method": 'name = "flexcfl"\nclusters = 7'}, {"more": 'against = ["athena"]'}):
+    for values in (
+        {"cohort": 7},
+        {"method": 'name = "flexcfl"\nclusters = 7'},
+        {"more": 'against = ["athena"]'},
+    ):
         with pytest.raises((ConfigError, ModelError)):
             lab.serve(**values)
     assert not (lab.folder / "run").exists()
 
 
-def test_a_model_that_a_later_method_cannot_train_is_refused_before_the_first_one_runs(lab: Lab) -> None:
+def test_a_model_that_a_later_method_cannot_train_is_refused_before_the_first_one_runs(
+    lab: Lab,
+) -> None:
     lab.join(*range(CLIENTS))
-    with pytest.raises(ConfigError, match=r"FedPer needs layers before the model's last one.*model\.name=mlp"):
+    with pytest.raises(
+        ConfigError, match=r"FedPer needs layers before the model's last one.*model\.name=mlp"
+    ):
         lab.serve(method=FEDAVG, more='against = ["fedper"]')
     assert not lab.transport.pushed and not (lab.folder / "run").exists()
 
@@ -369,7 +452,13 @@ def test_methods_run_one_after_another_with_the_same_clients(lab: Lab) -> None:
 def test_nodes_that_came_during_another_method_do_not_prevent_resuming(lab: Lab) -> None:
     """They have their ids from the second run; the first one knows nothing of them."""
     lab.join(0, 1)
-    values = {"wait_for": 2, "cohort": 2, "rounds": 2, "method": FEDAVG, "more": 'against = ["fedprox"]'}
+    values = {
+        "wait_for": 2,
+        "cohort": 2,
+        "rounds": 2,
+        "method": FEDAVG,
+        "more": 'against = ["fedprox"]',
+    }
     values["more"] += "\ncheckpoint_every = 1"
     lab.serve(**{**values, "rounds": 1})
     lab.engine(MemoryTransport())
@@ -388,7 +477,12 @@ def test_nodes_that_came_during_another_method_do_not_prevent_resuming(lab: Lab)
     for number, station in enumerate(stations.values()):
         lab.transport.join(number, station.handle)
     found = lab.serve(**{**values, "rounds": 5, "wait_for": 2})
-    assert found.against["fedprox"].clients["name"].tolist()[:4] == ["site-0", "site-1", "site-5", "site-3"]
+    assert found.against["fedprox"].clients["name"].tolist()[:4] == [
+        "site-0",
+        "site-1",
+        "site-5",
+        "site-3",
+    ]
 
 
 # --- scores
@@ -407,7 +501,11 @@ def test_training_reports_accuracy_before_local_training(lab: Lab) -> None:
 def test_ids_without_a_client_are_left_out(lab: Lab) -> None:
     lab.join(0, 1, 2)
     found = lab.serve(wait_for=3, cohort=3, capacity=20)
-    assert found.assignment.shape == (20,) and (found.assignment[3:] == -1).all() and (found.assignment[:3] >= 0).all()
+    assert (
+        found.assignment.shape == (20,)
+        and (found.assignment[3:] == -1).all()
+        and (found.assignment[:3] >= 0).all()
+    )
     assert found.clients["name"].tolist()[:3] == ["site-0", "site-1", "site-2"]
 
 
@@ -461,22 +559,31 @@ def test_a_nonfinite_reply_is_counted_in_the_record(lab: Lab) -> None:
     def poison(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
         if request.header["operation"] != "train":
             return reply
-        return RpcMessage(reply.header, {**reply.arrays, "update": np.full_like(reply.arrays["update"], np.nan)})
+        return RpcMessage(
+            reply.header, {**reply.arrays, "update": np.full_like(reply.arrays["update"], np.nan)}
+        )
 
     lab.transport.stations[98].tamper = poison
     found = lab.serve(method=FEDAVG, rounds=2)
-    assert [(record["nonfinite"], record["missing"]) for record in found.records[1:]] == [(1, 0), (1, 0)]
+    assert [(record["nonfinite"], record["missing"]) for record in found.records[1:]] == [
+        (1, 0),
+        (1, 0),
+    ]
     assert np.isfinite(found.models).all()
 
 
-@pytest.mark.parametrize("method", [FEDAVG, FLEXCFL, 'name = "fedsim"\nclusters = 2', 'name = "ifca"\nclusters = 2'])
+@pytest.mark.parametrize(
+    "method", [FEDAVG, FLEXCFL, 'name = "fedsim"\nclusters = 2', 'name = "ifca"\nclusters = 2']
+)
 def test_no_round_is_longer_than_its_deadline_with_one_of_four_dead(method: str, lab: Lab) -> None:
     """The dead node is missing once, and then left out."""
     lab.join(0, 1, 2, 3)
     for station in lab.transport.stations.values():
         station.delay = 6.0
     times: list[float] = []
-    lab.monkeypatch.setattr(serving, "log_round", lambda record: times.append(lab.transport.clock.now))
+    lab.monkeypatch.setattr(
+        serving, "log_round", lambda record: times.append(lab.transport.clock.now)
+    )
     lab.transport.clock.at(20.0, lambda: lab.transport.kill(98))
     found = lab.serve(method=method, capacity=4, wait_for=4, cohort=4, rounds=5)
     lengths = np.diff([0.0, *times])

@@ -1,4 +1,5 @@
-"""Flower's ServerApp: what the server refuses is logged, kept for the status, and ends by an ordinary exception."""
+"""Flower's ServerApp: what the server refuses is logged, kept for the status, and ends by an
+ordinary exception."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def own_log() -> Iterator[None]:
 
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> MemoryTransport:
-    """An engine in memory in place of Flower's, whose clock is that of the server; its only site refuses."""
+    """An engine in memory in place of Flower's, whose clock is that of the server; its only site
+    refuses."""
     engine = MemoryTransport()
     engine.join(1, lambda request: RpcMessage({"failed": "no column age", "name": "berlin"}))
     monkeypatch.setattr(server_app, "FlowerTransport", lambda grid: engine)
@@ -72,7 +74,9 @@ def start(folder: Path, clusters: int = 2, federation: str = "") -> None:
 
 
 def run_with(run_config: dict[str, Any]) -> None:
-    context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=run_config)
+    context = Context(
+        run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=run_config
+    )
     server_app.main(Mock(spec=Grid), context)
 
 
@@ -100,7 +104,9 @@ def test_too_few_clients_end_the_run(tmp_path: Path, transport: MemoryTransport)
     assert "0 of 1 clients are ready" in (tmp_path / "server.log").read_text()
 
 
-def test_a_server_that_is_stopped_no_longer_waits(tmp_path: Path, transport: MemoryTransport) -> None:
+def test_a_server_that_is_stopped_no_longer_waits(
+    tmp_path: Path, transport: MemoryTransport
+) -> None:
     """A signal ends the process by a SystemExit; the state before it says what is waited for."""
     states: list[FederationState] = []
 
@@ -123,8 +129,12 @@ def test_a_run_with_results_forgets_failures_and_keeps_refusals(tmp_path: Path) 
     assert read_state(writer.path) == refused
 
 
-def test_a_file_that_cannot_be_read_is_in_the_log(tmp_path: Path, transport: MemoryTransport) -> None:
-    with pytest.raises(RunFailedError, match=r"federation\.start_deadlin.*did you mean 'start_deadline'"):
+def test_a_file_that_cannot_be_read_is_in_the_log(
+    tmp_path: Path, transport: MemoryTransport
+) -> None:
+    with pytest.raises(
+        RunFailedError, match=r"federation\.start_deadlin.*did you mean 'start_deadline'"
+    ):
         start(tmp_path, federation="start_deadlin = 30.0")
     assert "did you mean 'start_deadline'" in (tmp_path / "server.log").read_text()
 
@@ -142,7 +152,9 @@ def test_an_error_in_the_program_is_logged_with_its_place_and_kept(
     assert "Traceback" in (tmp_path / "server.log").read_text()
 
 
-def test_the_state_of_an_earlier_run_is_forgotten(tmp_path: Path, transport: MemoryTransport) -> None:
+def test_the_state_of_an_earlier_run_is_forgotten(
+    tmp_path: Path, transport: MemoryTransport
+) -> None:
     for clusters, words in ((3, "needs at least 3 clients"), (2, "0 of 1 clients are ready")):
         with pytest.raises(RunFailedError):
             start(tmp_path, clusters=clusters)

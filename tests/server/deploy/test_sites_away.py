@@ -1,4 +1,5 @@
-"""Rounds in which sites are away are partial: they are no best round, stop no run, and say how many were scored."""
+"""Rounds in which sites are away are partial: they are no best round, stop no run, and say how many
+were scored."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def test_the_best_round_is_one_in_which_all_were_scored(run: Run) -> None:
     assert "scored 4 of 6 clients" in score(run, compared_by("final")).reason
 
 
-def test_no_round_with_clients_away_stops_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_round_with_clients_away_stops_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Any accuracy is enough; the first round from 1 on stops a run of clients who are all there."""
     all_there = served(tmp_path / "all", monkeypatch, leave_in=99, more="until = 1e-9")
     assert all_there.records[-1]["round"] == 1
@@ -74,10 +77,14 @@ def test_the_report_says_how_many_took_part_and_were_scored(run: Run) -> None:
     assert run.folder is not None
     for one in (run, read_run(run.folder)[0]):
         assert one is not None
-        assert clients(one).startswith("6 of at most 8 took part, scored 4 of 6 clients in the last round")
+        assert clients(one).startswith(
+            "6 of at most 8 took part, scored 4 of 6 clients in the last round"
+        )
 
 
-def test_terminal_log_live_page_and_trackers_say_it(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_terminal_log_live_page_and_trackers_say_it(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     last = run.records[-1]
     assert "(scored 4 of 6 clients)" in plain_line(last, 4)
     assert run.folder is not None
@@ -85,7 +92,12 @@ def test_terminal_log_live_page_and_trackers_say_it(run: Run, caplog: pytest.Log
     caption = str(table([run.summary()]).caption)
     assert "3 rounds with clients away" in caption and "scored 4 of 6 clients" in caption
     numbers = flat_numbers(last)
-    assert (numbers["partial"], numbers["scored"], numbers["scored_of"], numbers["members"]) == (1, 4, 6, 6)
+    assert (numbers["partial"], numbers["scored"], numbers["scored_of"], numbers["members"]) == (
+        1,
+        4,
+        6,
+        6,
+    )
     with caplog.at_level("INFO", "fedkin"):
         log_round(last)
     assert "scored 4 of 6 clients" in caplog.text

@@ -1,4 +1,5 @@
-"""What ``fedkin deploy up`` refuses, and that nothing is half started; Flower's programs are in tests/process."""
+"""What ``fedkin deploy up`` refuses, and that nothing is half started; Flower's programs are in
+tests/process."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ from fedkin.server.deploy.up import down, up
 from tests.free_ports import free_ports, until
 
 if not Path("/proc/self/environ").is_file():
-    pytest.skip(f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True)
+    pytest.skip(
+        f"processes are found in /proc, which {sys.platform} has not", allow_module_level=True
+    )
 
 DUMMY = [sys.executable, "-c", "import time; time.sleep(600)"]
 LATER = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=10_000)
@@ -89,14 +92,20 @@ def test_the_port_of_flowers_own_supernode_is_refused_too(folder: Path) -> None:
     site, port = folder / "site-0", free_ports(1)[0]
     config, variables = site / "client.toml", site / "flower.env"
     config.write_text(config.read_text().replace("[client]", '[client]\nworker = "none"'))
-    variables.write_text(variables.read_text().replace("SUPERNODE_PORT=9094", f"SUPERNODE_PORT={port}"))
+    variables.write_text(
+        variables.read_text().replace("SUPERNODE_PORT=9094", f"SUPERNODE_PORT={port}")
+    )
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         refused(folder, f"port {port} of site-0 cannot be used", site="site-0")
 
 
-def test_certificates_that_have_expired_are_refused(secure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "check_server_keys", lambda folder, host: check_server_keys(folder, host, LATER))
+def test_certificates_that_have_expired_are_refused(
+    secure: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        check, "check_server_keys", lambda folder, host: check_server_keys(folder, host, LATER)
+    )
     refused(secure, "has expired on", server=True)
     monkeypatch.setattr(check, "check_site_keys", lambda folder: check_site_keys(folder, LATER))
     refused(secure, "has expired on", site="site-0")
@@ -147,16 +156,30 @@ def test_an_interruption_leaves_nothing_even_where_it_is_repeated(
     with pytest.raises(KeyboardInterrupt):
         up(folder)
     assert not any(find(all_parts(folder)).values())
-    assert handlers == [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    assert handlers == [
+        signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ]
 
 
-def test_a_site_that_ends_at_once_takes_the_others_along(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_that_ends_at_once_takes_the_others_along(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def command(part: Part) -> list[str]:
-        program = "raise SystemExit('no data')" if part.name == "site-1" else "import time; time.sleep(600)"
-        return [sys.executable, "-c", f"print('is connected to') if {part.name == 'site-0'} else 0\n{program}"]
+        program = (
+            "raise SystemExit('no data')"
+            if part.name == "site-1"
+            else "import time; time.sleep(600)"
+        )
+        return [
+            sys.executable,
+            "-c",
+            f"print('is connected to') if {part.name == 'site-0'} else 0\n{program}",
+        ]
 
     monkeypatch.setattr(starting, "_site_command", command)
-    monkeypatch.setattr(up_module, "_missing", lambda *_: starting.Missing(False, all_parts(folder)[2:], False))
+    monkeypatch.setattr(
+        up_module, "_missing", lambda *_: starting.Missing(False, all_parts(folder)[2:], False)
+    )
     refused(folder, "site-1 has ended as soon as it was started:\nno data", site=None)
 
 
@@ -196,9 +219,15 @@ def test_the_status_names_every_part_and_how_far_the_run_is(folder: Path) -> Non
 def test_logs_are_shown_with_the_name_of_the_part(folder: Path) -> None:
     (folder / "superlink.log").write_text("one\ntwo\nthree\n")
     (folder / "site-1/site.log").write_text("four\n")
-    assert [*log_lines(folder, [], 2, False)] == ["superlink | two", "superlink | three", "site-1    | four"]
+    assert [*log_lines(folder, [], 2, False)] == [
+        "superlink | two",
+        "superlink | three",
+        "site-1    | four",
+    ]
     assert [*log_lines(folder, ["site-1"], 9, False)] == ["site-1 | four"]
-    with pytest.raises(ConfigError, match="there is no site-9; there is: superlink, run, site-0, site-1"):
+    with pytest.raises(
+        ConfigError, match="there is no site-9; there is: superlink, run, site-0, site-1"
+    ):
         next(log_lines(folder, ["site-9"], 1, False))
 
     def write(seconds: float) -> None:

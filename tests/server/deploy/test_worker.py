@@ -1,4 +1,5 @@
-"""A site's worker: found over a socket of the site's own, started, replaced, and ended. Workers are threads here."""
+"""A site's worker: found over a socket of the site's own, started, replaced, and ended. Workers are
+threads here."""
 
 from __future__ import annotations
 
@@ -19,7 +20,13 @@ from fedkin.core.errors import DataError
 from fedkin.server.deploy import ask_worker, worker, worker_link
 from fedkin.server.deploy.ask_worker import SiteWorker, WorkerFailure
 from fedkin.server.deploy.worker import LoadedNode, Worker
-from fedkin.server.deploy.worker_link import WorkerError, check_peer, open_folder, process_mark, worker_folder
+from fedkin.server.deploy.worker_link import (
+    WorkerError,
+    check_peer,
+    open_folder,
+    process_mark,
+    worker_folder,
+)
 from fedkin.server.message import IN_REPLY, RpcMessage, from_parts, to_parts
 from fedkin.server.node import Node, respond
 from fedkin.server.parts import read_frame, write_frame
@@ -81,7 +88,9 @@ def said(site: SiteWorker, request: RpcMessage = HELLO) -> RpcMessage:
 def test_the_reply_is_the_nodes_own(site: SiteWorker, workers: Workers) -> None:
     expected = respond(workers.make, lambda: HELLO)
     assert site.reply(to_parts(HELLO)) == to_parts(expected, IN_REPLY)
-    assert said(site).header["name"] == "berlin" and workers.started == 1  # the second message starts none
+    assert (
+        said(site).header["name"] == "berlin" and workers.started == 1
+    )  # the second message starts none
 
 
 def test_only_the_sites_user_can_come_near(site: SiteWorker) -> None:
@@ -115,7 +124,10 @@ def test_another_user_at_the_other_end_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_worker_of_another_version_is_replaced(
-    site: SiteWorker, workers: Workers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    site: SiteWorker,
+    workers: Workers,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     said(site)
     monkeypatch.setattr(ask_worker, "__version__", "9.9")
@@ -133,7 +145,10 @@ def _of_version(spawn: Callable, monkeypatch: pytest.MonkeyPatch, version: str) 
 
 
 def test_a_worker_whose_programs_lie_elsewhere_is_replaced(
-    site: SiteWorker, workers: Workers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    site: SiteWorker,
+    workers: Workers,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     said(site)
     monkeypatch.setattr(sys, "path", [*sys.path, "/another/app"])
@@ -224,12 +239,15 @@ def test_a_worker_that_cannot_be_started_is_named_with_its_last_line(
     monkeypatch.setattr(ask_worker, "MODULE", "fedkin.no_such_module")
     site = SiteWorker(tmp_path / "client.toml", os.getpid())
     with pytest.raises(
-        WorkerError, match=r"could not be started: .*No module named fedkin\.no_such_module.*worker\.log"
+        WorkerError,
+        match=r"could not be started: .*No module named fedkin\.no_such_module.*worker\.log",
     ):
         site.start()
 
 
-def test_a_fault_of_the_program_is_named_and_the_worker_goes_on(site: SiteWorker, workers: Workers) -> None:
+def test_a_fault_of_the_program_is_named_and_the_worker_goes_on(
+    site: SiteWorker, workers: Workers
+) -> None:
     def make() -> Node:
         raise ZeroDivisionError("division by zero")
 
@@ -242,7 +260,13 @@ def test_a_fault_of_the_program_is_named_and_the_worker_goes_on(site: SiteWorker
 
 def test_noise_at_the_socket_does_not_end_the_worker(site: SiteWorker, workers: Workers) -> None:
     said(site)
-    for noise in (b"", b"abc", b"\xff" * 8, b"\0" * 7 + b"\x02[]", b"\0" * 7 + b"\x0c" + b'{"rest": {}}'):
+    for noise in (
+        b"",
+        b"abc",
+        b"\xff" * 8,
+        b"\0" * 7 + b"\x02[]",
+        b"\0" * 7 + b"\x0c" + b'{"rest": {}}',
+    ):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(worker_folder(site.config) / "socket"))
             connection.sendall(noise)
@@ -273,7 +297,9 @@ def test_the_worker_ends_with_its_site(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_files_that_changed_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, data = tmp_path / "client.toml", tmp_path / "mine.npz"
-    np.savez(data, x=np.zeros((4, 2), np.float32), y=np.array([0, 1, 0, 1]), client_id=np.zeros(4, int))
+    np.savez(
+        data, x=np.zeros((4, 2), np.float32), y=np.array([0, 1, 0, 1]), client_id=np.zeros(4, int)
+    )
     text = '[client]\nname = "{}"\n[samples]\nshape = [2]\nclasses = 2\n[data]\nname = "file"\npath = "mine.npz"\n'
     config.write_text(text.format("berlin"))
     loaded = LoadedNode(config)
@@ -282,7 +308,9 @@ def test_files_that_changed_are_read_again(tmp_path: Path, monkeypatch: pytest.M
     config.write_text(text.format("hamburg"))
     assert loaded.node().name == "hamburg"
     before = loaded.node()
-    np.savez(data, x=np.zeros((40, 2), np.float32), y=np.arange(40) % 2, client_id=np.zeros(40, int))
+    np.savez(
+        data, x=np.zeros((40, 2), np.float32), y=np.arange(40) % 2, client_id=np.zeros(40, int)
+    )
     assert loaded.node() is not before and loaded.node().samples.sum() > before.samples.sum()
     data.unlink()
     with pytest.raises(DataError):
@@ -302,10 +330,12 @@ def test_a_frame_is_read_as_it_was_written() -> None:
 
 
 def test_a_process_for_a_message_imports_nothing_heavy() -> None:
-    program = (
-        "import sys, fedkin.server.deploy.client_app as a; print(*sorted(m for m in sys.modules if 'fedkin.' in m))"
+    program = "import sys, fedkin.server.deploy.client_app as a; print(*sorted(m for m in sys.modules if 'fedkin.' in m))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    light = "core core.progress core.records server server.deploy server.deploy.ask_worker server.parts"
+    light = (
+        "core core.progress core.records server server.deploy server.deploy.ask_worker server.parts"
+    )
     light += " server.deploy.client_app server.deploy.worker_link server.flower_record core.errors core.suggestions"
     assert set(done.stdout.split()) <= {f"fedkin.{name}" for name in light.split()}

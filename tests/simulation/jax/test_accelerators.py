@@ -1,4 +1,5 @@
-"""What an accelerator does otherwise, on a CPU: samples stay on the device, clients train side by side."""
+"""What an accelerator does otherwise, on a CPU: samples stay on the device, clients train side by
+side."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from tests.simulation.test_bitwise_equality import START, assert_same_rows, worl
 from tests.simulation.training_digests import DATA, MODEL, STREAM, WHICH, WORK, trained
 
 
-def test_samples_that_stay_on_the_device_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_that_stay_on_the_device_give_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gathered = trained(world())
     monkeypatch.setattr(trainer, "has_room", lambda *_: True)
     kept: SimulatedWorld = world()
@@ -52,12 +55,16 @@ def test_rows_of_about_the_same_work_are_side_by_side() -> None:
     assert [rows.tolist() for rows in rows_by_device(batches, 1)] == [list(range(7))]
 
 
-def test_the_fastest_number_of_lanes_is_taken_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_number_of_lanes_is_taken_and_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(devices, "_chosen", {})
     now, calls = [0.0], []
 
     def train(lanes: int) -> None:
-        now[0] += 100 if lanes not in calls else {1: 3.0, 8: 1.0, 32: 2.0}[lanes]  # the first call compiles
+        now[0] += (
+            100 if lanes not in calls else {1: 3.0, 8: 1.0, 32: 2.0}[lanes]
+        )  # the first call compiles
         calls.append(lanes)
 
     model = mclr(DATA)
@@ -66,7 +73,9 @@ def test_the_fastest_number_of_lanes_is_taken_and_remembered(monkeypatch: pytest
     assert fastest_lanes(model, 40, train, lambda: now[0]) == 8 and len(calls) == 6
 
 
-def test_a_number_that_does_not_fit_into_memory_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_does_not_fit_into_memory_ends_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(devices, "_chosen", {})
     calls: list[int] = []
 
@@ -79,14 +88,25 @@ def test_a_number_that_does_not_fit_into_memory_ends_the_search(monkeypatch: pyt
         return train
 
     full = failing(32, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 GiB")
-    assert fastest_lanes(mclr(DATA), 128, full, iter([0, 2, 2, 3]).__next__) == 8 and calls == [1, 1, 8, 8, 32]
-    for limit, message in ((32, "INTERNAL: a fault"), (1, "RESOURCE_EXHAUSTED: not even one client fits")):
+    assert fastest_lanes(mclr(DATA), 128, full, iter([0, 2, 2, 3]).__next__) == 8 and calls == [
+        1,
+        1,
+        8,
+        8,
+        32,
+    ]
+    for limit, message in (
+        (32, "INTERNAL: a fault"),
+        (1, "RESOURCE_EXHAUSTED: not even one client fits"),
+    ):
         monkeypatch.setattr(devices, "_chosen", {})
         with pytest.raises(JaxRuntimeError, match=message):
             fastest_lanes(mclr(DATA), 128, failing(limit, message))
 
 
-def test_a_trainer_without_a_number_measures_on_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trainer_without_a_number_measures_on_its_first_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(devices, "_chosen", {})
     monkeypatch.setattr(devices, "_FEWEST_ROWS", 2)
     monkeypatch.setattr(devices, "CANDIDATES", (1, 4))

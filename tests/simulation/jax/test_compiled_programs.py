@@ -23,7 +23,13 @@ def run() -> Callable[[int], Run]:
     def simulate(batch: int) -> Run:
         local = fk.SGD(epochs=1, batch_size=batch, lr=0.1)
         return fk.simulate(
-            fk.FedAvg(), data, fk.models.mclr(data), rounds=3, cohort=3, local=local, callbacks=fk.Progress(False)
+            fk.FedAvg(),
+            data,
+            fk.models.mclr(data),
+            rounds=3,
+            cohort=3,
+            local=local,
+            callbacks=fk.Progress(False),
         )
 
     return simulate
@@ -39,7 +45,9 @@ def compile_another(size: int) -> None:
     jax.jit(lambda x: x + size)(jnp.zeros(size))
 
 
-def test_programs_are_released_above_the_limit(run: Callable[[int], Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_are_released_above_the_limit(
+    run: Callable[[int], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
     limit = ProgramLimit(100)
     run(7)
     assert train._cache_size() and score._cache_size()  # type: ignore[attr-defined]
@@ -61,7 +69,9 @@ def test_maps_are_counted_only_after_a_compilation(monkeypatch: pytest.MonkeyPat
     assert not limit.keep()
 
 
-def test_all_programs_go_where_those_of_clients_are_not_half(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_programs_go_where_those_of_clients_are_not_half(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cleared: list[bool] = []
     monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(True))
     for left, number in ((50, 0), (51, 1)):

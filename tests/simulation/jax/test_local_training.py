@@ -1,4 +1,5 @@
-"""The compiled local training against its NumPy reference, and one step against a published formula's vector."""
+"""The compiled local training against its NumPy reference, and one step against a published
+formula's vector."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ DATA = federation()
 STREAM = Stream(3, 2, "run").child("train")
 WHICH = np.array([0, 1, 1, 0, 1, 0, 1])
 # 64 hidden units: wide enough for the weight gradient that is written out sample by sample
-NETWORKS = {"mclr": ((6, 3), mclr), "mlp": ((6, 64, 3), lambda data, l2: mlp(data, hidden=64, l2=l2))}
+NETWORKS = {
+    "mclr": ((6, 3), mclr),
+    "mlp": ((6, 64, 3), lambda data, l2: mlp(data, hidden=64, l2=l2)),
+}
 
 SGD = LocalTraining(epochs=3, batch_size=10, lr=0.1)
 WORK = {
@@ -63,7 +67,9 @@ def assert_equals_twin(name: str, work: LocalTraining, l2: float = 0.0) -> None:
         update, last, first = numpy_reference.train(
             start[WHICH[i]], widths, *samples(DATA, client), batches, per_epoch, work, l2
         )
-        np.testing.assert_allclose(got.update[i], update, rtol=1e-4, atol=3e-6, err_msg=f"client {client}")
+        np.testing.assert_allclose(
+            got.update[i], update, rtol=1e-4, atol=3e-6, err_msg=f"client {client}"
+        )
         np.testing.assert_allclose([got.loss[i], got.first_loss[i]], [last, first], rtol=1e-5)
     np.testing.assert_array_equal(got.examples, SIZES)
     np.testing.assert_array_equal(got.model_index, WHICH)
@@ -98,7 +104,10 @@ def test_the_twins_gradient_is_the_slope_of_its_loss() -> None:
     x, y = samples(DATA, 4)
     _, gradient = numpy_reference.loss_and_gradient(w, widths, x, y, l2=0.1)
     for j, unit in enumerate(np.eye(len(w)) * 1e-6):
-        up, down = (numpy_reference.loss_and_gradient(w + s * unit, widths, x, y, l2=0.1)[0] for s in (1, -1))
+        up, down = (
+            numpy_reference.loss_and_gradient(w + s * unit, widths, x, y, l2=0.1)[0]
+            for s in (1, -1)
+        )
         np.testing.assert_allclose((up - down) / 2e-6, gradient[j], rtol=1e-5, atol=1e-8)
 
 
@@ -116,12 +125,21 @@ def scripted(start: np.ndarray, first: np.ndarray, curvature: np.ndarray) -> Mod
 
 
 def test_perturbed_gradient_step_of_fedprox(oracle: Callable[[str], dict[str, Any]]) -> None:
-    """Two steps: the first, where the proximal term is still zero, leads from w_global to the vector's w; the second is
-    the vector's."""
+    """Two steps: the first, where the proximal term is still zero, leads from w_global to the
+    vector's w; the second is the vector's."""
     vector = oracle("others")["fedprox_pgd"]
-    start, w, gradient, expected = (np.array(vector[k], np.float32) for k in ("w_global", "w", "grad", "w_next"))
+    start, w, gradient, expected = (
+        np.array(vector[k], np.float32) for k in ("w_global", "w", "grad", "w_next")
+    )
     first = (start - w) / np.float32(vector["lr"])
     model = scripted(start, first, (gradient - first) / (w - start))
     work = LocalTraining(steps=2, lr=vector["lr"], mu=vector["mu"])
-    got = train(SimulatedWorld(DATA, model), start[None], EVERYONE[:1], EVERYONE[:1], work=work, stream=STREAM)
+    got = train(
+        SimulatedWorld(DATA, model),
+        start[None],
+        EVERYONE[:1],
+        EVERYONE[:1],
+        work=work,
+        stream=STREAM,
+    )
     np.testing.assert_allclose(start + got.update[0], expected, rtol=1e-6)

@@ -1,4 +1,5 @@
-"""Local training in bfloat16: near float32, not equal to it; parameters, losses and updates stay float32."""
+"""Local training in bfloat16: near float32, not equal to it; parameters, losses and updates stay
+float32."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def test_it_is_near_float32_in_both_engines(engine: int) -> None:
     whole, low = reply(model, WORK, start), reply(model, LOW, start)
     assert low.update.dtype == np.float32 and (low.update != whole.update).any()
     scale = np.abs(whole.update).max()
-    np.testing.assert_allclose(low.update, whole.update, atol=0.03 * scale)  # 8 bits of mantissa: 0.4% a number
+    np.testing.assert_allclose(
+        low.update, whole.update, atol=0.03 * scale
+    )  # 8 bits of mantissa: 0.4% a number
     np.testing.assert_allclose(low.loss, whole.loss, rtol=0.03)
 
 
@@ -42,7 +45,9 @@ def test_a_run_in_bfloat16_is_about_as_accurate() -> None:
     model = fk.models.mlp(data)
     works = [fk.SGD(lr=0.1), fk.SGD(lr=0.1, precision="bfloat16")]
     runs = [
-        fk.simulate(fk.FedAvg(), data, model, rounds=3, cohort=6, local=work, callbacks=fk.Progress(False))
+        fk.simulate(
+            fk.FedAvg(), data, model, rounds=3, cohort=6, local=work, callbacks=fk.Progress(False)
+        )
         for work in works
     ]
     whole, low = (run.summary()["final_accuracy"] for run in runs)
@@ -52,7 +57,9 @@ def test_a_run_in_bfloat16_is_about_as_accurate() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(ConfigError, match="precision must be 'bfloat16'"):
         LocalTraining(precision="float16")
-    with pytest.raises(ConfigError, match="running statistics or frozen parameters would be rounded"):
+    with pytest.raises(
+        ConfigError, match="running statistics or frozen parameters would be rounded"
+    ):
         LOW.check_precision("resnet", True)
     LOW.check_precision("mlp", False)
     assert "precision" not in WORK.settings() and LocalTraining.from_settings(LOW.settings()) == LOW

@@ -1,4 +1,5 @@
-"""Padded input of the compiled programs, and blocks of samples to score: no sample is lost or mixed up."""
+"""Padded input of the compiled programs, and blocks of samples to score: no sample is lost or mixed
+up."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ sizes = st.lists(st.integers(1, 30), min_size=1, max_size=6)
 def flat(owned: Ragged) -> tuple[np.ndarray, np.ndarray]:
     """Samples whose features are their own row number."""
     total = int(owned.rows.max()) + 1
-    return np.arange(total, dtype=np.float32)[:, None] * np.ones(2, np.float32), np.arange(total) % 7
+    return np.arange(total, dtype=np.float32)[:, None] * np.ones(2, np.float32), np.arange(
+        total
+    ) % 7
 
 
 @given(sizes, st.lists(st.integers(0, 99), min_size=1, max_size=8))
@@ -76,7 +79,9 @@ def test_every_sample_is_in_a_block_of_its_model(request: tuple[np.ndarray, np.n
 
 
 @given(requests(), st.integers(1, 10_000))
-def test_portions_cover_the_blocks_within_the_limit(request: tuple[np.ndarray, np.ndarray], limit: int) -> None:
+def test_portions_cover_the_blocks_within_the_limit(
+    request: tuple[np.ndarray, np.ndarray], limit: int
+) -> None:
     made = make_blocks(*request)
     x = np.zeros((1000, 3), np.float32)
     parts = [np.arange(len(made.model_index))[part] for part in chunks(made, x, limit)]

@@ -29,12 +29,20 @@ def updates(cohorts: list[np.ndarray], fresh: bool) -> list[bytes]:
     for round, cohort in enumerate(cohorts):
         used = SimulatedWorld(data, model, SGD(epochs=2, batch_size=10, lr=0.1)) if fresh else world
         index = np.arange(len(cohort)) % 2
-        made.append(train(used, models(model), cohort, index, stream=Stream(3, round)).update.tobytes())
+        made.append(
+            train(used, models(model), cohort, index, stream=Stream(3, round)).update.tobytes()
+        )
     return made
 
 
 @pytest.mark.parametrize(
-    "cohorts", [[EVERYONE] * 4, [SOME, SOME, OTHERS, SOME, SOME, SOME], [SOME, SOME[::-1].copy(), SOME], [SOME, OTHERS]]
+    "cohorts",
+    [
+        [EVERYONE] * 4,
+        [SOME, SOME, OTHERS, SOME, SOME, SOME],
+        [SOME, SOME[::-1].copy(), SOME],
+        [SOME, OTHERS],
+    ],
 )
 def test_updates_are_those_of_samples_gathered_anew(cohorts: list[np.ndarray]) -> None:
     assert updates(cohorts, fresh=False) == updates(cohorts, fresh=True)
@@ -45,7 +53,9 @@ def test_rows_may_move_to_another_device_between_calls() -> None:
     data, work = federation(), SGD(batch_size=10, lr=0.1)
     model, index = mlp(data, hidden=4), np.zeros(3, np.int64)
     kept = SimulatedWorld(data, model, work)._trainer
-    for round, steps in enumerate(((9, 1, 1), (1, 1, 9), (1, 9, 1), (9, 1, 1), (9, 1, 1), (1, 1, 9))):
+    for round, steps in enumerate(
+        ((9, 1, 1), (1, 1, 9), (1, 9, 1), (9, 1, 1), (9, 1, 1), (1, 1, 9))
+    ):
         call = TrainCall(models(model), SOME, index, work, np.array(steps), Stream(3, round))
         fresh = SimulatedWorld(data, model, work)._trainer
         assert kept.train(call).update.tobytes() == fresh.train(call).update.tobytes()
@@ -53,14 +63,20 @@ def test_rows_may_move_to_another_device_between_calls() -> None:
 
 def test_samples_are_sent_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setattr(trainer, "has_room", lambda *_: False)  # as on a processor, wherever this runs
+    monkeypatch.setattr(
+        trainer, "has_room", lambda *_: False
+    )  # as on a processor, wherever this runs
     stack = trainer.stack_plans
-    monkeypatch.setattr(trainer, "stack_plans", lambda plans: given.append(plans[0].x is not None) or stack(plans))
+    monkeypatch.setattr(
+        trainer, "stack_plans", lambda plans: given.append(plans[0].x is not None) or stack(plans)
+    )
     updates([SOME, SOME, SOME, SOME, OTHERS, SOME], fresh=False)
     assert given == [True, True, False, False, True, True]
 
 
-def call(kept: RepeatedSamples, clients: np.ndarray, samples: np.ndarray | None) -> tuple[bool, Any]:
+def call(
+    kept: RepeatedSamples, clients: np.ndarray, samples: np.ndarray | None
+) -> tuple[bool, Any]:
     """Whether the devices had the samples of a call, and what it trains on."""
     own = kept.begin([clients])
     return own.samples is not None, kept.on_devices(own, mesh_of(local_devices(1)), samples)
@@ -102,7 +118,9 @@ def test_calls_of_other_clients_within_a_call(monkeypatch: pytest.MonkeyPatch) -
     world, first = SimulatedWorld(data, model, work), np.zeros(3, np.int64)
 
     def update(used: SimulatedWorld, clients: np.ndarray, round: int) -> bytes:
-        return train(used, models(model)[:1], clients, first, stream=Stream(3, round)).update.tobytes()
+        return train(
+            used, models(model)[:1], clients, first, stream=Stream(3, round)
+        ).update.tobytes()
 
     def interrupted(plans: list[Any]) -> Any:
         monkeypatch.setattr(trainer, "stack_plans", stack)

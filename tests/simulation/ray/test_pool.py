@@ -1,4 +1,5 @@
-"""The deal of rows to actors where actors fail, on a stand-in for Ray: what failed is named, with the way on."""
+"""The deal of rows to actors where actors fail, on a stand-in for Ray: what failed is named, with
+the way on."""
 
 from __future__ import annotations
 
@@ -25,9 +26,12 @@ exceptions = pytest.importorskip("ray.exceptions")
 
 
 class Ray:
-    """Ray in this process: a future is a function. ``computed`` is what actors do with a part of a call."""
+    """Ray in this process: a future is a function. ``computed`` is what actors do with a part of a
+    call."""
 
-    def __init__(self, computed: Callable[..., Any], resources: dict[str, float] | None = None) -> None:
+    def __init__(
+        self, computed: Callable[..., Any], resources: dict[str, float] | None = None
+    ) -> None:
         self.exceptions, self.computed, self.options, self.started = exceptions, computed, {}, 0
         self.resources, self.machines = resources or {"CPU": 2}, 1
         self.cores: Sequence[float] = ()  # of the machines; by default alike
@@ -86,7 +90,9 @@ def fails(error: Exception) -> Callable[..., Any]:
     return compute
 
 
-def test_actors_that_run_out_of_memory_are_replaced_and_at_last_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_actors_that_run_out_of_memory_are_replaced_and_at_last_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ray = Ray(fails(exceptions.OutOfMemoryError("killed")))
     words = r"5 actors of Ray in a row have failed.*ran out of memory: take fewer actors \(run\.actors\)"
     with pytest.raises(WorkerError, match=words):
@@ -119,10 +125,15 @@ def test_a_machine_with_other_samples_under_the_same_path_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ray = Ray(lambda *_: 1)
-    with pytest.raises(DataError, match=rf"machine machine of the cluster has other packed data in {tmp_path}/one: "):
+    with pytest.raises(
+        DataError,
+        match=rf"machine machine of the cluster has other packed data in {tmp_path}/one: ",
+    ):
         pool(ray, monkeypatch, Path("one"))
     data = fk.data.load(tmp_path / "one")
-    ray.digest = _Actor(((tmp_path / "one"), fk.models.mclr(data), np.arange(4), None, 1)).ready()[2]
+    ray.digest = _Actor(((tmp_path / "one"), fk.models.mclr(data), np.arange(4), None, 1)).ready()[
+        2
+    ]
     assert ray.digest is not None
     assert pool(ray, monkeypatch, Path("two")).compute("trainer.train", (), [()]) == [1]
 
@@ -137,17 +148,28 @@ def test_a_machine_with_other_samples_under_the_same_path_is_named(
     ],
 )
 def test_actors_take_the_gpus_of_a_cluster(
-    resources: dict[str, float], machines: int, actors: int, cores: int, gpus: int, monkeypatch: pytest.MonkeyPatch
+    resources: dict[str, float],
+    machines: int,
+    actors: int,
+    cores: int,
+    gpus: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ray = Ray(lambda *_: 1, resources)
     ray.machines = machines
     own = pool(ray, monkeypatch)
     assert own.compute("trainer.train", (), [()]) == [1]
-    assert (ray.started, ray.options["num_cpus"], ray.options.get("num_gpus", 0)) == (actors, cores, gpus)
+    assert (ray.started, ray.options["num_cpus"], ray.options.get("num_gpus", 0)) == (
+        actors,
+        cores,
+        gpus,
+    )
     assert ("runtime_env" in ray.options) == (cores == 1)
 
 
-def test_actors_that_find_no_room_are_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_actors_that_find_no_room_are_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Two actors of ten cores each: one machine has sixteen, and the other four."""
     ray = Ray(lambda *_: 1, {"CPU": 20})
     ray.machines, ray.cores = 2, (16, 4)
@@ -166,7 +188,9 @@ def test_actors_share_gpus_where_more_are_asked_for(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_actors_that_sum_send_sums_and_the_same_means(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_actors_that_sum_send_sums_and_the_same_means(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nine clients of other sizes, of which some drop out, train two models on three actors."""
     data = fk.data.synthetic(clients=9, samples=6, seed=1)
     model, work = fk.models.mclr(data), fk.SGD(epochs=1, batch_size=4, lr=0.1)
@@ -183,7 +207,9 @@ def test_actors_that_sum_send_sums_and_the_same_means(compiled: bool, monkeypatc
     models = np.stack([plain.initial(Stream(seed)) for seed in (1, 2)])
     task = Train(models, work, np.arange(9) % 2, reduce=True)
     expected, reply = (world.run(task, np.arange(9), Stream(3, 1)) for world in (plain, spread))
-    assert 0 < expected.arrived.sum() < 9 and expected.weight is not None and reply.weight is not None
+    assert (
+        0 < expected.arrived.sum() < 9 and expected.weight is not None and reply.weight is not None
+    )
     np.testing.assert_array_equal(reply.arrived, expected.arrived)
     np.testing.assert_array_equal(reply.examples, expected.examples)
     np.testing.assert_array_equal(reply.weight, expected.weight)
@@ -210,7 +236,14 @@ def test_rows_that_are_wanted_one_by_one_are_not_summed(monkeypatch: pytest.Monk
 def test_summing_without_actors_is_refused() -> None:
     data = fk.data.synthetic(clients=4, samples=5)
     with pytest.raises(ConfigError, match=r"run\.sum_by_actor is for actors: set run\.engine=ray"):
-        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, compute=fk.Compute(sum_by_actor=True))
+        fk.simulate(
+            fk.FedAvg(),
+            data,
+            fk.models.mclr(data),
+            rounds=1,
+            cohort=2,
+            compute=fk.Compute(sum_by_actor=True),
+        )
     with pytest.raises(ConfigError, match=r"run\.sum_by_actor is for actors"):
         load(None, ["run.sum_by_actor=true"])
 

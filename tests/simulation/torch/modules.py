@@ -1,4 +1,5 @@
-"""PyTorch modules of every kind that is compiled by JAX; all take [B 64] numbers or [B 7] words and give 3 scores."""
+"""PyTorch modules of every kind that is compiled by JAX; all take [B 64] numbers or [B 7] words and
+give 3 scores."""
 
 from __future__ import annotations
 
@@ -42,7 +43,10 @@ class Residual(nn.Module):
     def __init__(self, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
         self.first, self.norm = nn.Conv2d(1, 8, 3, padding=1), norm(8)
-        self.down, self.short = nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.Conv2d(8, 16, 1, stride=2)
+        self.down, self.short = (
+            nn.Conv2d(8, 16, 3, stride=2, padding=1),
+            nn.Conv2d(8, 16, 1, stride=2),
+        )
         self.head = nn.Linear(16, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -55,7 +59,8 @@ class TwiceTheSame(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        # A last batch may have two samples: where they are nearly equal, a small eps makes the gradient explode.
+        # A last batch may have two samples: where they are nearly equal, a small eps makes the
+        # gradient explode.
         self.one, self.norm = nn.Linear(64, 64), nn.BatchNorm1d(64, eps=0.1)
         self.other = nn.Linear(64, 64)
         self.other.weight = self.one.weight
@@ -84,19 +89,35 @@ class Frozen(nn.Module):
 
 def cnn() -> nn.Module:
     """Two convolutions, one pooled."""
-    layers = [nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3), nn.ReLU()]
+    layers = [
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3),
+        nn.ReLU(),
+    ]
     return nn.Sequential(IMAGE, *layers, nn.Flatten(), nn.Linear(64, 3))
 
 
 def other_layers() -> nn.Module:
     """Convolutions of other kinds, means and other rectifiers."""
-    layers = [nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3, groups=4, padding=1), nn.SiLU(), nn.AvgPool2d(2), nn.PReLU()]
-    return nn.Sequential(IMAGE, *layers, nn.InstanceNorm2d(4, affine=True), nn.Flatten(), nn.Linear(36, 3))
+    layers = [
+        nn.Conv2d(1, 4, 3),
+        nn.Conv2d(4, 4, 3, groups=4, padding=1),
+        nn.SiLU(),
+        nn.AvgPool2d(2),
+        nn.PReLU(),
+    ]
+    return nn.Sequential(
+        IMAGE, *layers, nn.InstanceNorm2d(4, affine=True), nn.Flatten(), nn.Linear(36, 3)
+    )
 
 
 MODULES: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: nn.Linear(64, 3),
-    "dropout": lambda: nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 3)),
+    "dropout": lambda: nn.Sequential(
+        nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 3)
+    ),
     "cnn": cnn,
     "other layers": other_layers,
     "group norm": lambda: Residual(lambda channels: nn.GroupNorm(4, channels)),

@@ -1,4 +1,5 @@
-"""PyTorch modules compiled by JAX beside PyTorch: updates, losses, statistics; what cannot be is found before a run."""
+"""PyTorch modules compiled by JAX beside PyTorch: updates, losses, statistics; what cannot be is
+found before a run."""
 
 from __future__ import annotations
 
@@ -40,14 +41,21 @@ THREE = np.arange(3)
 def federation(words: bool = False) -> FederatedData:
     """Three clients with 10, 11 and 7 samples: last batches of 2 and 3."""
     chance = np.random.default_rng(0)
-    x = chance.integers(0, 20, (28, 7)) if words else chance.normal(size=(28, 64)).astype(np.float32)
+    x = (
+        chance.integers(0, 20, (28, 7))
+        if words
+        else chance.normal(size=(28, 64)).astype(np.float32)
+    )
     own = Ragged.of(np.split(np.arange(28), [10, 21]))
     return FederatedData("three", x, chance.integers(0, 3, 28), 3, own, own)
 
 
 def both(kind: str) -> list[Any]:
     """The module trained by PyTorch and by JAX."""
-    return [fk.torch_model(lambda: without_dropout(MODULES[kind]()), name=kind, engine=e) for e in ("torch", "jax")]
+    return [
+        fk.torch_model(lambda: without_dropout(MODULES[kind]()), name=kind, engine=e)
+        for e in ("torch", "jax")
+    ]
 
 
 @pytest.mark.parametrize("kind", MODULES)
@@ -66,7 +74,9 @@ def test_it_computes_what_pytorch_does(kind: str) -> None:
         outcomes.append((done.update, done.gradient, done.loss, done.first_loss, scores))
     largest = np.abs(np.asarray(outcomes[0][0])).max()
     for theirs, ours in zip(*outcomes, strict=True):
-        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-4, atol=1e-4 * largest)
+        np.testing.assert_allclose(
+            np.asarray(ours), np.asarray(theirs), rtol=1e-4, atol=1e-4 * largest
+        )
 
 
 def test_running_statistics_move_and_frozen_layers_do_not() -> None:
@@ -104,7 +114,9 @@ def test_dropout_is_drawn_from_the_run_s_seed() -> None:
         (BackwardHook, "hooks, which layer 'head' has"),
     ],
 )
-def test_what_cannot_be_compiled(module: type, words: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_compiled(
+    module: type, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(ModelError, match=rf"{words}.*engine='torch' trains it"):
         check_samples(fk.torch_model(module, engine="jax"), federation())
     with caplog.at_level(logging.WARNING, "fedkin"):
@@ -116,7 +128,8 @@ def test_what_cannot_be_compiled(module: type, words: str, caplog: pytest.LogCap
 
 
 def test_hooks_that_agree_are_compiled_and_named(caplog: pytest.LogCaptureFixture) -> None:
-    """They compute the same, but no more than once; tied weights and a parametrisation are no hooks."""
+    """They compute the same, but no more than once; tied weights and a parametrisation are no
+    hooks."""
     model: Any = fk.torch_model(Hooked, engine="jax", name="own")
     with caplog.at_level(logging.WARNING, "fedkin"):
         assert model.in_jax(federation()) is not None
@@ -129,7 +142,10 @@ def test_dropout_without_a_layer_is_compiled_and_named(caplog: pytest.LogCapture
     model: Any = fk.torch_model(OwnDropout, engine="jax", name="own")
     with caplog.at_level(logging.WARNING, "fedkin"):
         assert model.in_jax(federation()) is not None
-    assert "model 'own' draws random numbers in its own code: the trial compares inference only" in caplog.text
+    assert (
+        "model 'own' draws random numbers in its own code: the trial compares inference only"
+        in caplog.text
+    )
 
 
 def test_a_loss_that_differs_is_a_difference() -> None:
@@ -156,7 +172,9 @@ def test_auto_says_which(caplog: pytest.LogCaptureFixture) -> None:
 def test_an_optimizer_of_pytorch() -> None:
     import torch
 
-    model = fk.torch_model(MODULES["linear"], engine="jax", optimizer=lambda p, lr: torch.optim.RMSprop(p, lr))
+    model = fk.torch_model(
+        MODULES["linear"], engine="jax", optimizer=lambda p, lr: torch.optim.RMSprop(p, lr)
+    )
     with pytest.raises(ModelError, match=r"its optimizer is PyTorch's own"):
         check_samples(model, federation())
 
@@ -167,13 +185,28 @@ def test_whole_runs_and_their_models() -> None:
     runs = []
     for engine in ("torch", "jax"):
         model: Any = fk.torch_model(
-            lambda: nn.Sequential(nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10)), engine=engine
+            lambda: nn.Sequential(
+                nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10)
+            ),
+            engine=engine,
         )
         work = fk.SGD(epochs=1, batch_size=10, lr=0.1)
-        runs.append(fk.simulate(fk.FedAvg(), data, model, rounds=2, cohort=6, local=work, callbacks=fk.Progress(False)))
+        runs.append(
+            fk.simulate(
+                fk.FedAvg(),
+                data,
+                model,
+                rounds=2,
+                cohort=6,
+                local=work,
+                callbacks=fk.Progress(False),
+            )
+        )
     theirs, ours = runs
     np.testing.assert_allclose(ours.models, theirs.models, atol=1e-5)
-    assert ours.summary()["final_accuracy"] == pytest.approx(theirs.summary()["final_accuracy"], abs=2e-3)
+    assert ours.summary()["final_accuracy"] == pytest.approx(
+        theirs.summary()["final_accuracy"], abs=2e-3
+    )
     weights = model.network(ours.models[0]).state_dict()["0.weight"].numpy()
     np.testing.assert_array_equal(weights.ravel(), ours.models[0][: weights.size])
 

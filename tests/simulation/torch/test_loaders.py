@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, Subset, SubsetRandomSampler, TensorDataset, random_split
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    random_split,
+)
 
 from fedkin.core.errors import DataError
 from fedkin.simulation.torch.client_loaders import client_data
@@ -32,7 +39,9 @@ def test_data_sets_and_loaders_of_them_give_the_same() -> None:
     whole, rest = samples(6), samples(4)
     for wrap in (lambda data: data, lambda data: DataLoader(data, batch_size=3, shuffle=True)):
         data = client_data(wrap(whole), wrap(rest), 3)
-        np.testing.assert_array_equal(data.x[data.train[0]], np.arange(12, dtype=np.float32).reshape(6, 2))
+        np.testing.assert_array_equal(
+            data.x[data.train[0]], np.arange(12, dtype=np.float32).reshape(6, 2)
+        )
         assert (data.train.sizes.tolist(), data.test.sizes.tolist(), data.classes) == ([6], [4], 3)
 
 
@@ -47,7 +56,9 @@ def test_a_split_stays_split() -> None:
 
 def test_a_sampler_that_leaves_samples_out_is_refused() -> None:
     loader = DataLoader(samples(), sampler=SubsetRandomSampler([0, 1]))
-    with pytest.raises(DataError, match=r"train: a loader's SubsetRandomSampler is not used.*Subset"):
+    with pytest.raises(
+        DataError, match=r"train: a loader's SubsetRandomSampler is not used.*Subset"
+    ):
         client_data(loader, samples(), 3)
 
 

@@ -1,4 +1,5 @@
-"""What a PyTorch module becomes as a model: its vector, its start, its own training, and what is refused in words."""
+"""What a PyTorch module becomes as a model: its vector, its start, its own training, and what is
+refused in words."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ STREAM = Stream(3, 2, "run").child("train")
 ZEROS = np.zeros(len(EVERYONE), np.int64)
 WORK = LocalTraining(epochs=2, batch_size=10, lr=0.1)
 BIG = EVERYONE[-1:]  # 130 samples
-torch_model_of_anything: Any = inspect.unwrap(torch_model)  # past the run-time type check, as users have it
+torch_model_of_anything: Any = inspect.unwrap(
+    torch_model
+)  # past the run-time type check, as users have it
 
 
 def with_dropout() -> nn.Module:
@@ -49,7 +52,11 @@ def with_norm() -> nn.Module:
 
 
 def trained(
-    model: TorchModel, clients: np.ndarray, work: LocalTraining = WORK, data: Any = DATA, **options: Any
+    model: TorchModel,
+    clients: np.ndarray,
+    work: LocalTraining = WORK,
+    data: Any = DATA,
+    **options: Any,
 ) -> Any:
     world = SimulatedWorld(data, model, work, **options)
     start = model.initial(WORDS)[None]
@@ -66,10 +73,16 @@ def test_the_vector_is_the_state_in_its_order() -> None:
     floating = {name: entry for name, entry in state.items() if entry.is_floating_point()}
     assert "1.num_batches_tracked" in state and list(model.spec.slices) == list(floating)
     flat = model.initial(WORDS)
-    np.testing.assert_array_equal(flat, np.concatenate([entry.numpy().ravel() for entry in floating.values()]))
+    np.testing.assert_array_equal(
+        flat, np.concatenate([entry.numpy().ravel() for entry in floating.values()])
+    )
     for name, part in model.spec.slices.items():
-        np.testing.assert_array_equal(flat[part].reshape(floating[name].shape), floating[name].numpy())
-    assert flat.dtype == np.float32 and model.spec.parameters == len(flat) == 48 + 8 + 4 * 8 + 24 + 3
+        np.testing.assert_array_equal(
+            flat[part].reshape(floating[name].shape), floating[name].numpy()
+        )
+    assert (
+        flat.dtype == np.float32 and model.spec.parameters == len(flat) == 48 + 8 + 4 * 8 + 24 + 3
+    )
     assert model.spec.slices["3.bias"] == model.spec.head_bias == slice(112, 115)
     assert model.spec.head == slice(88, 115)
 
@@ -138,7 +151,9 @@ def test_a_module_is_the_start_of_every_run_and_stays_as_it_is() -> None:
     assert all(torch.equal(before[name], entry) for name, entry in module.state_dict().items())
     with torch.no_grad():
         module[1].weight += 1  # type: ignore[index]
-    np.testing.assert_array_equal(model.initial(WORDS), start)  # what the user does to it later is her own business
+    np.testing.assert_array_equal(
+        model.initial(WORDS), start
+    )  # what the user does to it later is her own business
 
 
 @pytest.mark.parametrize(
@@ -159,11 +174,15 @@ def test_a_function_draws_weights_from_the_seed(source: Callable[..., nn.Module]
     np.testing.assert_array_equal(one, torch_model(source, DATA).initial(WORDS))
     world = SimulatedWorld(DATA, model, LocalTraining(epochs=20, lr=0.1))
     got = train(world, one[None], BIG, np.array([0]), stream=STREAM)
-    assert world.run(Losses(one + got.update), BIG).losses[0, 0] < world.run(Losses(one[None]), BIG).losses[0, 0]
+    assert (
+        world.run(Losses(one + got.update), BIG).losses[0, 0]
+        < world.run(Losses(one[None]), BIG).losses[0, 0]
+    )
 
 
 def test_digests() -> None:
-    """Names, shapes, options that the module prints, and the start tell modules apart; nothing of the process does."""
+    """Names, shapes, options that the module prints, and the start tell modules apart; nothing of
+    the process does."""
     sources: list[Callable[[], nn.Module]] = [
         with_dropout,
         lambda: nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3)),
@@ -183,7 +202,8 @@ def test_digests() -> None:
 
 
 def test_dropout_repeats_and_belongs_to_the_client() -> None:
-    """One batch holds everything, so the order of samples cannot be what makes two rounds, or two clients, differ."""
+    """One batch holds everything, so the order of samples cannot be what makes two rounds, or two
+    clients, differ."""
     model, work = torch_model(with_dropout), LocalTraining(batch_size=200, lr=0.1)
     world, start = SimulatedWorld(DATA, model, work), model.initial(WORDS)[None]
 
@@ -199,19 +219,28 @@ def test_dropout_repeats_and_belongs_to_the_client() -> None:
 
 
 def test_running_statistics_are_moved_by_samples_only() -> None:
-    """One step on all samples of a client: PyTorch's own rule for mean and variance; neither mu nor a gradient moves
-    them, and counters begin anew."""
+    """One step on all samples of a client: PyTorch's own rule for mean and variance; neither mu nor
+    a gradient moves them, and counters begin anew."""
     model = torch_model(with_norm)
     start = model.initial(WORDS)
     network = model.network(start)
     x, _ = samples(DATA, BIG[0])
     hidden = network[0](torch.from_numpy(x)).detach()  # type: ignore[index]
     mean, variance = 0.1 * hidden.mean(dim=0), 0.9 + 0.1 * hidden.var(dim=0)
-    for work in (LocalTraining(batch_size=200), LocalTraining(batch_size=200, lr=3.0, mu=5.0, momentum=0.9)):
+    for work in (
+        LocalTraining(batch_size=200),
+        LocalTraining(batch_size=200, lr=3.0, mu=5.0, momentum=0.9),
+    ):
         after = start + trained(model, BIG, work).update[0]
-        np.testing.assert_allclose(after[model.spec.slices["1.running_mean"]], mean, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(after[model.spec.slices["1.running_var"]], variance, rtol=1e-4, atol=1e-6)
-    gradient = SimulatedWorld(DATA, model).run(Gradients(start[None], np.array([0])), BIG).gradients[0]
+        np.testing.assert_allclose(
+            after[model.spec.slices["1.running_mean"]], mean, rtol=1e-4, atol=1e-6
+        )
+        np.testing.assert_allclose(
+            after[model.spec.slices["1.running_var"]], variance, rtol=1e-4, atol=1e-6
+        )
+    gradient = (
+        SimulatedWorld(DATA, model).run(Gradients(start[None], np.array([0])), BIG).gradients[0]
+    )
     for name, part in model.spec.slices.items():
         assert gradient[part].any() != ("running" in name), name
 
@@ -246,12 +275,19 @@ def models_of(model: TorchModel) -> np.ndarray:
 
 
 def test_company_changes_no_bit() -> None:
-    """Neither training nor scores, however many clients, threads of others or models are in the call."""
+    """Neither training nor scores, however many clients, threads of others or models are in the
+    call."""
     model = torch_model(with_dropout)
-    world, start = SimulatedWorld(DATA, model, WORK), np.stack([model.initial(WORDS + np.uint32(k)) for k in range(3)])
+    world, start = (
+        SimulatedWorld(DATA, model, WORK),
+        np.stack([model.initial(WORDS + np.uint32(k)) for k in range(3)]),
+    )
     model_index = EVERYONE % 3
     together = train(world, start, EVERYONE, model_index, gradient=True, stream=STREAM)
-    scores, losses = evaluate(world, start, EVERYONE, model_index), world.run(Losses(start), EVERYONE).losses
+    scores, losses = (
+        evaluate(world, start, EVERYONE, model_index),
+        world.run(Losses(start), EVERYONE).losses,
+    )
     for c in EVERYONE[::-1]:
         one, own = np.array([c]), model_index[c : c + 1] * 0
         alone = train(world, start[model_index[c]][None], one, own, gradient=True, stream=STREAM)
@@ -286,7 +322,8 @@ def test_the_state_of_pytorch_is_left_as_found() -> None:
 
 @pytest.mark.parametrize("kind", ["jax", "torch"])
 def test_some_of_all_clients_train_as_they_do_among_all(kind: str) -> None:
-    """A world of clients 3, 5 and 6, which knows their numbers among all, gives the bits of the world of all seven."""
+    """A world of clients 3, 5 and 6, which knows their numbers among all, gives the bits of the
+    world of all seven."""
     model: Any = mclr(DATA) if kind == "jax" else torch_model(with_dropout)
     start = model.initial(WORDS)[None]
     mine = np.array([3, 5, 6])
@@ -294,16 +331,22 @@ def test_some_of_all_clients_train_as_they_do_among_all(kind: str) -> None:
     here = np.arange(3)
     for work in (WORK, replace(WORK, steps=7)):
         whole = train(SimulatedWorld(DATA, model, work), start, EVERYONE, ZEROS, stream=STREAM)
-        some = train(SimulatedWorld(part, model, work, ids=mine), start, here, ZEROS[:3], stream=STREAM)
+        some = train(
+            SimulatedWorld(part, model, work, ids=mine), start, here, ZEROS[:3], stream=STREAM
+        )
         np.testing.assert_array_equal(some.update, whole.update[mine])
         np.testing.assert_array_equal(some.loss, whole.loss[mine])
         nameless = train(SimulatedWorld(part, model, work), start, here, ZEROS[:3], stream=STREAM)
         assert (nameless.update != some.update).any(axis=1).all()
 
 
-@pytest.mark.parametrize("ids", [[0, 1], [0, 2, 1, 3, 4, 5, 6], [0, 0, 1, 2, 3, 4, 5], [-1, 0, 1, 2, 3, 4, 5]])
+@pytest.mark.parametrize(
+    "ids", [[0, 1], [0, 2, 1, 3, 4, 5, 6], [0, 0, 1, 2, 3, 4, 5], [-1, 0, 1, 2, 3, 4, 5]]
+)
 def test_ids_that_are_none(ids: list[int]) -> None:
-    with pytest.raises(ConfigError, match=r"ids must be one number for each of 7 clients, ascending from 0 up"):
+    with pytest.raises(
+        ConfigError, match=r"ids must be one number for each of 7 clients, ascending from 0 up"
+    ):
         SimulatedWorld(DATA, torch_model(with_dropout), ids=np.array(ids))
 
 
@@ -376,9 +419,15 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no module": (lambda: 3, "expected an nn.Module, got int"),
     "two arguments": (lambda data, hidden: None, r"as its only argument, got \(data, hidden\)"),
     "a keyword": (by_keyword, r"as its only argument, got \(hidden\)"),
-    "the data, which are not there": (lambda data: None, r"takes the data \(data\); give them as the second argument"),
+    "the data, which are not there": (
+        lambda data: None,
+        r"takes the data \(data\); give them as the second argument",
+    ),
     "no parameters": (nn.ReLU(), "no floating-point parameters that can be trained"),
-    "all frozen": (lambda: nn.Linear(6, 3).requires_grad_(False), "no floating-point parameters that can be trained"),
+    "all frozen": (
+        lambda: nn.Linear(6, 3).requires_grad_(False),
+        "no floating-point parameters that can be trained",
+    ),
     "lazy": (nn.LazyLinear(3), "every layer needs its sizes"),
     "complex": (nn.Linear(6, 3, dtype=torch.complex64), "complex parameters"),
     "an error of its own": (nonfinite, "making it failed: KeyError: 'weights.pt'"),
@@ -407,7 +456,10 @@ UNFIT: dict[str, tuple[Callable[[], nn.Module], str]] = {
         lambda: nn.Linear(6, 4),
         r"returns scores of shape \(1, 4\) for one sample of small, expected \(1, 3\)",
     ),
-    "no batch": (lambda: nn.Sequential(nn.Linear(6, 3), nn.Flatten(0)), r"shape \(3,\) for one sample"),
+    "no batch": (
+        lambda: nn.Sequential(nn.Linear(6, 3), nn.Flatten(0)),
+        r"shape \(3,\) for one sample",
+    ),
     "two results": (lambda: nn.LSTM(6, 3), "returns a tuple, expected scores in a tensor"),
     "nothing to train in them": (Silent, "its scores do not depend on any parameter"),
 }
@@ -420,7 +472,9 @@ def test_a_module_that_does_not_fit_the_data(source: Callable[[], nn.Module], sa
 
 
 def test_a_detector_has_one_score() -> None:
-    with pytest.raises(ModelError, match=r"shape \(1, 3\) for one sample of small, expected \(1, 1\)"):
+    with pytest.raises(
+        ModelError, match=r"shape \(1, 3\) for one sample of small, expected \(1, 1\)"
+    ):
         SimulatedWorld(DATA, torch_model(lambda: nn.Linear(6, 3), detects=True))
     SimulatedWorld(DATA, torch_model(lambda: nn.Linear(6, 1), detects=True))
 
@@ -440,15 +494,21 @@ def test_a_last_layer_that_is_not_last_is_no_head() -> None:
 
 def test_a_batch_that_a_module_does_not_take_is_told_with_its_client() -> None:
     """Client 4 has 23 samples, and batches of 11 leave one over; client 12 among all."""
-    world = SimulatedWorld(DATA, torch_model(with_norm), replace(WORK, batch_size=11), ids=EVERYONE * 3)
+    world = SimulatedWorld(
+        DATA, torch_model(with_norm), replace(WORK, batch_size=11), ids=EVERYONE * 3
+    )
     said = "failed on a batch of 1 samples of client 12: ValueError: Expected more than 1 value"
-    with pytest.raises(ModelError, match=said + ".*choose a batch_size that leaves no single sample over"):
+    with pytest.raises(
+        ModelError, match=said + ".*choose a batch_size that leaves no single sample over"
+    ):
         train(world, world.initial(Stream(0))[None], EVERYONE[4:5], ZEROS[:1], stream=STREAM)
 
 
 def test_a_vector_of_another_length() -> None:
     model = torch_model(with_dropout)
-    with pytest.raises(ModelError, match=re.escape("has 163 parameters, got an array of shape (5,)")):
+    with pytest.raises(
+        ModelError, match=re.escape("has 163 parameters, got an array of shape (5,)")
+    ):
         model.network(np.zeros(5, np.float32))
 
 
@@ -464,7 +524,9 @@ def test_the_arguments_of_a_partial_optimizer_are_in_the_digest() -> None:
     rmsprop: Any = torch.optim.RMSprop
     one, same, other = (digest(partial(rmsprop, momentum=m, alpha=0.9)) for m in (0.5, 0.5, 0.6))
     swapped = digest(partial(rmsprop, alpha=0.9, momentum=0.5))
-    assert one == same == swapped and len({one, other, digest(partial(rmsprop)), digest(rmsprop)}) == 4
+    assert (
+        one == same == swapped and len({one, other, digest(partial(rmsprop)), digest(rmsprop)}) == 4
+    )
     assert digest(rmsprop) == digest(None)  # its name is in the description of the model
     with_function = [digest(partial(rmsprop, foreach=lambda: 1)) for _ in range(2)]
     assert with_function[0] == with_function[1]

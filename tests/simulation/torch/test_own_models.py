@@ -1,4 +1,5 @@
-"""A client's own model, of APFL and pFedMe, where the module has more than trained weights: in PyTorch and in JAX."""
+"""A client's own model, of APFL and pFedMe, where the module has more than trained weights: in
+PyTorch and in JAX."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def trained(
 ) -> tuple[np.ndarray, LocalUpdates, Any]:
     """The start, what a training from there gives, and the model.
 
-    ``option`` is a function from the start of the three clients to their own model, or to the envelope.
+    ``option`` is a function from the start of the three clients to their own model, or to the
+    envelope.
     """
     model = fk.torch_model(make, engine=engine)
     _, trainer = worker_factory(model, THREE, 1, None)(DATA)
@@ -56,7 +58,9 @@ def trained(
 def beside(start: np.ndarray) -> MixedModel:
     """v is another model than w, running statistics included; the frozen layer is the same."""
     own = start.copy()
-    own[:, 64 * 5 + 5 :] += np.random.default_rng(3).uniform(0.1, 0.5, own[:, 64 * 5 + 5 :].shape).astype(np.float32)
+    own[:, 64 * 5 + 5 :] += (
+        np.random.default_rng(3).uniform(0.1, 0.5, own[:, 64 * 5 + 5 :].shape).astype(np.float32)
+    )
     return MixedModel(own, np.array([0.25, 1.0, 0.7], np.float32))
 
 
@@ -66,7 +70,9 @@ def envelope(start: np.ndarray) -> Envelope:
 
 @pytest.mark.parametrize("option", [beside, envelope])
 def test_both_engines_give_the_same(option: Callable) -> None:
-    (_, torch, _), (_, jax, _) = (trained(normalised, engine, WORK, option) for engine in ("torch", "jax"))
+    (_, torch, _), (_, jax, _) = (
+        trained(normalised, engine, WORK, option) for engine in ("torch", "jax")
+    )
     np.testing.assert_allclose(jax.update, torch.update, atol=2e-5)
     np.testing.assert_allclose(jax.own, torch.own, atol=2e-5)
     assert np.abs(torch.own - torch.update).max() > 0.01
@@ -102,10 +108,14 @@ def test_statistics_of_the_minimiser_are_those_of_the_model(engine: str) -> None
 
 @pytest.mark.parametrize("engine", ["torch", "jax"])
 def test_a_batch_has_one_draw_of_what_is_dropped(engine: str) -> None:
-    """From the same model, one step of v is the share of w's; and two short steps to theta are twice one."""
+    """From the same model, one step of v is the share of w's; and two short steps to theta are
+    twice one."""
     one = LocalTraining(batch_size=100, lr=0.05)
     share = np.array([0.25, 1.0, 0.7], np.float32)
     _, made, _ = trained(dropping, engine, one, lambda start: MixedModel(start, share))
     np.testing.assert_allclose(made.own, share[:, None] * made.update, atol=1e-6)
-    short, twice = (trained(dropping, engine, one, lambda start, n=n: Envelope(0.01, n, 1e-3))[1].own for n in (1, 2))
+    short, twice = (
+        trained(dropping, engine, one, lambda start, n=n: Envelope(0.01, n, 1e-3))[1].own
+        for n in (1, 2)
+    )
     np.testing.assert_allclose(twice, 2 * short, atol=0.02 * np.abs(short).max())

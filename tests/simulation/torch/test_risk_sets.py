@@ -1,4 +1,5 @@
-"""A Cox model in JAX, in PyTorch and in PyTorch compiled by JAX: the same losses and updates, tied deaths included."""
+"""A Cox model in JAX, in PyTorch and in PyTorch compiled by JAX: the same losses and updates, tied
+deaths included."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def test_engines_agree_on_the_cox_loss(ties: Any) -> None:
     data = federation(ties)
     jax_model = fk.models.cox(data)
     vector = jax_model.initial(np.array([1, 0], np.uint32))
-    modules = [fk.torch_model(RiskSetModule, name="cox", engine=engine) for engine in ("torch", "jax")]
+    modules = [
+        fk.torch_model(RiskSetModule, name="cox", engine=engine) for engine in ("torch", "jax")
+    ]
     models: list[Any] = [jax_model, *modules]
 
     x, times, died = patients()

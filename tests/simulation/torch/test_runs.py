@@ -1,4 +1,5 @@
-"""Whole runs with PyTorch models: from Python and from a configuration, stopped and gone on with, alone, compared."""
+"""Whole runs with PyTorch models: from Python and from a configuration, stopped and gone on with,
+alone, compared."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ from tests.option_lists import simulate_arguments
 from tests.refusals import refused
 from tests.simulation.torch.twins import of_jax
 
-DESCRIBED = {"name": "torch", "parameters": 24 + 18, "torch": "torch.nn.modules.container:Sequential"}
+DESCRIBED = {
+    "name": "torch",
+    "parameters": 24 + 18,
+    "torch": "torch.nn.modules.container:Sequential",
+}
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 
 
@@ -55,7 +60,9 @@ def network() -> nn.Module:
 
 def go(model: Any, method: Any = None, **options: Any) -> Any:
     settings: dict[str, Any] = {"rounds": 4, "cohort": 6, "local": LOCAL, "seed": 1} | options
-    return fk.simulate(method or fk.FedGroup(clusters=2), DATA, model, **simulate_arguments(settings))
+    return fk.simulate(
+        method or fk.FedGroup(clusters=2), DATA, model, **simulate_arguments(settings)
+    )
 
 
 # --- from Python
@@ -79,14 +86,21 @@ def test_the_whole_run_is_the_simulators() -> None:
         assert there.keys() == here.keys()
         for key, value in there.items():
             exact = value is None or isinstance(value, str | bool | list | dict)
-            assert here[key] == (value if exact else pytest.approx(value, rel=1e-3, abs=1e-4)), (here["round"], key)
+            assert here[key] == (value if exact else pytest.approx(value, rel=1e-3, abs=1e-4)), (
+                here["round"],
+                key,
+            )
 
 
 def test_what_is_no_model_is_told_in_words() -> None:
     simulate: Any = inspect.unwrap(fk.simulate)  # past the run-time type check, as users have it
-    with pytest.raises(ModelError, match=r"must be made, fk\.models\.mlp\(data\), got its name, 'mlp'"):
+    with pytest.raises(
+        ModelError, match=r"must be made, fk\.models\.mlp\(data\), got its name, 'mlp'"
+    ):
         simulate(fk.FedAvg(), DATA, "mlp", rounds=1, cohort=2)
-    with pytest.raises(ModelError, match=r"fk\.as_model or fk\.torch_model, or be a PyTorch nn\.Module; got"):
+    with pytest.raises(
+        ModelError, match=r"fk\.as_model or fk\.torch_model, or be a PyTorch nn\.Module; got"
+    ):
         simulate(fk.FedAvg(), DATA, network, rounds=1, cohort=2)
 
 
@@ -107,7 +121,10 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     assert again.models.tobytes() == whole.models.tobytes()
     for file in ("metrics.jsonl", "migrations.jsonl"):
         assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
-    assert json.loads((tmp_path / "cut" / "environment.json").read_text())["versions"]["torch"] == torch.__version__
+    assert (
+        json.loads((tmp_path / "cut" / "environment.json").read_text())["versions"]["torch"]
+        == torch.__version__
+    )
 
 
 def test_what_computes_is_written_down_and_what_is_only_imported_is_not(tmp_path: Path) -> None:
@@ -121,18 +138,28 @@ def test_what_computes_is_written_down_and_what_is_only_imported_is_not(tmp_path
 
 def test_another_module_does_not_go_on_with_a_run(tmp_path: Path) -> None:
     go(fk.torch_model(network), out=tmp_path / "run", rounds=2)
-    other = fk.torch_model(lambda: nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2)))
+    other = fk.torch_model(
+        lambda: nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2))
+    )
     with pytest.raises(CheckpointError):
         go(other, out=tmp_path / "run", resume=True)
 
 
 def test_seeds_shifts_and_scenarios() -> None:
-    shared = {"scenario": fk.Population(dropout=0.2), "shift": fk.SwapAll(probability=0.3), "rounds": 3}
+    shared = {
+        "scenario": fk.Population(dropout=0.2),
+        "shift": fk.SwapAll(probability=0.3),
+        "rounds": 3,
+    }
     model = fk.torch_model(network)
-    repeated = fk.repeat(lambda seed: go(model, fk.IFCA(clusters=2), **{**shared, "seed": seed}), seeds=2)
+    repeated = fk.repeat(
+        lambda seed: go(model, fk.IFCA(clusters=2), **{**shared, "seed": seed}), seeds=2
+    )
     first, second = (run.models for run in repeated.runs)
     assert (first != second).any()
-    np.testing.assert_array_equal(first, go(model, fk.IFCA(clusters=2), **{**shared, "seed": 0}).models)
+    np.testing.assert_array_equal(
+        first, go(model, fk.IFCA(clusters=2), **{**shared, "seed": 0}).models
+    )
 
 
 def test_advice_report_and_index_of_a_module(tmp_path: Path) -> None:
@@ -183,7 +210,8 @@ against = ["fedavg"]
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module of the user's in the current folder, which no other test has, and a configuration that names it."""
+    """A module of the user's in the current folder, which no other test has, and a configuration
+    that names it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
     name = f"nets_{abs(hash(tmp_path))}"
@@ -209,7 +237,9 @@ def test_a_configuration_names_a_function(place: str, tmp_path: Path) -> None:
     assert (tmp_path / "whole/similarity.safetensors").exists()
 
 
-def test_a_module_of_the_current_folder_is_found_from_the_command_line(place: str, tmp_path: Path) -> None:
+def test_a_module_of_the_current_folder_is_found_from_the_command_line(
+    place: str, tmp_path: Path
+) -> None:
     """In a process of its own, where this folder is in nobody's path."""
     script = shutil.which("fedkin", path=str(Path(sys.executable).parent))
     assert script, "the command is not installed beside this Python"
@@ -233,8 +263,12 @@ def test_a_module_of_the_current_folder_is_found_from_the_command_line(place: st
         ("builtins:dict", ["model", "expected an nn.Module, got dict"]),
     ],
 )
-def test_a_place_where_there_is_no_model(place: str, given: str, words: list[str], tmp_path: Path) -> None:
-    refused(fedkin("run", "mine.toml", f"model.torch={given.format(place)}", "--out", "run"), *words)
+def test_a_place_where_there_is_no_model(
+    place: str, given: str, words: list[str], tmp_path: Path
+) -> None:
+    refused(
+        fedkin("run", "mine.toml", f"model.torch={given.format(place)}", "--out", "run"), *words
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -266,13 +300,16 @@ def test_a_comparison(place: str, tmp_path: Path) -> None:
 
 def fresh(code: str) -> str:
     """What a new interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 def test_a_world_of_pytorch_brings_no_jax() -> None:
-    """A client that starts anew for every message would pay for it every time; and for PyTorch's compiler."""
+    """A client that starts anew for every message would pay for it every time; and for PyTorch's
+    compiler."""
     code = """
 import sys
 import numpy as np
@@ -315,7 +352,10 @@ try:
 except fk.MissingExtra as error:
     print(error)
 """
-    assert fresh(code) == "PyTorch models need PyTorch, which is not installed: pip install 'fedkin[torch]'"
+    assert (
+        fresh(code)
+        == "PyTorch models need PyTorch, which is not installed: pip install 'fedkin[torch]'"
+    )
     assert issubclass(MissingExtra, ImportError)
 
 
@@ -337,7 +377,9 @@ def test_a_server_optimizer_leaves_running_statistics_alone() -> None:
 
     model = fk.torch_model(with_statistics)
     slices = model.spec.slices
-    assert model.spec.untrained == tuple(slices[name] for name in ("0.running_mean", "0.running_var", "1.weight"))
+    assert model.spec.untrained == tuple(
+        slices[name] for name in ("0.running_mean", "0.running_var", "1.weight")
+    )
     run = go(model, fk.FedAvg(), options=[fk.FedAdam(lr=0.5)])
     plain = go(model, fk.FedAvg(), rounds=1)
     first = go(model, fk.FedAvg(), rounds=1, options=[fk.FedAdam(lr=0.5)])

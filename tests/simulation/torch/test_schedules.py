@@ -15,10 +15,22 @@ from fedkin.core.schedule import Schedule
 STEPS = np.arange(30)
 PAIRS: dict[str, tuple[Schedule, Callable[[Optimizer], LRScheduler]]] = {
     "step": (Schedule("step", every=7, gamma=0.5), lambda optimizer: StepLR(optimizer, 7, 0.5)),
-    "exponential": (Schedule("exponential", gamma=0.9), lambda optimizer: ExponentialLR(optimizer, 0.9)),
-    "linear": (Schedule("linear", length=12, end=0.25), lambda optimizer: LinearLR(optimizer, 1.0, 0.25, 12)),
-    "cosine": (Schedule("cosine", length=29, end=0.05), lambda optimizer: CosineAnnealingLR(optimizer, 29, 0.05)),
-    "warm-up": (Schedule(warmup=4, warmup_start=0.3), lambda optimizer: LinearLR(optimizer, 0.3, 1.0, 4)),
+    "exponential": (
+        Schedule("exponential", gamma=0.9),
+        lambda optimizer: ExponentialLR(optimizer, 0.9),
+    ),
+    "linear": (
+        Schedule("linear", length=12, end=0.25),
+        lambda optimizer: LinearLR(optimizer, 1.0, 0.25, 12),
+    ),
+    "cosine": (
+        Schedule("cosine", length=29, end=0.05),
+        lambda optimizer: CosineAnnealingLR(optimizer, 29, 0.05),
+    ),
+    "warm-up": (
+        Schedule(warmup=4, warmup_start=0.3),
+        lambda optimizer: LinearLR(optimizer, 0.3, 1.0, 4),
+    ),
 }
 
 

@@ -1,4 +1,5 @@
-"""The PyTorch world beside the compiled simulator: the same starts, the same batches, the same models."""
+"""The PyTorch world beside the compiled simulator: the same starts, the same batches, the same
+models."""
 
 from __future__ import annotations
 
@@ -75,7 +76,9 @@ def test_training(name: str, work: str) -> None:
     assert_same_training(name, work=WORK[work])
 
 
-@pytest.mark.parametrize("asked", [{"reduce": True}, {"gradient": True}, {"part": slice(54, 80)}], ids=str)
+@pytest.mark.parametrize(
+    "asked", [{"reduce": True}, {"gradient": True}, {"part": slice(54, 80)}], ids=str
+)
 def test_what_travels_back(asked: dict[str, Any]) -> None:
     assert_same_training("mlp", work=SGD, **asked)
 
@@ -88,7 +91,9 @@ def test_detectors(name: str, work: str) -> None:
     start = models(two[0].model, 3)  # type: ignore[arg-type]
     clients, model_index = np.repeat(EVERYONE, 3), np.tile(np.arange(3), len(EVERYONE))
     own = replace(WORK[work], positive=model_index)
-    expected, got = (train(world, start, clients, model_index, work=own, stream=STREAM) for world in two)
+    expected, got = (
+        train(world, start, clients, model_index, work=own, stream=STREAM) for world in two
+    )
     np.testing.assert_allclose(got.update, expected.update, **CLOSE)
     np.testing.assert_allclose(got.loss, expected.loss, **CLOSE)
     np.testing.assert_allclose(got.first_loss, expected.first_loss, **CLOSE)
@@ -120,12 +125,18 @@ def test_questions(name: str) -> None:
 def test_detectors_are_scored(split: str) -> None:
     two = worlds("small")
     start = models(two[0].model, 4)  # type: ignore[arg-type]
-    model_index = np.array([[0, 1, 2], [3, 1, -1], [0, -1, -1], [-1, -1, 2], [3, 1, 2], [0, 0, 0], [2, 1, 0]])
+    model_index = np.array(
+        [[0, 1, 2], [3, 1, -1], [0, -1, -1], [-1, -1, 2], [3, 1, 2], [0, 0, 0], [2, 1, 0]]
+    )
     expected, got = (evaluate(world, start, EVERYONE, model_index, split=split) for world in two)
     np.testing.assert_array_equal(got.correct, expected.correct)
-    np.testing.assert_allclose(got.loss, expected.loss, **CLOSE)  # infinite where the class has no detector
+    np.testing.assert_allclose(
+        got.loss, expected.loss, **CLOSE
+    )  # infinite where the class has no detector
     third = np.arange(len(EVERYONE)) % 3
-    expected, got = (world.run(Detections(start, WHICH, third, split=split), EVERYONE).counts for world in two)
+    expected, got = (
+        world.run(Detections(start, WHICH, third, split=split), EVERYONE).counts for world in two
+    )
     np.testing.assert_array_equal(got, expected)
     np.testing.assert_array_equal(got.sum(axis=(1, 2)), DATA.part(split).sizes)
 
@@ -145,7 +156,9 @@ def test_the_same_clients_drop_out_and_straggle() -> None:
     start, seen = models(two[0].model), []  # type: ignore[arg-type]
     for partial in (False, True):
         work = replace(SGD, epochs=6, partial=partial)
-        expected, got = (train(world, start, EVERYONE, WHICH, work=work, stream=STREAM) for world in two)
+        expected, got = (
+            train(world, start, EVERYONE, WHICH, work=work, stream=STREAM) for world in two
+        )
         np.testing.assert_array_equal(got.arrived, expected.arrived)
         np.testing.assert_allclose(got.update, expected.update, **CLOSE)
         seen.append(int(got.arrived.sum()))
@@ -167,7 +180,9 @@ def test_a_broken_model_is_set_aside() -> None:
 def both(name: str) -> tuple[SimulatedWorld, SimulatedWorld]:
     """The conformance suite's federation of three kinds, in both worlds."""
     there = conformance.simulated(name)
-    jax, widths = (numpy_detectors.linear(), (6, 1)) if there.spec.detects else (mclr(there.data), (6, 6))
+    jax, widths = (
+        (numpy_detectors.linear(), (6, 1)) if there.spec.detects else (mclr(there.data), (6, 6))
+    )
     if conformance.CASES[name].hidden:
         jax, widths = mlp(there.data, conformance.HIDDEN), (6, conformance.HIDDEN, 6)
     return there, SimulatedWorld(there.data, of_jax(jax, widths), there.work)
@@ -176,7 +191,9 @@ def both(name: str) -> tuple[SimulatedWorld, SimulatedWorld]:
 @pytest.mark.parametrize("name", METHODS)
 def test_two_rounds_of_every_method_are_the_simulators(name: str) -> None:
     """The same clusters, and the same models to float tolerance."""
-    expected, got = (conformance.run(conformance.make(name), world, rounds=2) for world in both(name))
+    expected, got = (
+        conformance.run(conformance.make(name), world, rounds=2) for world in both(name)
+    )
     assert type(got) is type(expected)
     np.testing.assert_array_equal(got.assignment, expected.assignment)
     np.testing.assert_allclose(got.models, expected.models, rtol=1e-4, atol=1e-5)

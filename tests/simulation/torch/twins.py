@@ -16,7 +16,12 @@ from fedkin.simulation.torch.model import TorchModel
 from tests.simulation import numpy_detectors
 
 HIDDEN = 8
-WIDTHS = {"mclr": (6, 3), "mlp": (6, HIDDEN, 3), "linear": (6, 1), "small": (6, numpy_detectors.HIDDEN, 1)}
+WIDTHS = {
+    "mclr": (6, 3),
+    "mlp": (6, HIDDEN, 3),
+    "linear": (6, 1),
+    "small": (6, numpy_detectors.HIDDEN, 1),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +45,9 @@ def perceptron(widths: tuple[int, ...]) -> nn.Module:
 
 def of_jax(like: Model, widths: tuple[int, ...]) -> StartsLike:
     """The same network in PyTorch."""
-    made = torch_model(lambda: perceptron(widths), name=f"torch {like.name}", detects=like.spec.detects)
+    made = torch_model(
+        lambda: perceptron(widths), name=f"torch {like.name}", detects=like.spec.detects
+    )
     return StartsLike(made.name, made.spec, made.module, made.threads, made.make, like=like)
 
 
