@@ -9,11 +9,13 @@ has for tasks of one's own, so that a new name needs no line here.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
 import re
 import sys
+import textwrap
 from collections import defaultdict
 from pathlib import Path
 
@@ -28,6 +30,8 @@ TASKS = "fedkin.tasks"
 REFERENCE = {  # pages of the reference; on each, packages and their headings, in the order of the page
     "Running": {
         "fedkin.run": "Running",
+        "fedkin.config.plan": "How a run is scored and computed",
+        "fedkin.core.progress": "Progress",
         "fedkin.core.training": "Local training",
         "fedkin.core.schedule": "Learning-rate schedules",
         "fedkin.options": "Options of all methods",
@@ -112,21 +116,42 @@ def with_lists(text: str) -> str:
 
 
 def hyper_parameters(method: type) -> str:
-    """The fields of a method in a table: name, default, and the comment beside them."""
+    """The fields of a method in a table: name, type, default, and the comment of each."""
     rows = []
     for field in dataclasses.fields(method):
         home = next(
             kind for kind in method.__mro__ if field.name in vars(kind).get("__annotations__", {})
         )
-        line = re.search(
-            rf"(?m)^    {field.name}: (.+?) = [^#\n]+(?:# (.+))?$", inspect.getsource(home)
-        )
-        annotation, comment = (line[1], line[2] or "") if line else (str(field.type), "")
-        # a bar in code needs no escape here, and would show one
+        annotation, comment = field_source(home, field.name)
+        # A bar in code needs no escape here, and would show one.
         meaning = comment.replace("|", "\\|")
         rows.append(f"| `{field.name}` | `{annotation}` | `{field.default!r}` | {meaning} |")
     head = ["| hyper-parameter | type | default | |", "|---|---|---|---|"]
     return "\n".join([*head, *rows]) if rows else "It has no hyper-parameters."
+
+
+def field_source(home: type, name: str) -> tuple[str, str]:
+    """The annotation of a field as it is written, and its comment: at the end of its line, or on
+    the lines above it.
+
+    Args:
+        home: the class that declares the field.
+        name: of the field.
+    """
+    source = textwrap.dedent(inspect.getsource(home))
+    lines = source.splitlines()
+    declared = [node for node in ast.parse(source).body[0].body if isinstance(node, ast.AnnAssign)]
+    (field,) = [node for node in declared if ast.unparse(node.target) == name]
+    annotation = ast.get_source_segment(source, field.annotation) or ""
+    end = lines[field.end_lineno - 1][field.end_col_offset :]
+    if "#" in end:
+        return annotation, end.partition("#")[2].strip()
+    above: list[str] = []
+    for line in reversed(lines[: field.lineno - 1]):
+        if not line.strip().startswith("#"):
+            break
+        above.insert(0, line.strip().removeprefix("#").strip())
+    return annotation, " ".join(above)
 
 
 def index() -> str:

@@ -39,7 +39,7 @@ def replay(run: Run, on_round: OnRound) -> None:
     replies = [on_round(record) for record in run.records]
     if STOP in replies:
         _log.warning(
-            "%s: on_round returned STOP after round %d, and the run had ended: with several jobs "
+            "%s: a callback returned STOP after round %d, and the run had ended: with several jobs "
             "it is called at the "
             "end; use run.until or run.patience, or one job",
             run.config.method_name,

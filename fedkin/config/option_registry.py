@@ -8,7 +8,7 @@ from typing import Any
 from fedkin.config import own_methods, registry
 from fedkin.config.loader import Sections
 from fedkin.config.registry import Entry, Registry
-from fedkin.config.schema import Values, error_context
+from fedkin.config.schema import error_context
 from fedkin.core.errors import ConfigError
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
@@ -81,17 +81,6 @@ def _own_option(section: str, name: str) -> dict[str, Callable[..., Any]]:
             f"{name!r} is an option of the section [{kind.section}], not of [{section}]"
         )
     return {name: kind}
-
-
-def make_option(section: str, values: Values) -> Option:
-    """An option from its section.
-
-    Args:
-        section: its name.
-        values: in it.
-    """
-    known = _own_option(section, values["name"]) if _is_own(values) else known_values(section)
-    return registry.make(known, values)
 
 
 def made_options(sections: Sections, entries: Mapping[str, Entry]) -> dict[str, Option]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from fedkin.config.schema import NotNegative, Positive, Share, Values, settings, toml_values
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
+from fedkin.measures.measure import Measure
 
 Selection = Literal["uniform", "round_robin", "poisson"]
 SELECTIONS: tuple[str, ...] = get_args(Selection)
@@ -68,6 +69,16 @@ class Scoring:
     sample_at_end: bool = False
     measures: Any = ()
 
+    @field_validator("measures", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        """One measure, or several, as a tuple: a generator could be read once only."""
+        if isinstance(value, (str, Measure)):
+            return (value,)
+        if isinstance(value, type) or not isinstance(value, Iterable):
+            raise ValueError("expected fk.Measure(...), or a list of them")
+        return tuple(value)
+
 
 @settings("compute", kw_only=True)
 class Compute:
@@ -102,7 +113,7 @@ class Compute:
     @model_validator(mode="after")
     def _actors_that_sum(self) -> Compute:
         if self.sum_by_actor and self.engine is None:
-            raise ValueError("sum_by_actor: is for actors; set run.engine=ray")
+            raise ValueError("sum_by_actor: needs the actors of Ray: set engine to ray")
         return self
 
 
@@ -164,7 +175,7 @@ class RunSettings(Plan, Compute):
 
     @field_validator("against", "measures", mode="before")
     @classmethod
-    def _names(cls, value: object) -> object:
+    def _listed(cls, value: Any) -> Any:
         """``run.against=fedavg,ifca`` on the command line is a list of names; so is
         ``run.measures=a:B,a:C``."""
         if not isinstance(value, str):
@@ -192,19 +203,19 @@ class RunSettings(Plan, Compute):
             compute: what computes it.
             measures: the entries of the user's own measures.
         """
-        drawn = cohort if isinstance(cohort, Cohort) else Cohort(cohort)
         values = _fields(scoring) | _fields(compute)
         values["measures"] = list(measures) or None
-        return cls(rounds=rounds, cohort=drawn.size, selection=drawn.selection, seed=seed, **values)
+        if isinstance(cohort, Cohort):
+            values["selection"] = cohort.selection
+            cohort = cohort.size
+        return cls(rounds=rounds, cohort=cohort, seed=seed, **values)
 
     @property
     def values(self) -> Values:
         """The settings as TOML holds them: first those that a reader looks for first."""
         values = toml_values(self)
-        first = {
-            key: values[key] for key in ("rounds", "cohort", "seed", "against") if key in values
-        }
-        return first | values
+        first = ("rounds", "cohort", "selection", "seed", "against")
+        return {key: values[key] for key in first if key in values} | values
 
     @property
     def compute(self) -> Compute:

@@ -215,9 +215,10 @@ class Entry:
             return self.call(*first, **options)
         except FedkinError:
             raise
-        except Exception as error:  # whatever the user's own checks raise
+        except Exception as error:  # a user's own class may raise anything
+            words = " ".join(str(error).split())
             raise ConfigError(
-                f"{self.name!r} refuses its options: {type(error).__name__}: {error}"
+                f"{self.name!r} refuses its options: {type(error).__name__}: {words}"
             ) from error
 
     @cached_property

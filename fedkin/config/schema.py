@@ -80,13 +80,20 @@ def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type
         validated: Any = pydantic.dataclasses.dataclass(
             frozen=True, kw_only=kw_only, config=config
         )(cls)
-        init, signature = validated.__init__, inspect.signature(validated)
+        init = validated.__init__
+        signature = inspect.signature(validated)
 
         @functools.wraps(init)
         def convert_errors(self: S, *args: Any, **values: Any) -> None:
-            arguments = signature.bind(
-                *args, **values
-            ).arguments  # pydantic knows positional arguments by number only
+            for name in values:
+                if name not in signature.parameters:
+                    known = unknown("argument", name, signature.parameters)
+                    raise TypeError(f"{cls.__name__}(): {known}")
+            # Pydantic knows positional arguments by their number only.
+            try:
+                arguments = signature.bind(*args, **values).arguments
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}(): {error}") from None
             try:
                 init(self, **{name: plain(value) for name, value in arguments.items()})
             except ValidationError as error:

@@ -7,8 +7,8 @@ in them start at the folder of the file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from fedkin.config.description import Description
 from fedkin.config.loader import Sections, read
 from fedkin.config.method_places import check_with_server
 from fedkin.config.option_registry import made_options, own_sections, resolve_options
-from fedkin.config.plan import RunSettings
+from fedkin.config.plan import Compute, RunSettings
 from fedkin.config.registry import Entry, resolve, resolve_model
 from fedkin.config.run import LocalSection, described_run, resolve_against
-from fedkin.config.schema import Place, Positive, Section, Values, toml_values
+from fedkin.config.schema import DEFAULT, Place, Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
 from fedkin.core.display import listed
@@ -206,6 +206,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         run.measures or (), sections.place("run.measures")
     )
     option_entries = resolve_options(sections, (*OPTIONS, *own))
+    _check_options(option_entries, sections.place)
     settings = sections.validate("federation", ServerSettings)
     config = ServerConfig(
         federation=replace(
@@ -221,39 +222,39 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         options=made_options(sections, option_entries),
         measures=measures,
     )
-    _check_options(config, sections.place)
     sections.construct("local", lambda: config.work)
-    sections.construct("method", lambda: [entry.made for entry in config.methods])
+    sections.construct("method", lambda: config.method.made)
+    sections.construct("run.against", lambda: [entry.made for entry in config.against])
     check_with_server(config.methods, sections.place)
     return config
 
 
 def _run_settings(sections: Sections) -> RunSettings:
     """[run] of a server's file. Raises ConfigError for what only simulations have."""
-    run = sections.validate("run", RunSettings)
-    if "checkpoint_every" not in sections["run"]:
-        run = replace(run, checkpoint_every=1)  # a round takes long, a checkpoint does not
-    for key in ("seeds", "devices", "clients_per_batch", "patience", "engine", "actors"):
-        if getattr(run, key) is not None:
+    given = sections["run"]
+    for key in ("seeds", "patience", *(field.name for field in fields(Compute))):
+        if given.get(key) not in (None, False, DEFAULT):
             raise ConfigError(
                 f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out"
             )
-    return run
+    run = sections.validate("run", RunSettings)
+    # A round with real sites takes long, a checkpoint does not.
+    return run if "checkpoint_every" in given else replace(run, checkpoint_every=1)
 
 
-def _check_options(config: ServerConfig, place: Place) -> None:
+def _check_options(entries: Mapping[str, Entry], place: Place) -> None:
     """Refuse (ConfigError) options that only simulations have, and noise that nobody could trust."""
-    late = config.option_entries.get("late")
+    late = entries.get("late")
     if late is not None and late.values.get("share"):
         raise ConfigError(
             f"{place('late.share')}: real clients are late by themselves; leave it out"
         )
-    secret = config.option_entries.get("secret")
+    secret = entries.get("secret")
     if secret is not None and secret.values.get("dropout"):
         raise ConfigError(
             f"{place('secret.dropout')}: real clients drop out by themselves; leave it out"
         )
-    privacy = config.option_entries.get("privacy")
+    privacy = entries.get("privacy")
     if privacy is not None and secret is None:
         raise ConfigError(
             f"{place('privacy')}: without secret sums the server of real sites sees every update, "

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from fedkin.core.errors import ConfigError
 from fedkin.core.records import Record
 
 
@@ -22,6 +23,10 @@ class Progress:
     """
 
     show: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.show, bool):
+            raise ConfigError(f"Progress: show must be True or False, got {self.show!r}")
 
 
 Listener = Callable[[Record], Any]

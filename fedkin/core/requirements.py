@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from fedkin.core.errors import MethodError
@@ -169,6 +169,16 @@ class Requirements:
     keeps_clusters: bool = False
     start_sums: int = 0
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            expected = type(field.default)
+            if not isinstance(value, expected):
+                made = (
+                    expected.__name__ if expected in (bool, int) else f"fk.{expected.__name__}(...)"
+                )
+                raise MethodError(f"Requirements: {field.name} must be {made}, got {value!r}")
+
 
 def requirements_of(method: Any) -> Requirements:
     """What a method needs; one that declares nothing needs nothing.
@@ -178,10 +188,17 @@ def requirements_of(method: Any) -> Requirements:
     declare = getattr(method, "requirements", None)
     if declare is None:
         return Requirements()
-    requirements = declare() if callable(declare) else declare
+    name = type(method).__name__
+    try:
+        requirements = declare() if callable(declare) else declare
+    except MethodError as error:
+        raise MethodError(f"{name}.requirements: {error}") from error
+    except Exception as error:  # a user's own method may raise anything
+        words = " ".join(str(error).split())
+        raise MethodError(f"{name}.requirements: {type(error).__name__}: {words}") from error
     if not isinstance(requirements, Requirements):
         raise MethodError(
-            f"{type(method).__name__}.requirements must be a function that returns a "
+            f"{name}.requirements must be a function that returns a "
             f"Requirements, got {requirements!r}"
         )
     return requirements

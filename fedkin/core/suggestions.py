@@ -6,9 +6,11 @@ argument.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import sys
 import types
+import typing
 from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
@@ -52,8 +54,24 @@ def _checked(call: Callable[..., Any], name: str, owner: type | None = None) -> 
     def checked(*args: Any, **options: Any) -> Any:
         for option in options:
             if option not in known and (owner is None or type(args[0]) is owner):
-                raise TypeError(f"{name}(): {unknown('argument', option, known)}")
+                hint = _argument_with(call, option) or unknown("argument", option, known)
+                raise TypeError(f"{name}(): {hint}")
         return call(*args, **options)
 
     setattr(checked, _MARK, True)
     return checked
+
+
+def _argument_with(call: Callable[..., Any], option: str) -> str:
+    """Where an unknown argument belongs that is a field of an argument's type; empty: nowhere."""
+    try:
+        hints = typing.get_type_hints(call)
+    except Exception:  # annotations of a user's own class that only type checkers see
+        return ""
+    for argument, hint in hints.items():
+        for kind in (hint, *typing.get_args(hint)):
+            if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+                if option in {field.name for field in dataclasses.fields(kind)}:
+                    made = f"{argument}=fk.{kind.__name__}({option}=...)"
+                    return f"{option!r} is a part of {argument}: {made}"
+    return ""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method, Remarking, State
 from fedkin.core.randomness import Stream
@@ -95,7 +95,7 @@ class ActiveOptions:
     @classmethod
     def of(cls, run: RunFacts) -> ActiveOptions:
         """The options of a run, ready for it. Raises what ``Option.bind`` raises."""
-        return cls(tuple(option.bind(run) for option in run.options.values()))
+        return cls(tuple(_bound(option, run) for option in run.options.values()))
 
     @property
     def hides_replies(self) -> bool:
@@ -128,6 +128,17 @@ class ActiveOptions:
         return {
             name: value for option in self.options for name, value in option.closing(end).items()
         }
+
+
+def _bound(option: Option, run: RunFacts) -> ActiveOption:
+    """An option in a run. Raises ConfigError for what an option of the user's own raises."""
+    try:
+        return option.bind(run)
+    except FedkinError:
+        raise
+    except Exception as error:  # a user's own option may raise anything
+        words = " ".join(str(error).split())
+        raise ConfigError(f"{option.section}: bind: {type(error).__name__}: {words}") from error
 
 
 NO_OPTIONS = ActiveOptions()

@@ -3,7 +3,7 @@ instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedkin.config import registry
@@ -62,6 +62,18 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         kind = _SETTINGS[name]
         if value is not None and not isinstance(value, kind):
             raise ConfigError(f"{name} must be made, fk.{kind.__name__}(...), got {value!r}")
+
+
+def check_list(name: str, value: Any, example: str) -> None:
+    """Refuse (ConfigError) what is no list.
+
+    Args:
+        name: of the argument.
+        value: of the argument.
+        example: what is written instead.
+    """
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f"{name} must be a list, {name}=[{example}], got {value!r}")
 
 
 def check_method(method: Any) -> None:

@@ -1,4 +1,4 @@
-"""What is told of every round of a run: functions, trackers, and whether a display is shown."""
+"""The callbacks of a run: functions of a round's record, trackers, and whether a display is shown."""
 
 from __future__ import annotations
 
@@ -42,9 +42,14 @@ def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Ca
     functions: list[OnRound] = []
     progress: bool | None = None
     for entry in entries:
+        if isinstance(entry, type):
+            name = entry.__name__
+            raise ConfigError(f"callbacks must be made, {name}(...), got the class {name}")
         if isinstance(entry, Progress):
+            if progress is not None:
+                raise ConfigError("callbacks: Progress is given twice; once is enough")
             progress = entry.show
-        elif isinstance(entry, (str, type, Tracker)):
+        elif isinstance(entry, (str, Tracker)):
             tracked.append(entry)
         elif callable(entry):
             functions.append(entry)
@@ -53,10 +58,10 @@ def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Ca
                 "callbacks are functions of a round's record, trackers, or names of trackers "
                 f"({', '.join(TRACKERS)}); got {entry!r}"
             )
-    return Callbacks(make_trackers(tracked, folder), _together(functions), progress)
+    return Callbacks(make_trackers(tracked, folder), _call_all(functions), progress)
 
 
-def _together(functions: Sequence[OnRound]) -> OnRound | None:
+def _call_all(functions: Sequence[OnRound]) -> OnRound | None:
     """One function that calls several; its reply ends the run where that of one of them does."""
     if len(functions) <= 1:
         return functions[0] if functions else None

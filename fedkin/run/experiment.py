@@ -109,15 +109,22 @@ class Experiment(Generic[W]):
             out: the folder that keeps the run, if one does.
             resume: whether ``out`` holds the main method's run already.
         """
-        (entry, method), others = methods[0], methods[1:]
-        main = self._run_one(entry, method, [values for values, _ in others], digests, out, resume)
-        runs = {}
-        for values, other in others:
-            inner = against_folder(out, values["name"]) if out else None
+        (main_entry, main_method), *others = methods
+        main = self._run_one(
+            main_entry,
+            main_method,
+            digests=digests,
+            out=out,
+            resume=resume,
+            against=[entry for entry, _ in others],
+        )
+        for entry, method in others:
+            inner = against_folder(out, entry["name"]) if out else None
             begun = resume and inner is not None and holds_run(inner)
-            runs[values["name"]] = self._run_one(values, other, None, digests, inner, begun)
-        main.against.update(runs)
-        for finished in (*runs.values(), main):
+            main.against[entry["name"]] = self._run_one(
+                entry, method, digests=digests, out=inner, resume=begun, against=None
+            )
+        for finished in (*main.against.values(), main):
             if finished.folder:
                 finished.write_results(finished.folder)
         return main
@@ -126,22 +133,35 @@ class Experiment(Generic[W]):
         self,
         entry: Values,
         method: Method,
-        others: list[Values] | None,
+        *,
         digests: Digests,
         out: Path | None,
         resume: bool,
+        against: list[Values] | None,
     ) -> Run:
-        """One method's run; ``others`` lists those beside it, None where it is one of those itself."""
-        description = self.description.with_sections({"method": entry}).with_run(
-            against=others or []
-        )
+        """The run of one method.
+
+        Args:
+            entry: the method in the description.
+            method: what is run.
+            digests: what ``worlds.digests()`` returned.
+            out: the folder that keeps the run, if one does.
+            resume: whether ``out`` holds the run already.
+            against: entries of the methods that are compared with it; None: it is one of these.
+        """
+        description = self.description.with_sections({"method": entry})
+        description = description.with_run(against=against or [])
         opened = self.worlds.open(entry, method)
         identity = fingerprint(description, *digests)
-        folder = _folder(out, description, identity, resume, warns=others is not None)
+        # The main method warns of another environment, for all methods.
+        folder = _folder(out, description, identity, resume=resume, warns=against is not None)
         options = ActiveOptions.of(self._facts(method, out, opened.world.true_clusters))
-        earlier_records = partial(read_records, out) if out else tuple
         with dispatching(
-            self.trackers, description.sections, out, earlier_records, self.on_round
+            trackers=self.trackers,
+            description=description.sections,
+            folder=out,
+            earlier_records=partial(read_records, out) if out else tuple,
+            on_round=self.on_round,
         ) as dispatch:
             try:
                 state = run(
@@ -163,11 +183,11 @@ class Experiment(Generic[W]):
             clients = client_table(state, facts)
             state.final |= options.closing(_end(state, clients, facts))
             finished = Run(
-                description,
-                state.records,
-                state.state,
-                clients,
-                state.seconds,
+                config=description,
+                records=state.records,
+                state=state.state,
+                clients=clients,
+                seconds=state.seconds,
                 folder=out,
                 fingerprint=identity,
                 memory=state.memory,
@@ -210,7 +230,8 @@ def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
 
     scored = run_state.scored
     assert scored is not None  # a run ends with scoring
-    ids, state = scored.clients, run_state.state
+    ids = scored.clients
+    state = run_state.state
     table = {
         "client": ids,
         "cluster": scored.cluster,

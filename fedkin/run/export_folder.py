@@ -35,12 +35,12 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
         CheckpointError: no run, or data that have changed since.
         MethodError, ModelError, MissingExtra, StorageError: as ``export``.
     """
-    config, finished = run_folder.read_config(run), (run / SUMMARY).exists()
+    config = run_folder.read_config(run)
+    finished = (run / SUMMARY).exists()
     if not finished and not last_checkpoint and config.seeds is None:
         raise ConfigError(
             f"{run} holds a run that is not finished: {how_to_resume(run, config)}, or export its "
-            f"last checkpoint "
-            "(--checkpoint)"
+            "last checkpoint (--checkpoint)"
         )
     if not last_checkpoint:
         return Run.load(run).export(path, format)
@@ -48,8 +48,14 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
     newest, digest = checkpoint.newest(run / run_folder.CHECKPOINTS)
     parts = parts_again(config, run, digest)
     names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
-    named, (method, seed) = np.arange(len(names)), (config.method_with_options, config.seed)
     trained = TrainedModels(
-        method, parts, newest.state, newest.memory, named, names, seed, newest.round
+        method=config.method_with_options,
+        parts=parts,
+        state=newest.state,
+        memory=newest.memory,
+        named_clients=np.arange(len(names)),
+        names=names,
+        seed=config.seed,
+        rounds=newest.round,
     )
-    return export(trained, config, None, digest, path, format)
+    return export(trained, config, clients=None, digest=digest, path=path, format=format)

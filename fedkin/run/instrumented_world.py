@@ -25,10 +25,16 @@ class InstrumentedWorld:
     """
 
     def __init__(self, world: World, update_memory: int | None = None) -> None:
-        self.world, self.spec, self.work, self.ledger = world, world.spec, world.work, world.ledger
-        self.total_clients, self._update_memory = world.total_clients, update_memory
-        self.initial, self.clients = world.initial, world.clients
-        self.memory, self.recall = world.memory, world.recall
+        self.world = world
+        self.spec = world.spec
+        self.work = world.work
+        self.ledger = world.ledger
+        self.total_clients = world.total_clients
+        self.initial = world.initial
+        self.clients = world.clients
+        self.memory = world.memory
+        self.recall = world.recall
+        self._update_memory = update_memory
         self.observations = Observations(world.total_clients, 0)
 
     @property

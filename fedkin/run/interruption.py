@@ -38,7 +38,8 @@ class _Noted:
     """What the handler of this process has noted."""
 
     def __init__(self) -> None:
-        self.active, self.number = False, 0
+        self.active = False
+        self.number = 0
 
 
 _noted = _Noted()
@@ -65,10 +66,9 @@ def interruptible(
         return
 
     def handle(number: int, _: FrameType | None) -> None:
-        before, _noted.number = (
-            _noted.number,
-            _noted.number or number,
-        )  # noted before anything can fail
+        # The signal is noted before anything can fail.
+        before = _noted.number
+        _noted.number = before or number
         if not before:
             (first or _ignore)(number)
         elif number != HUNG_UP:
@@ -76,7 +76,8 @@ def interruptible(
 
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     taken = [number for number in SIGNALS if handlers[number] not in (signal.SIG_IGN, None)]
-    _noted.active, _noted.number = True, 0
+    _noted.active = True
+    _noted.number = 0
     try:
         for number in taken:
             signal.signal(number, handle)
@@ -85,7 +86,8 @@ def interruptible(
     finally:
         for number in taken:
             signal.signal(number, handlers[number])
-        _noted.active, _noted.number = False, 0
+        _noted.active = False
+        _noted.number = 0
 
 
 def is_interrupted() -> bool:

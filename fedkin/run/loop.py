@@ -23,7 +23,7 @@ from fedkin.run.callbacks import OnRound
 from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.folder.checkpoint import Checkpoint
 from fedkin.run.folder.migrations import Migrations, find_migrations
-from fedkin.run.folder.run_folder import Folder
+from fedkin.run.folder.run_folder import Folder, Restored
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.interruption import is_interrupted, raise_if_interrupted
 from fedkin.run.method_checks import check_model, check_plan, plan_warnings
@@ -136,41 +136,54 @@ def run(
     )
     runner = WithOptions(method, options)
     if restored:
-        checkpoint, records, migrations = restored
-        run_state = RunState(
-            checkpoint.round, checkpoint.state, records, migrations, seconds=clock.total
-        )
-        run_state.best, run_state.stopped = (
-            checkpoint.best,
-            stop_of_resumed(plan, records, checkpoint.stopped),
-        )
-        run_state.stopped = run_state.stopped or stop_by_options(plan, run_state.round, options)
-        recorder.recall(checkpoint.memory)
+        run_state = _resumed(restored, plan, options)
+        recorder.recall(restored.checkpoint.memory)
         instrumented.begin(_scenario(plan, run_state.round))
     else:
         instrumented.begin(_scenario(plan, 0))
         run_state = RunState(0, runner.init(instrumented, Stream(plan.seed, 0, "method/init")))
-        instrumented.observations.training = (
-            None  # what finds the clusters is not a round's training
-        )
+        # Training that finds the first clusters is not the training of a round.
+        instrumented.observations.training = None
         _log_remarks(name, runner.remarks(run_state.state), client_names(world))
         recorder.record(run_state, plan.evaluates(0), keeping=True)
     while run_state.round < plan.rounds and not run_state.stopped:
         run_state.round += 1
-        instrumented.begin(_scenario(plan, run_state.round))
-        before = run_state.state.assignment
-        run_state.state = run_round(instrumented, runner, run_state.state, run_state.round, plan)
-        if run_state.state.assignment is not before:
+        round = run_state.round
+        instrumented.begin(_scenario(plan, round))
+        assignment_before = run_state.state.assignment
+        run_state.state = run_round(
+            instrumented, runner, state=run_state.state, round=round, plan=plan
+        )
+        if run_state.state.assignment is not assignment_before:
             changed = recorder.cluster_metrics.changed(run_state.state.assignment)
             instrumented.reassigned(changed[~instrumented.observations.reassigned[changed]])
-        recorder.record(
-            run_state, plan.evaluates(run_state.round), plan.checkpoints(run_state.round)
-        )
+        recorder.record(run_state, plan.evaluates(round), plan.checkpoints(round))
     if run_state.stopped:
         _log.info("%s: stopped after round %d of %d: %s", name, *run_state.stopped.values())
-    _score_finally(run_state, world, runner, plan, every_measure)
+    _score_finally(run_state, world, method=runner, plan=plan, measures=every_measure)
     run_state.memory = recorder.memory()
     return run_state
+
+
+def _resumed(restored: Restored, plan: Plan, options: ActiveOptions) -> RunState:
+    """A run as its newest checkpoint has it.
+
+    Args:
+        restored: what the folder of the run holds.
+        plan: may ask for more rounds than before.
+        options: of the run.
+    """
+    checkpoint = restored.checkpoint
+    stopped = stop_of_resumed(plan, restored.records, checkpoint.stopped)
+    return RunState(
+        round=checkpoint.round,
+        state=checkpoint.state,
+        records=restored.records,
+        migrations=restored.migrations,
+        seconds=checkpoint.seconds,
+        best=checkpoint.best,
+        stopped=stopped or stop_by_options(plan, checkpoint.round, options),
+    )
 
 
 def _log_remarks(name: str, remarks: Sequence[str], client_names: Sequence[str] | None) -> None:
@@ -183,23 +196,28 @@ def _log_remarks(name: str, remarks: Sequence[str], client_names: Sequence[str] 
 def _score_finally(
     run_state: RunState, world: World, method: WithOptions, plan: Plan, measures: Sequence[Measure]
 ) -> None:
-    """Measure what is measured once."""
-    validated, round = _scored_split(world) != "test", run_state.round
+    """Measure what is measured once, after the last round."""
+    round = run_state.round
+    state = run_state.state
+    validated = _scored_split(world) != "test"
     sampled = run_state.scored is not None and run_state.scored.sizes is not None
     sample = plan.sample(last=True)
-    if (
-        validated or run_state.scored is None or (sampled and sample is None)
-    ):  # a sample: the run ended early
-        run_state.scored = score(world, run_state.state, round, sample=sample)
+    # A run that ended early has scored a sample of clients in its last round.
+    if validated or run_state.scored is None or (sampled and sample is None):
+        run_state.scored = score(world, state, round, sample=sample)
+    scored = run_state.scored
     if validated or sampled or run_state.records[-1]["accuracy"] is None:
-        run_state.final |= final_record(world, run_state.state, run_state.scored, round, measures)
+        run_state.final |= final_record(world, state, scored=scored, round=round, measures=measures)
     if validated:
-        run_state.final |= best_record(world, run_state.best, round, run_state.scored, sample)
-    stream = Stream(plan.seed, round, "score")
-    everybody = accuracy_all_clients(world, method, run_state.state, stream, run_state.scored)
-    run_state.final["accuracy_all_clients"] = everybody
-    if run_state.scored.partial and run_state.records[-1]["partial"] is None:
-        run_state.final["final_partial"] = True  # no record says so
+        run_state.final |= best_record(
+            world, run_state.best, round=round, final=scored, sample=sample
+        )
+    run_state.final["accuracy_all_clients"] = accuracy_all_clients(
+        world, method, state=state, stream=Stream(plan.seed, round, "score"), scored=scored
+    )
+    # The record of the last round does not say so where that round was not scored.
+    if scored.partial and run_state.records[-1]["partial"] is None:
+        run_state.final["final_partial"] = True
     if run_state.stopped:
         run_state.final["stopped"] = run_state.stopped
     _check_samples(world)
@@ -212,8 +230,7 @@ def _check_samples(world: World) -> None:
 
 
 def _scored_split(world: World) -> str:
-    """The split on which rounds are scored; of a node's own data the server knows none but the test
-    samples."""
+    """The split on which rounds are scored. Real sites are scored on their test samples."""
     return world.scored_split if isinstance(world, SimulatedWorld) else "test"
 
 
@@ -224,7 +241,7 @@ def _scenario(plan: Plan, round: int) -> Stream:
 def run_round(
     instrumented: InstrumentedWorld, method: WithOptions, state: State, round: int, plan: Plan
 ) -> State:
-    """Select a cohort, place those of it that have no cluster, and let the method work.
+    """Select a cohort, place its clients that have no cluster, and let the method work.
 
     Args:
         instrumented: the world.
@@ -245,7 +262,8 @@ def run_round(
     unassigned = cohort[state.assignment[cohort] == UNASSIGNED]
     if len(unassigned):
         state = method.place(instrumented, state, unassigned, stream.child("place"))
-        instrumented.observations.training = None  # nor is what newcomers do to find theirs
+        # Training that places newcomers is not the training of a round, either.
+        instrumented.observations.training = None
     return method.round(instrumented, state, cohort, stream.child("round"))
 
 
@@ -281,12 +299,7 @@ class _Recorder:
         training_seconds = self.clock.lap()
         round = run_state.round
         world = self.instrumented.world
-        options = (
-            self.plan.global_model,
-            self.split,
-            self.plan.sample(last=round == self.plan.rounds),
-        )
-        run_state.scored = score(world, run_state.state, round, *options) if scoring else None
+        run_state.scored = self._score(run_state) if scoring else None
         _check_samples(world)
         changed = self.cluster_metrics.changed(run_state.state.assignment)
         migrations = find_migrations(round, changed, run_state.state.assignment[changed])
@@ -299,20 +312,19 @@ class _Recorder:
         run_state.migrations += [migrations] if migrations else []
         run_state.seconds = self.clock.total
         if self.folder:
-            seconds = {
+            timing = {
+                "round": round,
                 "train": training_seconds,
                 "score": scoring_seconds,
                 "total": run_state.seconds,
             }
-            self.folder.append(record, {"round": round, **seconds}, migrations)
+            self.folder.append(record, timing, migrations)
             if keeping or run_state.stopped:
                 self._keep(run_state, self.folder)
         reply = self.on_round(record) if self.on_round else None
-        if not run_state.stopped and (
-            stopped := stop_by_reply(self.plan, round, reply, self.options.hides_replies)
-        ):
-            run_state.stopped = stopped
-            if self.folder:
+        if not run_state.stopped:
+            run_state.stopped = stop_by_reply(self.plan, round, reply, self.options.hides_replies)
+            if run_state.stopped and self.folder:
                 self._keep(run_state, self.folder)
         if is_interrupted():
             if self.folder and not keeping:
@@ -322,55 +334,77 @@ class _Recorder:
     def _keep(self, run_state: RunState, folder: Folder) -> None:
         """Write a checkpoint."""
         ledger = self.instrumented.ledger
-        counted, measured = (ledger.down, ledger.up), (ledger.measured_down, ledger.measured_up)
-        more = (run_state.best, run_state.stopped)
-        now = Checkpoint(
-            run_state.round,
-            run_state.state,
-            *counted,
-            run_state.seconds,
-            self.memory(),
-            *measured,
-            *more,
+        folder.keep(
+            Checkpoint(
+                round=run_state.round,
+                state=run_state.state,
+                down=ledger.down,
+                up=ledger.up,
+                measured_down=ledger.measured_down,
+                measured_up=ledger.measured_up,
+                seconds=run_state.seconds,
+                memory=self.memory(),
+                best=run_state.best,
+                stopped=run_state.stopped,
+            )
         )
-        folder.keep(now)
 
     def _choose(self, run_state: RunState, record: Record) -> None:
-        """Keep the round if validation samples find none better."""
-        best, state = run_state.best, run_state.state
-        if (
-            self.split == "test"
-            or not is_complete(record)
-            or (best and not SCORE.better(record[SCORE.column], best.accuracy))
-        ):
+        """Keep the round if its score on validation samples is the best so far."""
+        if self.split == "test" or not is_complete(record):
             return
-        none = np.zeros(0, np.int64)
-        on_clients = evaluation_task(state, self.instrumented.spec, none) is not None
-        memory = self.instrumented.memory() if on_clients else {}
-        run_state.best = BestRound(run_state.round, record[SCORE.column], state, memory)
+        score = record[SCORE.column]
+        if run_state.best and not SCORE.better(score, run_state.best.accuracy):
+            return
+        state = run_state.state
+        no_clients = np.zeros(0, np.int64)
+        # Where clients keep a part of their model, the best models are with their memory.
+        has_own_parts = evaluation_task(state, self.instrumented.spec, no_clients) is not None
+        memory = self.instrumented.memory() if has_own_parts else {}
+        run_state.best = BestRound(run_state.round, score, state, memory)
+
+    def _score(self, run_state: RunState) -> EvaluationResults:
+        """Score the clients on the models of the round."""
+        round = run_state.round
+        return score(
+            self.instrumented.world,
+            run_state.state,
+            round,
+            global_model=self.plan.global_model,
+            split=self.split,
+            sample=self.plan.sample(last=round == self.plan.rounds),
+        )
 
     def _measure(self, run_state: RunState, keeping: bool) -> Record:
-        truth, reachable = self.ground_truth(), self.instrumented.clients(run_state.round)
+        """The record of a round."""
+        round = run_state.round
+        state = run_state.state
+        truth = self.ground_truth()
+        reachable = self.instrumented.clients(round)
         observations = self.instrumented.observations
-        shifts = (truth, observations.detected, observations.placed)
         clustering = self.cluster_metrics.record(
-            run_state.round, run_state.state.assignment, reachable, *shifts
+            round,
+            state.assignment,
+            reachable,
+            truth=truth,
+            detected=observations.detected,
+            placed=observations.placed,
         )
-        if isinstance(run_state.state, PeerState):  # whose communities have no lasting names
+        # Communities of peers have no names that last, so no client migrates between them.
+        if isinstance(state, PeerState):
             clustering |= {"migrations": None, "migrations_correct": None}
-        keeps_trust = keeping or run_state.round == 1
-        return {
-            "round": run_state.round,
-            "method": self.name,
-            **({} if self.split == "test" else {"split": self.split}),
-            **accuracy_record(run_state.scored, run_state.state.clusters, truth.true_clusters),
-            **measures_record(run_state.scored, run_state.state, run_state.round, self.measures),
-            **clustering,
-            **peers_record(run_state.state, reachable, truth.true_clusters, keeps_trust),
-            **training_record(observations, run_state.state),
-            **self.options.record(run_state.state),
-            **ledger_record(self.instrumented.ledger),
-        }
+        keeps_trust = keeping or round == 1
+        record: Record = {"round": round, "method": self.name}
+        if self.split != "test":
+            record["split"] = self.split
+        record |= accuracy_record(run_state.scored, state.clusters, truth.true_clusters)
+        record |= measures_record(run_state.scored, state, round, self.measures)
+        record |= clustering
+        record |= peers_record(state, reachable, truth.true_clusters, keeps_trust)
+        record |= training_record(observations, state)
+        record |= self.options.record(state)
+        record |= ledger_record(self.instrumented.ledger)
+        return record
 
 
 class _Clock:
@@ -382,6 +416,7 @@ class _Clock:
 
     def lap(self) -> float:
         now = time.perf_counter()
-        lap, self._last = now - self._last, now
-        self.total += lap
-        return lap
+        seconds = now - self._last
+        self._last = now
+        self.total += seconds
+        return seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import logging
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from fedkin.run.trained.parts import Parts
 
 _OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
-CLIENTS, SUMMARY, AGAINST = run_folder.CLIENTS, run_folder.SUMMARY, run_folder.AGAINST
+CLIENTS = run_folder.CLIENTS
+SUMMARY = run_folder.SUMMARY
+AGAINST = run_folder.AGAINST
 
 _log = logging.getLogger("fedkin")
 
@@ -46,7 +49,8 @@ class Run(ModelAccess):
     """A finished run. N clients, K clusters, P parameters, T rounds.
 
     Attributes:
-        config: the run's description, as in its config.toml.
+        config: the run's description: ``run.config.seed``, ``run.config.method``, and
+            ``run.config.sections`` for everything as its config.toml holds it.
         records: what was measured in rounds 0 .. T, as in its metrics.jsonl.
         state: the method's final state.
         clients: a DataFrame, one row per scored client: cluster, test samples, correct, accuracy,
@@ -172,7 +176,8 @@ class Run(ModelAccess):
     @cached_property
     def _summary(self) -> dict[str, Any]:
         best = best_record(self.records)
-        last, target = self.records[-1], self.config.target
+        last = self.records[-1]
+        target = self.config.target
         reached = first_to_reach(self.records, target)
         discrepancies = [
             r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None
@@ -250,14 +255,22 @@ class Run(ModelAccess):
         for record in self.records:
             folder.append(record, {"round": record["round"]}, migrations.get(record["round"]))
         last = self.records[-1]
-        counted, measured = (
-            _sides(last.get(name, {})) for name in ("bytes_by_operation", "messages_by_operation")
+        down, up = _sides(last.get("bytes_by_operation", {}))
+        measured_down, measured_up = _sides(last.get("messages_by_operation", {}))
+        folder.keep(
+            checkpoint.Checkpoint(
+                round=last["round"],
+                state=self.state,
+                down=down,
+                up=up,
+                measured_down=measured_down,
+                measured_up=measured_up,
+                seconds=self.seconds,
+                memory=self.memory,
+                best=self.best,
+                stopped=self.final.get("stopped"),
+            )
         )
-        more = (self.best, self.final.get("stopped"))
-        now = checkpoint.Checkpoint(
-            last["round"], self.state, *counted, self.seconds, self.memory, *measured, *more
-        )
-        folder.keep(now)
         for name, other in self.against.items():
             other._save(run_folder.against_folder(target, name), folders)
         self.write_results(target)
@@ -284,12 +297,13 @@ class Run(ModelAccess):
         import pandas as pd
 
         source = user_path(path)
-        config, records = run_folder.read_config(source), run_folder.read_records(source)
+        config = run_folder.read_config(source)
+        records = run_folder.read_records(source)
         migrations = run_folder.read_records(source, run_folder.MIGRATIONS)
         if config.seeds is not None:
             raise CheckpointError(
-                f"{source} holds several seeds; RepeatedRuns.load reads them, this one those in "
-                f"seeds/"
+                f"{source} holds several seeds: RepeatedRuns.load reads it, and Run.load each run "
+                "in seeds/"
             )
         if not (source / SUMMARY).exists():
             raise CheckpointError(
@@ -297,57 +311,47 @@ class Run(ModelAccess):
             )
         try:
             clients = pd.read_parquet(io.BytesIO((source / CLIENTS).read_bytes()))
-        except Exception as error:  # a damaged file makes its reader raise whatever it may
+        except Exception as error:  # the reader of a damaged file raises errors of any type
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
         registry.define_states(config.method_name)
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
         integrity.check_files(source, last)
         if reason := integrity.missing_end(source, records, last):
             _log.warning("%s; to make that again, %s", reason, how_to_resume(source, config))
-        given = model is not None or data is not None or method is not None
-        made_of = (
-            _parts(source, config, clients, fingerprint, (model, data, method)) if given else None
+        loaded = cls(
+            config=config,
+            records=records,
+            state=last.state,
+            clients=clients,
+            seconds=last.seconds,
+            folder=source,
+            fingerprint=fingerprint,
+            memory=last.memory,
+            migrations=migrations,
+            best=last.best,
+            final=_final(source / SUMMARY, config),
         )
-        folders = [p for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)]
-        against = {
-            run.config.method_name: run for run in (cls.load(p, model, data) for p in folders)
-        }
-        return cls(
-            config,
-            records,
-            last.state,
-            clients,
-            last.seconds,
-            against,
-            source,
-            fingerprint,
-            last.memory,
-            migrations,
-            made_of,
-            last.best,
-            _final(source / SUMMARY, config),
-        )
+        for folder in sorted((source / AGAINST).glob("*")):
+            if run_folder.holds_run(folder):
+                other = cls.load(folder, model, data)
+                loaded.against[other.config.method_name] = other
+        if model is None and data is None and method is None:
+            return loaded
+        return dataclasses.replace(loaded, made_of=_parts(loaded, model, data, method))
 
 
-def _parts(
-    folder: Path,
-    config: Description,
-    clients: pd.DataFrame,
-    fingerprint: str,
-    given: tuple[Any, Any, Any],
-) -> Parts:
+def _parts(run: Run, model: Any, data: Any, method: Any) -> Parts:
     """The parts of a run of which model, data or method were given."""
+    # Models and data are not imported to read a table.
     from fedkin.run.trained.parts import parts_of
-    from fedkin.run.trained.rebuild import (
-        check_given,
-        parts_again,
-    )  # models and data are not imported to read a table
+    from fedkin.run.trained.rebuild import check_given, parts_again
 
-    model, data, method = given
     if data is None:
-        return parts_again(config, folder, fingerprint, model, method)
-    made_of = parts_of(config, model, data, method)
-    check_given(config, made_of, clients, fingerprint)
+        return parts_again(
+            run.config, run.folder, identity=run.fingerprint, model=model, method=method
+        )
+    made_of = parts_of(run.config, model, data, method)
+    check_given(run.config, made_of, run.clients, run.fingerprint)
     return made_of
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from fedkin.config import own_measures
 from fedkin.config.plan import Cohort, Compute, RunSettings, Scoring
 from fedkin.config.run import RunConfig
-from fedkin.config.schema import error_context
+from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
 from fedkin.core.progress import shown
@@ -21,7 +21,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.options.base import Option
 from fedkin.options.with_options import by_section, simulated
-from fedkin.run.argument_checks import check_made, check_settings
+from fedkin.run.argument_checks import check_list, check_made, check_settings
 from fedkin.run.callbacks import Callback, OnRound, by_kind
 from fedkin.run.description import description_of, label_names, method_name, plain_values
 from fedkin.run.experiment import Experiment
@@ -109,6 +109,8 @@ def simulate(
         StorageError, CheckpointError: about the folder.
         ModelError, MethodError, DataError: what does not fit together.
     """
+    check_list("against", against, "fk.FedAvg()")
+    check_list("options", options, "fk.FedAdam()")
     check_made((method, *against), data, model, shift)
     check_settings({"scoring": scoring, "compute": compute, "local": local, "scenario": scenario})
     model = trainable(model)
@@ -129,8 +131,8 @@ def simulate(
     )
     poisoned, shifts = simulated(sections, data, shift)
     folder = user_path(out) if out else None
-    told = by_kind(callbacks, folder)
-    with shown(told.progress, rounds, told.on_round) as listener:
+    listeners = by_kind(callbacks, folder)
+    with shown(listeners.progress, rounds, listeners.on_round) as on_round:
         experiment = Experiment(
             worlds=SimulatedWorlds(poisoned, model, local, scenario, shifts, compute),
             plan=settings,
@@ -143,16 +145,13 @@ def simulate(
                 run=settings,
                 options=sections,
             ),
-            on_round=listener,
+            on_round=on_round,
             resume=resume,
-            trackers=told.trackers,
+            trackers=listeners.trackers,
             options=sections,
             measures=measures,
         )
-        methods = [
-            ({"name": method_name(one), **plain_values(one)}, one) for one in (method, *against)
-        ]
-        return _run(experiment, methods, folder)
+        return _run(experiment, [_named(each) for each in (method, *against)], folder)
 
 
 def execute(
@@ -179,6 +178,11 @@ def execute(
     trackers = make_trackers(track, out)
     experiment, methods = from_config(config, resume, on_round)
     return _run(dataclasses.replace(experiment, trackers=trackers), methods, out)
+
+
+def _named(method: Method) -> tuple[Values, Method]:
+    """A method with its entry in the description."""
+    return {"name": method_name(method), **plain_values(method)}, method
 
 
 def _run(experiment: Experiment[SimulatedWorlds], methods: Methods, out: Path | None) -> Run:

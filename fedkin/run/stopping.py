@@ -18,8 +18,9 @@ from fedkin.options.with_options import ActiveOptions
 
 UNUSABLE = 3  # rounds in a row without a usable reply, after which a run ends
 _NO_REPLY = "no client's reply was usable"
+_BY_CALLBACK = "a callback returned STOP"
 STOP = "stop"
-"""What ``on_round`` of ``simulate`` returns to end a run after a round."""
+"""What a callback returns to end a run after a round."""
 
 
 def complete_rounds(records: Sequence[Record]) -> list[Record]:
@@ -137,13 +138,13 @@ def stop_record(plan: Plan, round: int, reason: str) -> Record:
 
 
 def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> Record | None:
-    """That a run stops because ``on_round`` returned ``STOP`` before the last round; None of any
+    """That a run stops because a callback returned ``STOP`` before the last round; None of any
     other reply.
 
     Args:
         plan: of the run.
         round: the present one.
-        reply: what ``on_round`` returned.
+        reply: of the callback.
         private: whether the run has client-level differential privacy, which no stop by scores of
             clients may undo.
 
@@ -154,11 +155,10 @@ def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> 
         return None
     if private:
         raise ConfigError(
-            "privacy: on_round returned STOP, by scores of clients, which no noise covers, and "
-            "the last round would "
-            "show them: set run.rounds"
+            "privacy: a callback returned STOP. Scores of clients are not covered by noise, and "
+            "the last round would show them: set run.rounds"
         )
-    return stop_record(plan, round, "on_round returned STOP")
+    return stop_record(plan, round, _BY_CALLBACK)
 
 
 def stop_by_options(plan: Plan, round: int, options: ActiveOptions) -> Record | None:
@@ -199,7 +199,7 @@ def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | Non
     """Whether a run that is resumed has stopped already.
 
     Its scores decide by the present ``patience`` and ``until``, as they would in a new run. One
-    that ``on_round`` or the lack of usable replies has stopped goes on where it has more rounds now
+    that a callback or the lack of usable replies has stopped goes on where it has more rounds now
     than it had then.
 
     Args:
@@ -210,5 +210,5 @@ def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | Non
     by_score = stop_by_score(plan, records)
     if by_score or stopped is None:
         return by_score
-    lasting = "on_round" in stopped["reason"] or stopped["reason"].startswith(_NO_REPLY)
+    lasting = stopped["reason"].startswith((_BY_CALLBACK, _NO_REPLY))
     return stopped if stopped["of"] == plan.rounds and lasting else None

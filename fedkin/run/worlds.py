@@ -4,7 +4,7 @@ server."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Int
@@ -42,7 +42,6 @@ class OpenWorld(NamedTuple):
     parts: Parts | None = None  # what runs here is made of
 
 
-@runtime_checkable
 class WorldFactory(Protocol):
     """Where runs take place: a simulation, or a federation with a server. Each run has a world of
     its own."""

@@ -37,7 +37,7 @@ def make_trackers(track: Any, folder: Path | None) -> list[Tracker]:
             )
         kind = type(tracker).__name__
         if kind in [type(other).__name__ for other in trackers]:
-            raise ConfigError(f"{kind} is named twice in track; once is enough")
+            raise ConfigError(f"the tracker {kind} is given twice; once is enough")
         if folder is None and isinstance(tracker, tuple(TRACKERS.values())):
             raise ConfigError(
                 f"{kind} writes what it tracks beside the run, and needs out=, the folder that "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkin.config import registry
-from fedkin.config.option_registry import make_option
+from fedkin.config.option_registry import known_values
 from fedkin.core.method import UNASSIGNED
 from fedkin.run.folder.run_folder import METRICS
 from fedkin.run.loop import run
@@ -163,9 +163,8 @@ def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Ru
     undisturbed: Any = UndisturbedWorld(quadratic_clients(numbers), entries, world.work)
     method = registry.make(registry.methods(), finished.config.method)
     late = finished.config.section("late")
-    options = with_options(
-        method, *([make_option("late", late)] if late else []), world=undisturbed
-    ).options
+    of_run = [registry.make(known_values("late"), late)] if late else []
+    options = with_options(method, *of_run, world=undisturbed).options
     again = run(undisturbed, method, federation.plan, options=options)
     if (
         not federation.trace.at_end

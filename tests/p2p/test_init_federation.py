@@ -31,7 +31,7 @@ def test_init_writes_a_peer_each_that_finds_the_others_through_two(tmp_path: Pat
         assert config.network.connect == [
             f"tcp/127.0.0.1:{port}" for port in (8000, 8001) if port != 8000 + k
         ]
-        assert config.data.values["clients"] == 4 and config.method == {
+        assert config.data.values["clients"] == 4 and config.method.values == {
             "name": "gossip",
             "neighbours": 3,
         }

@@ -583,7 +583,7 @@ def test_several_seeds_say_what_they_cost_together_and_that_seeded_noise_is_none
 def test_a_private_run_does_not_stop_by_what_clients_reply(tmp_path: Path) -> None:
     """Neither by what ``on_round`` makes of their scores, nor where no reply is usable: the last
     round is planned."""
-    with pytest.raises(ConfigError, match=r"on_round returned STOP.*set run.rounds"):
+    with pytest.raises(ConfigError, match=r"a callback returned STOP.*set run.rounds"):
         simulate(out=tmp_path / "run", callbacks=lambda record: fk.STOP)
     assert not (tmp_path / "run" / "release").exists()
     unusable = {"train_loss": None, "nonfinite": 4, "accuracy": None, "partial": None}

@@ -226,7 +226,7 @@ def test_wrong_types_are_told_without_a_type_checker(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "run.rounds: expected a valid integer, got 2.5",
-        "cohort.size: expected a valid integer, got True",
+        "run.cohort: expected a valid integer, got True",
         "run.seed: expected a valid integer, got 'x'",
         "shift must be a way in which data shift, such as SwapAll(), got <class "
         "'fedkin.scenarios.swaps.SwapAll'>",

@@ -191,7 +191,7 @@ def test_a_callback_may_end_a_run() -> None:
 
     summary = said(on_round=on_round, rounds=50).summary()
     assert seen == [0, 1, 2, 3] and summary["rounds"] == 3
-    assert summary["stopped"] == {"round": 3, "of": 50, "reason": "on_round returned STOP"}
+    assert summary["stopped"] == {"round": 3, "of": 50, "reason": "a callback returned STOP"}
 
 
 def test_a_run_that_ends_between_scores_is_scored_all_the_same() -> None:

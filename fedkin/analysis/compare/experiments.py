@@ -19,7 +19,7 @@ from fedkin.run.folder.run_folder import holds_run
 from fedkin.run.results import Run
 from fedkin.run.simulate import from_config
 from fedkin.run.simulated_worlds import SimulatedWorlds
-from fedkin.run.worlds import Digests, Methods, named_methods
+from fedkin.run.worlds import Digests, Methods
 
 SimulatedExperiment = Experiment[SimulatedWorlds]
 Pair = tuple[str, str]  # labels of a setting and of a method
@@ -147,4 +147,6 @@ class Experiments:
 
 
 def _methods(config: RunConfig) -> Methods:
-    return named_methods([config.method])
+    # A method of the user's own may keep something in itself, so each run gets a new one, as in a
+    # process for each.
+    return [(config.method.values, config.method.make())]

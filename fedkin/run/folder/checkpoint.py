@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,23 +34,37 @@ _log = logging.getLogger("fedkin")
 
 @dataclass(frozen=True)
 class BestRound:
-    """The complete round with the highest accuracy on validation samples, the first of equals, and
-    all that it takes to test it later."""
+    """The first complete round with the highest accuracy on validation samples.
+
+    Attributes:
+        round: its number.
+        accuracy: on validation samples.
+        state: of the method after that round.
+        memory: of clients, where they keep a part of their models; else empty.
+    """
 
     round: int
-    accuracy: float  # on validation samples
+    accuracy: float
     state: State
-    memory: dict[str, np.ndarray] = field(
-        default_factory=dict
-    )  # of clients, where a part of their models is theirs
+    memory: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on: the state after a round, the ledger, the seconds spent so
-    far, and what clients (where they are simulated) and metrics of the clustering store; the best
-    round where one is chosen on validation samples, and why the run has stopped early, if it has
-    (``run.stopping``)."""
+    """Everything a run needs to go on.
+
+    Attributes:
+        round: after which it was kept.
+        state: of the method.
+        down, up: bytes so far, by operation.
+        seconds: wall time so far.
+        memory: what clients (where they are simulated) and metrics of the clustering store.
+        measured_down, measured_up: bytes of real messages so far, by operation; empty in a
+            simulation.
+        best: the best round, where validation samples choose one.
+        stopped: why the run has stopped early, if it has (``run.stopping``).
+        records: digests of the record files up to this round, by name.
+    """
 
     round: int
     state: State
@@ -58,15 +72,11 @@ class Checkpoint:
     up: dict[str, int]
     seconds: float
     memory: dict[str, np.ndarray] = field(default_factory=dict)
-    measured_down: dict[str, int] = field(
-        default_factory=dict
-    )  # what real messages weigh; empty in a simulation
+    measured_down: dict[str, int] = field(default_factory=dict)
     measured_up: dict[str, int] = field(default_factory=dict)
     best: BestRound | None = None
     stopped: Record | None = None
-    records: dict[str, str] = field(
-        default_factory=dict
-    )  # digests of the record files up to this round, by name
+    records: dict[str, str] = field(default_factory=dict)
 
 
 def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
@@ -134,12 +144,12 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
     if stored.run != run:
         raise CheckpointError(
             f"{folder} belongs to another run: configuration, data or model differ from those it "
-            f"was written with "
-            "(a model that another version of JAX compiles, or another kind of device starts, "
-            "counts as another); "
-            "resume with the run's own, or start anew in another folder"
+            "was written with (a model that another version of JAX compiles, or another kind of "
+            "device starts, counts as another); resume with the run's own, or start again in "
+            "another folder"
         )
-    models, assignment = stored.checkpoint.state.models, stored.checkpoint.state.assignment
+    models = stored.checkpoint.state.models
+    assignment = stored.checkpoint.state.assignment
     if models.shape[1:] != (parameters,) or assignment.shape != (clients,):
         raise CheckpointError(
             f"{folder}: expected models of {parameters} parameters and {clients} clients, "
@@ -178,7 +188,7 @@ def _newest(folder: Path) -> _Stored:
             )
         return stored
     why = "; ".join(damage) or "there is none"
-    raise CheckpointError(f"no checkpoint in {folder} can be read ({why}); start the run anew")
+    raise CheckpointError(f"no checkpoint in {folder} can be read ({why}); start the run again")
 
 
 def any_in(folder: Path) -> bool:
@@ -228,10 +238,20 @@ def _read(path: Path) -> _Stored:
     best = _best(header.get("best"), _taken(arrays, _BEST))
     memory = _taken(arrays, _MEMORY)
     state = _state(header["state"], arrays)
-    counted, measured = (header["down"], header["up"]), header.get("measured", ({}, {}))
-    whole = Checkpoint(header["round"], state, *counted, header["seconds"], memory, *measured)
-    more = {"stopped": header.get("stopped"), "records": header.get("records", {})}
-    checkpoint = replace(whole, best=best, **more)
+    measured_down, measured_up = header.get("measured", ({}, {}))
+    checkpoint = Checkpoint(
+        round=header["round"],
+        state=state,
+        down=header["down"],
+        up=header["up"],
+        measured_down=measured_down,
+        measured_up=measured_up,
+        seconds=header["seconds"],
+        memory=memory,
+        best=best,
+        stopped=header.get("stopped"),
+        records=header.get("records", {}),
+    )
     return _Stored(checkpoint, header["run"])
 
 
@@ -263,7 +283,8 @@ def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
     state = state_type(**arrays, extras=extras)
     if not np.isfinite(state.models).all():
         raise _DamageError("its models are not finite")
-    assignment, clusters = state.assignment, len(state.models)
+    assignment = state.assignment
+    clusters = len(state.models)
     if len(assignment) and not UNASSIGNED <= assignment.min() <= assignment.max() < clusters:
         raise _DamageError(f"its assignment names clusters outside 0..{clusters - 1}")
     return state
