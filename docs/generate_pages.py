@@ -13,9 +13,11 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import io
 import re
 import sys
 import textwrap
+import tokenize
 from collections import defaultdict
 from pathlib import Path
 
@@ -143,9 +145,10 @@ def field_source(home: type, name: str) -> tuple[str, str]:
     declared = [node for node in ast.parse(source).body[0].body if isinstance(node, ast.AnnAssign)]
     (field,) = [node for node in declared if ast.unparse(node.target) == name]
     annotation = ast.get_source_segment(source, field.annotation) or ""
-    end = lines[field.end_lineno - 1][field.end_col_offset :]
-    if "#" in end:
-        return annotation, end.partition("#")[2].strip()
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    for token in tokens:
+        if token.type == tokenize.COMMENT and field.lineno <= token.start[0] <= field.end_lineno:
+            return annotation, token.string.removeprefix("#").strip()
     above: list[str] = []
     for line in reversed(lines[: field.lineno - 1]):
         if not line.strip().startswith("#"):

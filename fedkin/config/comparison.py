@@ -8,7 +8,7 @@ A file for ``fedkin run`` with one more section::
     seeds = 5
     grid = {"local.lr" = [0.01, 0.03]}    # all of them, each with each
 
-    [[compare.data]]                      # sections laid over those of the file, one entry after another
+    [[compare.data]]                      # sections laid over those of the file, one by one
     label = "two classes"
     data = {classes_per_client = 2}
 
@@ -46,9 +46,8 @@ from fedkin.core.method import Method
 
 _log = logging.getLogger("fedkin")
 
-Methods = (
-    Sequence[str | Values | Method] | Mapping[str, str | Values | Method]
-)  # a mapping is by label
+# A mapping is by label.
+Methods = Sequence[str | Values | Method] | Mapping[str, str | Values | Method]
 SEEDS = 3  # the default: the least that can be tested
 
 
@@ -103,9 +102,8 @@ def load(
     all_axes = axis.merged(file_axes, given_axes)
     of_methods = [one for one in all_axes if one.section == "method"]
     of_settings = [one for one in all_axes if one.section != "method"]
-    of_settings.sort(
-        key=lambda one: one.option != "name"
-    )  # a new name takes the section's options away
+    # A new name takes the section's options away.
+    of_settings.sort(key=lambda one: one.option != "name")
     entries = _entries(
         raw, compare.methods if methods is None else _listed(methods), place("compare.methods")
     )
@@ -175,25 +173,25 @@ def _settings(
     base["run"] = {
         key: value for key, value in run.items() if key not in ("seed", "seeds", "against")
     }
-    layers = [_layers(compare.data, "data"), _layers(compare.scenarios, "scenarios")]
-    layers += [
-        [
-            Layer(one.label(value) if len(one.values) > 1 else "", one.sections(value))
-            for value in one.values
-        ]
-        for one in axes
-    ]
+    of_data = _layers(compare.data, "data")
+    of_scenarios = _layers(compare.scenarios, "scenarios")
+    of_axes = [_axis_layers(axis) for axis in axes]
     settings = []
-    for combination in itertools.product(*layers):
+    for combination in itertools.product(of_data, of_scenarios, *of_axes):
         sections = base
         for layer in combination:
             sections = _overlay(sections, layer.sections)
-        settings.append(
-            Setting(
-                one_line(", ".join(layer.label for layer in combination if layer.label)), sections
-            )
-        )
+        label = one_line(", ".join(layer.label for layer in combination if layer.label))
+        settings.append(Setting(label, sections))
     return tuple(settings)
+
+
+def _axis_layers(axis: Axis) -> list[Layer]:
+    """A layer for each value of an axis. The value of an axis with one is in no label."""
+    shown = len(axis.values) > 1
+    return [
+        Layer(axis.label(value) if shown else "", axis.sections(value)) for value in axis.values
+    ]
 
 
 def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:

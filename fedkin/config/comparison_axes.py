@@ -91,7 +91,7 @@ def from_text(text: str) -> Axis:
 
 
 def _toml_value(value: Any) -> Any:
-    """A value as JSON and TOML both have it: text for paths and dates, plain numbers for NumPy's."""
+    """A value as JSON and TOML both have it: paths and dates are texts, NumPy's numbers plain."""
     return json.loads(json.dumps(plain_lists(value), default=str))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fedkin.config import registry
@@ -115,15 +115,21 @@ def _some_possible(entry: Values, axes: Sequence[Axis]) -> bool:
 
 def _of_method(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Variant]:
     """A method with each combination of the values of some axes."""
-    bare, label = _bare(entry), one_line(entry.get("label") or registry.method_title(entry["name"]))
+    bare = _bare(entry)
+    label = one_line(entry.get("label") or registry.method_title(entry["name"]))
     for values in itertools.product(*(one.values for one in axes)):
         changes = {one.option: value for one, value in zip(axes, values, strict=True)}
         where = "compare.grid: method." if changes else f"{place}: "
         resolved = registry.resolve(
-            "method", registry.methods(), {**bare, **changes}, lambda key: f"{where}{key}"
+            "method", registry.methods(), {**bare, **changes}, partial(_place_of, where)
         )
         parts = [one.label(changes[one.option]) for one in axes if len(one.values) > 1]
         yield Variant(", ".join([label, *parts]), resolved.values)
+
+
+def _place_of(where: str, key: str) -> str:
+    """Where a key of a method was read."""
+    return f"{where}{key}"
 
 
 def _bare(entry: Values) -> Values:

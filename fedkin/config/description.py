@@ -44,7 +44,7 @@ class Description:
 
     @property
     def method_with_options(self) -> str:
-        """What records and tables call the method: with the options that change what it is called."""
+        """The name of the method in records and tables, with the options that have a title."""
         named = [section for section in ORDER if section in SECTIONS and SECTIONS[section].titles]
         options = [self.section(section)["name"] for section in named if self.section(section)]
         return "+".join([self.method_name, *options])

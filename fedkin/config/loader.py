@@ -42,7 +42,8 @@ class Sections:
             if name not in known:
                 raise ConfigError(f"{place(name)}: {unknown('section', name, known)}")
             check_table(values, place(name))
-        self._raw, self.place = raw, place
+        self._raw = raw
+        self.place = place
 
     def __contains__(self, name: str) -> bool:
         return name in self._raw

@@ -31,7 +31,8 @@ def check_between_peers(entry: Entry, place: Place) -> None:
 
 def server_refusal(method: Any) -> str | None:
     """Why no server can run a method, and what to do instead; None where one can."""
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.data.true_clusters:
         return _truth_refusal(name)
     if needs.peers:
@@ -45,7 +46,8 @@ def server_refusal(method: Any) -> str | None:
 
 def peers_refusal(method: Any) -> str | None:
     """Why real peers cannot run a method, and what to do instead; None where they can."""
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.data.true_clusters:
         return _truth_refusal(name)
     if not needs.peers:

@@ -83,7 +83,8 @@ def _with_absolute_paths(config: PeerConfig, base: Path) -> PeerConfig:
     def at(path: str) -> str:
         return str(base / user_path(path))
 
-    peer, network = config.peer, config.network
+    peer = config.peer
+    network = config.network
     tls = network.tls and TlsSettings(
         at(network.tls.ca), at(network.tls.certificate), at(network.tls.key)
     )

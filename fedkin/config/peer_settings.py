@@ -55,9 +55,8 @@ class TlsSettings:
 class NetworkSettings:
     """[network]: where this peer listens, and one or two others through which it finds the rest."""
 
-    listen: list[Address] = field(
-        default_factory=list
-    )  # such as tcp/127.0.0.1:7450; empty: any free port
+    # Such as tcp/127.0.0.1:7450; empty: any free port.
+    listen: list[Address] = field(default_factory=list)
     connect: list[Address] = field(default_factory=list)
     deadline: Seconds = 5.0  # for a reply
     zenoh: str | None = None  # a JSON5 file with further settings of Zenoh

@@ -59,13 +59,13 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
         if options.get("augment"):
             raise ConfigError(
                 "validation and augment exclude each other here, as copies of an image would "
-                "train and validate; in "
-                "Python: fk.data.augmented(data.with_validation(0.1), [...])"
+                "train and validate; in Python: fk.data.augmented(data.with_validation(0.1), [...])"
             )
         return make(*first, **options).with_validation(validation, options.get("seed") or 0)
 
     signature = inspect.signature(make)
-    call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
+    extended = signature.replace(parameters=[*signature.parameters.values(), option])
+    call.__signature__ = extended  # type: ignore[attr-defined]
     call.__annotations__ = {**typing.get_type_hints(make), option.name: option.annotation}
     return call
 
@@ -275,7 +275,7 @@ def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
 
 
 def resolve_model(values: Values, place: Place) -> Entry:
-    """The model section, spelled out; where it has the place of a PyTorch module, it needs no name."""
+    """The section [model], spelled out. One with the place of a PyTorch module needs no name."""
     default = "torch" if "torch" in values else "mclr"
     return resolve("model", models(), {"name": default} | values, place)
 

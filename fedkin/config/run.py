@@ -47,9 +47,8 @@ class LocalSection(Section):
     weight_decay: float = 0.0
     nesterov: bool = False
     clip_norm: float | None = None
-    schedule: str | Values | None = (
-        None  # of lr over rounds: a name, or a table of options (core.schedule)
-    )
+    # Of lr over rounds: a name, or a table of options (core.schedule).
+    schedule: str | Values | None = None
     step_schedule: str | Values | None = None  # of lr over the local steps
     label_smoothing: float = 0.0
     class_weights: str | list[float] | None = None  # "balanced", or one for each class

@@ -107,9 +107,8 @@ def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type
 
 def options_schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[Section]:
     """The options of a callable, from its signature: names, types and defaults."""
-    plain_class = inspect.isclass(call) and not dataclasses.is_dataclass(
-        call
-    )  # a dataclass inherits fields of others
+    # A dataclass inherits fields of others.
+    plain_class = inspect.isclass(call) and not dataclasses.is_dataclass(call)
     hints = typing.get_type_hints(call.__init__ if plain_class else call)
     skipped = {"self", *skip}
     factories = _factories(call)
@@ -173,7 +172,7 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
 
 
 def _check_text(value: Any, place: str) -> None:
-    """Refuse (ConfigError) a file name whose bytes are not UTF-8, which no configuration can hold."""
+    """Refuse (ConfigError) a file name that is not UTF-8, as no configuration can hold it."""
     if not isinstance(value, str) or not any("\udc80" <= letter <= "\udcff" for letter in value):
         return
     name = repr(value.encode("utf-8", "surrogateescape"))[1:]
@@ -197,10 +196,8 @@ def _text_of_number(value: Any, annotation: Any) -> Any:
 def _message(error: ValidationError, place: Place) -> str:
     """The first error in one line. A check of several keys begins its message with ``key: ``."""
     first, *others = error.errors()
-    words, value = (
-        first["msg"].replace("Input should be", "expected").removeprefix("Value error, "),
-        first["input"],
-    )
+    words = first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
+    value = first["input"]
     for other in others:  # of a number or one of some words: both
         if other["type"] == "literal_error" and (other["loc"][0], other["input"]) == (
             first["loc"][0],

@@ -232,7 +232,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
 def _run_settings(sections: Sections) -> RunSettings:
     """[run] of a server's file. Raises ConfigError for what only simulations have."""
     given = sections["run"]
-    for key in ("seeds", "patience", *(field.name for field in fields(Compute))):
+    for key in ("seeds", "patience", *(setting.name for setting in fields(Compute))):
         if given.get(key) not in (None, False, DEFAULT):
             raise ConfigError(
                 f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out"
@@ -243,7 +243,7 @@ def _run_settings(sections: Sections) -> RunSettings:
 
 
 def _check_options(entries: Mapping[str, Entry], place: Place) -> None:
-    """Refuse (ConfigError) options that only simulations have, and noise that nobody could trust."""
+    """Refuse (ConfigError) options that only simulations have, and noise without a guarantee."""
     late = entries.get("late")
     if late is not None and late.values.get("share"):
         raise ConfigError(
@@ -258,8 +258,8 @@ def _check_options(entries: Mapping[str, Entry], place: Place) -> None:
     if privacy is not None and secret is None:
         raise ConfigError(
             f"{place('privacy')}: without secret sums the server of real sites sees every update, "
-            f"and adds the noise "
-            'itself, which is not offered: add [secret] with name = "sums", so that sites add it, or leave this out'
+            'and adds the noise itself, which is not offered: add [secret] with name = "sums", so '
+            "that sites add it, or leave this out"
         )
     if privacy is not None and privacy.values.get("testing_only_seeded_noise"):
         name = place("privacy.testing_only_seeded_noise")

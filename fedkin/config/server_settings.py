@@ -17,12 +17,12 @@ class ServerSettings:
     """[federation] of a server: how many take part, and how long it waits for them."""
 
     name: Name = "trial"
-    capacity: Positive = 16  # N, the most clients that there can ever be: ids are 0 .. N-1, in the order of appearance
+    # N, the most clients that there can ever be. Ids are 0 .. N-1, in the order of appearance.
+    capacity: Positive = 16
     wait_for: Positive = 1  # clients that must be online before the first round
     deadline: Seconds = 120.0  # for a round; one request may take two thirds of what is left of it
-    start_deadline: Seconds | None = (
-        None  # for the first clients, from the first one online; None: as deadline
-    )
+    # For the first clients, from the first one online; None: as deadline.
+    start_deadline: Seconds | None = None
     quorum: Annotated[float, Field(gt=0, le=1)] = (
         1.0  # share of nodes; once they replied, the others get as long again
     )
@@ -58,12 +58,10 @@ class SiteSettings:
     clients: Annotated[tuple[int, ...], Field(strict=False)] | str | None = (
         None  # of [data]: numbers, or "first:end"; None: all
     )
-    worker: Literal["warm", "none"] = (
-        "warm"  # a process that stays answers all messages, or a new one each
-    )
-    sign_ca: str = (
-        ""  # certificate of the authority by whose members keys of secret sums are signed
-    )
+    # A process that stays answers all messages, or a new one each.
+    worker: Literal["warm", "none"] = "warm"
+    # Certificate of the authority by whose members keys of secret sums are signed.
+    sign_ca: str = ""
     sign_certificate: str = ""  # the site's own, of its name
     sign_key: str = ""  # its private key
 

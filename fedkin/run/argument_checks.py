@@ -36,7 +36,11 @@ def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None)
         check_method(method)
     if isinstance(data, str):
         raise _named(
-            DataError, "data set", data, registry.datasets(), f"fk.data.{data}(clients=...)"
+            DataError,
+            "data set",
+            name=data,
+            known=registry.datasets(),
+            made=f"fk.data.{data}(clients=...)",
         )
     if not isinstance(data, FederatedData):
         raise DataError(
@@ -45,7 +49,13 @@ def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None)
             f"fk.data.from_arrays(x, y, clients=...), got {type(data).__name__}"
         )
     if isinstance(model, str):
-        raise _named(ModelError, "model", model, registry.models(), f"fk.models.{model}(data)")
+        raise _named(
+            ModelError,
+            "model",
+            name=model,
+            known=registry.models(),
+            made=f"fk.models.{model}(data)",
+        )
     if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
         raise ConfigError(
             f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}"
@@ -83,9 +93,9 @@ def check_method(method: Any) -> None:
         raise _named(
             MethodError,
             "method",
-            method,
-            registry.methods(),
-            f"fk.{registry.method_title(method)}()",
+            name=method,
+            known=registry.methods(),
+            made=f"fk.{registry.method_title(method)}()",
         )
     if isinstance(method, type):
         raise MethodError(

@@ -1,4 +1,4 @@
-"""The callbacks of a run: functions of a round's record, trackers, and whether a display is shown."""
+"""The callbacks of a run: functions of a round's record, trackers, and the display of progress."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ def select_cohort(
         return reachable[stream.rng().random(len(reachable)) < plan.cohort / total_clients].astype(
             np.int64
         )
-    size, earlier = min(plan.cohort, len(reachable)), (stream.round - 1) * plan.cohort
+    size = min(plan.cohort, len(reachable))
+    earlier = (stream.round - 1) * plan.cohort
     in_turn = plan.selection == "round_robin" and earlier < total_clients
     turn = (
         np.sort(np.arange(earlier, earlier + size) % total_clients)
@@ -34,9 +35,8 @@ def select_cohort(
         else np.zeros(0, np.int64)
     )
     place = np.searchsorted(reachable, turn).clip(max=len(reachable) - 1)
-    place = place[
-        reachable[place] == turn
-    ]  # no set operations: they sort or hash all N ids in every round
+    # No set operations: they sort or hash all N ids in every round.
+    place = place[reachable[place] == turn]
     others = np.delete(reachable, place) if len(place) else reachable
     sample = stream.rng().choice(others, size=size - len(place), replace=False)
     return np.sort(np.concatenate([reachable[place], sample])).astype(np.int64)

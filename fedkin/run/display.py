@@ -93,13 +93,15 @@ def attack_text(summary: Mapping[str, Any]) -> str:
     Args:
         summary: of a run under attack.
     """
-    agreement, alone = summary["honest_ari"], summary["attackers_alone"]
+    agreement = summary["honest_ari"]
+    alone = summary["attackers_alone"]
     parts = [f"accuracy {percent(summary['honest_accuracy'])}"]
     parts += [f"bottom 10% {percent(summary['honest_bottom_decile'])}"]
     parts += [] if agreement is None else [f"ARI {MEASURES['honest_ari'].text(agreement)}"]
     shown = "" if alone is None else f", {percent(alone, digits=0)} alone"
     suspects = f"; {_suspects(summary)}" if "rule_weights" in summary else ""
-    return f"honest clients: {', '.join(parts)}; {count(len(summary['attackers']), 'attacker')}{shown}{suspects}"
+    attackers = count(len(summary["attackers"]), "attacker")
+    return f"honest clients: {', '.join(parts)}; {attackers}{shown}{suspects}"
 
 
 def suspects(summary: Mapping[str, Any]) -> list[int]:

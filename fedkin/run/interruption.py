@@ -16,9 +16,8 @@ from types import FrameType
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )  # Ctrl-C, the end of a service, the end of a terminal
-HUNG_UP = getattr(
-    signal, "SIGHUP", 0
-)  # one closed terminal sends several: from the system, from its shell
+# One closed terminal sends several: from the system, from its shell.
+HUNG_UP = getattr(signal, "SIGHUP", 0)
 SIGNALLED = 128  # plus the signal's number: the exit status, as shells have it
 
 

@@ -67,9 +67,8 @@ class RunState:
     migrations: list[Migrations] = field(default_factory=list)
     scored: EvaluationResults | None = None
     seconds: float = 0.0
-    memory: dict[str, np.ndarray] = field(
-        default_factory=dict
-    )  # what clients and metrics store at the end
+    # What clients and metrics store at the end.
+    memory: dict[str, np.ndarray] = field(default_factory=dict)
     best: BestRound | None = None
     stopped: Record | None = None
     final: Record = field(default_factory=dict)

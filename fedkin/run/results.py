@@ -95,7 +95,7 @@ class Run(ModelAccess):
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:
-        """The final models, one row per cluster; of ATHENA-FL the detectors, as they were trained."""
+        """The final models, one row per cluster. Those of ATHENA-FL are detectors."""
         return self.state.models
 
     @property

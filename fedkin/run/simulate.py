@@ -134,7 +134,9 @@ def simulate(
     listeners = by_kind(callbacks, folder)
     with shown(listeners.progress, rounds, listeners.on_round) as on_round:
         experiment = Experiment(
-            worlds=SimulatedWorlds(poisoned, model, local, scenario, shifts, compute),
+            worlds=SimulatedWorlds(
+                poisoned, model, local=local, population=scenario, shift=shifts, compute=compute
+            ),
             plan=settings,
             description=description_of(
                 data=data,
@@ -213,7 +215,12 @@ def from_config(
     description = config.description()
     experiment = Experiment(
         worlds=SimulatedWorlds(
-            poisoned, model, config.work, config.scenario, shifts, config.run.compute
+            poisoned,
+            model,
+            local=config.work,
+            population=config.scenario,
+            shift=shifts,
+            compute=config.run.compute,
         ),
         plan=config.run,
         description=description.with_sections({"data": description.data | label_names(federated)}),

@@ -1,4 +1,4 @@
-"""Simulated worlds for the runs of an experiment: all of the same data, model, scenario and shift."""
+"""Simulated worlds for the runs of an experiment, all of the same data, model and scenario."""
 
 from __future__ import annotations
 
@@ -78,15 +78,18 @@ class SimulatedWorlds:
         for _, method in methods:
             needs = requirements_with(method, options)
             parts = memory_parts(
-                needs, plan, self.clients, self.spec.parameters, self.compute.clients_per_batch
+                needs,
+                plan,
+                clients=self.clients,
+                parameters=self.spec.parameters,
+                together=self.compute.clients_per_batch,
             )
             check_memory(
                 parts, "take a smaller model, or fewer clients, clusters or clients in a cohort"
             )
         world = self.make()
-        with error_context(
-            "scenario"
-        ):  # whichever clients arrive or leave, one is reachable in every round
+        # Whichever clients arrive or leave, one is reachable in every round.
+        with error_context("scenario"):
             for round in (0, *world.population.arrivals, *world.population.departures):
                 world.clients(min(round, plan.rounds))
 
@@ -113,12 +116,13 @@ class SimulatedWorlds:
                 world.data.train.sizes, world.data.client_names, world.data.true_clusters
             ),
             lambda: GroundTruth(world.data.true_clusters, world.shifted_clients),
-            Parts(method, self.model, self.data, self.local, self.shift),
+            Parts(method, self.model, self.data, local=self.local, shift=self.shift),
         )
 
 
 _NUMBER = 4  # bytes of a parameter
-_PAIR = 16  # bytes of a pair of clients: its distance, and a copy of it where clusters are made of distances
+# Bytes of a pair of clients: its distance, and a copy of it for clustering.
+_PAIR = 16
 
 
 def memory_parts(

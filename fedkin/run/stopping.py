@@ -68,16 +68,21 @@ def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
     It stops at the first complete round from 1 on whose score reaches ``plan.until``, and at the
     first that comes ``plan.patience`` rounds or more after the best one.
     """
-    last, best = records[-1], best_record(records)
+    last = records[-1]
+    best = best_record(records)
     if best is None or not is_complete(last) or not 0 < last["round"] < plan.rounds:
         return None
-    score, waited = last[SCORE.column], last["round"] - best["round"]
+    score = last[SCORE.column]
+    waited = last["round"] - best["round"]
     if plan.until is not None and reaches(score, plan.until):
         return stop_record(
             plan, last["round"], f"the score {score:.4f} reaches run.until = {plan.until}"
         )
     if plan.patience is not None and waited >= plan.patience:
-        reason = f"run.patience = {plan.patience}, and no score is better than that of round {best['round']}"
+        reason = (
+            f"run.patience = {plan.patience}, and no score is better than that of round "
+            f"{best['round']}"
+        )
         return stop_record(plan, last["round"], reason)
     return None
 
@@ -104,7 +109,8 @@ def stop_without_replies(plan: Plan, records: Sequence[Record]) -> Record | None
         plan: of the run.
         records: up to the present round.
     """
-    round, count = records[-1]["round"], rounds_without_reply(records)
+    round = records[-1]["round"]
+    count = rounds_without_reply(records)
     if count < UNUSABLE or round >= plan.rounds:
         return None
     return stop_record(plan, round, failure(records))

@@ -19,9 +19,8 @@ from fedkin.options.base import Option
 from fedkin.run.metrics.clustering import GroundTruth
 from fedkin.run.trained.parts import Parts
 
-Digests = tuple[
-    str, ...
-]  # what decides numbers and is not in the description, such as the data and the model
+# What decides numbers and is not in the description, such as the data and the model.
+Digests = tuple[str, ...]
 Methods = Sequence[tuple[Values, Method]]  # each with its entry in the description
 
 

@@ -60,7 +60,7 @@ def determining_part(description: Description) -> dict[str, Any]:
 
 
 def fingerprint(description: Description, *digests: str) -> str:
-    """SHA-256 of a description's determining part and of digests, such as those of data and model."""
+    """SHA-256 of a description's determining part, and of digests of data and model."""
     canonical = json.dumps(
         [determining_part(description), *digests],
         sort_keys=True,
@@ -71,8 +71,10 @@ def fingerprint(description: Description, *digests: str) -> str:
 
 
 def model_digest(model: AnyModel, data: FederatedData) -> str:
-    """A digest of what a model computes and of how it starts. One that is not of JAX makes its own."""
-    return model.digest(data) if isinstance(model, ModelWithWorkers) else _jax_digest(model, data)  # type: ignore[arg-type]
+    """A digest of what a model computes and of how it starts."""
+    if isinstance(model, ModelWithWorkers):
+        return model.digest(data)
+    return _jax_digest(model, data)  # type: ignore[arg-type]
 
 
 def _jax_digest(model: Model, data: FederatedData) -> str:

@@ -69,7 +69,8 @@ def state_of(path: Path) -> FolderState:
     state = FolderState(path, finished=(path / run_folder.SUMMARY).exists())
     try:
         config = run_folder.read_config(path)
-        state.method, state.rounds = config.method_with_options, config.rounds
+        state.method = config.method_with_options
+        state.rounds = config.rounds
         registry.define_states(config.method_name)
     except (FedkinError, KeyError, TypeError, AttributeError) as error:
         state.problems.append(_words(error, run_folder.CONFIG))

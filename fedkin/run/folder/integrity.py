@@ -77,9 +77,10 @@ def refusal(folder: Path, changed: Sequence[str]) -> CheckpointError:
         folder: of the run.
         changed: their names.
     """
-    what = f"{' and '.join(changed)} {'is' if len(changed) == 1 else 'are'} not what the run has written"
+    verb = "is" if len(changed) == 1 else "are"
     return CheckpointError(
-        f"{folder}: {what}; put the files of one run back, or start anew in another folder"
+        f"{folder}: {' and '.join(changed)} {verb} not what the run has written; put the files of "
+        "one run back, or start again in another folder"
     )
 
 
@@ -108,7 +109,10 @@ def missing_end(folder: Path, records: Sequence[Mapping[str, Any]], newest: Chec
     last = records[-1]["round"] if records else newest.round
     if newest.round >= last:
         return ""
-    return f"{folder} has no whole checkpoint of its last round, {last}: its models are those of round {newest.round}"
+    return (
+        f"{folder} has no whole checkpoint of its last round, {last}: its models are those of "
+        f"round {newest.round}"
+    )
 
 
 def changed_files(folder: Path, newest: Checkpoint) -> list[str]:

@@ -49,7 +49,8 @@ def lock_file(folder: Path) -> Path:
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     path = lock_file(folder)
-    lock, owner = FileLock(path), path.with_suffix(".owner")
+    lock = FileLock(path)
+    owner = path.with_suffix(".owner")
     with storage_errors(folder):
         new = [parent for parent in path.parents if not parent.exists()]
     try:

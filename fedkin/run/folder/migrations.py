@@ -14,9 +14,8 @@ from fedkin.core.method import UNASSIGNED
 if TYPE_CHECKING:
     import pandas as pd
 
-Migrations = dict[
-    str, Any
-]  # round, clients, and the cluster that each of them has from then on (-1: none). In place
+# Round, clients, and the cluster that each of them has from then on (-1: none). In place.
+Migrations = dict[str, Any]
 # of clients with consecutive ids and one cluster stand the first and the last id, where that saves
 # most of them.
 _FEW = 1000  # clients that are always named one by one
@@ -51,7 +50,8 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
 
     Raises KeyError, TypeError or ValueError for what are no migrations.
     """
-    clients, clusters = np.asarray(one["clients"], np.int64), np.asarray(one["clusters"], np.int64)
+    clients = np.asarray(one["clients"], np.int64)
+    clusters = np.asarray(one["clusters"], np.int64)
     if clients.ndim < 2 and clients.shape == clusters.shape:
         return clients, clusters
     if clients.shape != (*clusters.shape, 2):
@@ -78,7 +78,8 @@ def migrations_table(
     """
     import pandas as pd  # slow to import, and no round needs it
 
-    assignment, parts = np.full(clients, UNASSIGNED), []
+    assignment = np.full(clients, UNASSIGNED)
+    parts = []
     for one in sorted(migrations, key=lambda one: one["round"]):
         migrated, cluster = migrants(one)
         parts.append(

@@ -2,18 +2,24 @@
 
 config.toml           what was run, with every setting
 environment.json      versions, platform and devices it ran on
-metrics.jsonl         one line per round: what was measured (the same bytes for the same run, machine and versions)
-migrations.jsonl      one line per round in which clients got another cluster: their ids and clusters
-timings.jsonl         one line per round: seconds (never the same twice, hence apart)
+metrics.jsonl         a line for each round: its record (the same bytes for the same run, machine
+                      and versions)
+migrations.jsonl      a line for each round in which clients got another cluster: their ids and
+                      clusters
+timings.jsonl         a line for each round: seconds (never the same twice, so in another file)
 checkpoints/          the newest two states
-privacy.*, release/   what a private run cost, in all and in a line per noisy sum; all of it that may be released
-secret.jsonl          a line for the secret sums of every round: how many, of how many clients, which are lost and why
-clients.parquet       one row per client, after the last round
+privacy.*, release/   the cost of a private run, in all and for each noisy sum; everything of it
+                      that may be released
+secret.jsonl          a line for the secret sums of each round: how many, of how many clients, which
+                      are lost and why
+clients.parquet       a row for each client, after the last round
 summary.json          the numbers of the closing table
 SHA256SUMS            digests of the files of a finished run (``sha256sum --check SHA256SUMS``)
-figure.png, .svg      accuracy and cluster sizes over the rounds (written by the command and by ``fk.draw``)
-topology, membership  (by the same) trust graph, where clients are peers; shares of clusters, where membership is soft
-against/NAME/         the same for every method that was run beside this one
+figure.png, .svg      accuracy and cluster sizes over the rounds (written by the command and by
+                      ``fk.draw``)
+topology, membership  figures of the trust graph, where clients are peers, and of the shares of
+                      clusters, where membership is soft
+against/NAME/         the same for every method that was compared with this one
 """
 
 from __future__ import annotations
@@ -56,17 +62,17 @@ from fedkin.run.folder.fingerprint import (
 from fedkin.run.folder.migrations import Migrations
 from fedkin.run.folder.record_lines import line_of, lines_of, records_up_to
 
-CONFIG, METRICS, MIGRATIONS, TIMINGS = (
-    "config.toml",
-    "metrics.jsonl",
-    "migrations.jsonl",
-    "timings.jsonl",
-)
-ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"
-CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
-_NO_FOLDER = re.compile(
-    r"[^\w.+-]"
-)  # characters of a user's own method, module:Class, that folders do without
+CONFIG = "config.toml"
+METRICS = "metrics.jsonl"
+MIGRATIONS = "migrations.jsonl"
+TIMINGS = "timings.jsonl"
+ENVIRONMENT = "environment.json"
+CHECKPOINTS = "checkpoints"
+CLIENTS = "clients.parquet"
+SUMMARY = "summary.json"
+AGAINST = "against"
+# Characters of a user's own method, module:Class, that folders do without.
+_NO_FOLDER = re.compile(r"[^\w.+-]")
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
 _DRAWN = tuple(
@@ -142,9 +148,8 @@ class Folder:
             write_atomic(
                 path / ENVIRONMENT, json.dumps(_environment(description, path), indent=2) + "\n"
             )
-            write_atomic(
-                path / CONFIG, tomli_w.dumps(description.sections)
-            )  # last: what has it is a run
+            # Last: what has it is a run.
+            write_atomic(path / CONFIG, tomli_w.dumps(description.sections))
         except StorageError:
             discard(path, created)
             raise
@@ -177,9 +182,8 @@ class Folder:
         newest = checkpoint.load(
             self.path / CHECKPOINTS, self.fingerprint, world.total_clients, world.spec.parameters
         )
-        if (
-            newest is None and len(complete_lines(self.path / METRICS)) > 1
-        ):  # the first is written before any checkpoint
+        # The first is written before any checkpoint.
+        if newest is None and len(complete_lines(self.path / METRICS)) > 1:
             raise CheckpointError(
                 f"{self.path} has lost its {CHECKPOINTS}: {METRICS} goes on past round 0; start "
                 f"anew in another folder"
@@ -211,11 +215,10 @@ class Folder:
         self._digests = integrity.GrowingDigests(contents)
         if newest is None:
             return None
-        world.ledger.down, world.ledger.up = dict(newest.down), dict(newest.up)
-        world.ledger.measured_down, world.ledger.measured_up = (
-            dict(newest.measured_down),
-            dict(newest.measured_up),
-        )
+        world.ledger.down = dict(newest.down)
+        world.ledger.up = dict(newest.up)
+        world.ledger.measured_down = dict(newest.measured_down)
+        world.ledger.measured_up = dict(newest.measured_up)
         return Restored(newest, records, migrations)
 
     def describe(self) -> None:
@@ -250,7 +253,7 @@ class Folder:
         self._digests.add(name, line_of(record))
 
     def abandon(self) -> None:
-        """Take the folder back if no checkpoint was written: there is nothing in it to go on from."""
+        """Remove the folder if no checkpoint was written, so that no run can go on from it."""
         if not checkpoint.any_in(self.path / CHECKPOINTS):
             discard(self.path, self._created)
 

@@ -114,14 +114,16 @@ def score(
     """
     reachable = world.clients(round)
     assigned_clients = reachable[state.assignment[reachable] != UNASSIGNED]
-    cluster, excluded = state.assignment[assigned_clients], int(state.excluded()[reachable].sum())
+    cluster = state.assignment[assigned_clients]
+    excluded = int(state.excluded()[reachable].sum())
     unassigned = len(assigned_clients) + excluded < len(reachable)
     known = known_clients(world)
     unreachable = 0 if known is None else len(_unreachable(known, reachable, state))
     sizes = None
     if sample is not None and len(assigned_clients) > sample[0]:
         places, sizes = draw_sample(cluster, sample[0], sample[1].rng())
-        assigned_clients, cluster = assigned_clients[places], cluster[places]
+        assigned_clients = assigned_clients[places]
+        cluster = cluster[places]
     assigned = state.models_for(assigned_clients)
     own = evaluation_task(state, world.spec, assigned_clients)
     with world.ledger.scoring():
@@ -132,7 +134,9 @@ def score(
             assigned.models, np.asarray(assigned.model_index, np.int64), split=split
         )
         reply = world.run(by_model if own is None else _on_split(own, split), assigned_clients)
-        detectors = detector_accuracy(world, assigned, assigned_clients, cluster, split)
+        detectors = detector_accuracy(
+            world, assigned, clients=assigned_clients, cluster=cluster, split=split
+        )
     unanswered = int((~reply.arrived).sum())
     return EvaluationResults(
         clients=assigned_clients,
@@ -164,8 +168,8 @@ def _on_split(own: Task, split: str) -> Task:
     if not hasattr(own, "split"):
         raise MethodError(
             f"task {own.name} tests clients on their test samples only, and these data have a "
-            f"validation split: give "
-            'it a field split: str = "test" that names the samples, or leave out the validation split'
+            'validation split: give it a field split: str = "test" that names the samples, or '
+            "leave out the validation split"
         )
     return replace(own, split=split)
 
@@ -231,9 +235,8 @@ def detector_accuracy(
         return None
     row, detector = np.nonzero(cluster[:, None] == assigned.cluster)
     task = Detections(assigned.models, detector, assigned.positive[detector], split=split)
-    counts = np.maximum(
-        world.run(task, clients[row]).counts, 0
-    )  # -1 from a client that did not reply
+    # -1 from a client that did not reply.
+    counts = np.maximum(world.run(task, clients[row]).counts, 0)
     above = counts.shape[2] // 2  # from this bin on, the detector says yes
     correct = counts[:, 0, above:].sum(axis=1) + counts[:, 1, :above].sum(axis=1)
     total = np.bincount(detector, counts.sum(axis=(1, 2)), len(assigned.models))
@@ -256,12 +259,11 @@ def accuracy_record(
     """
     if scored is None:
         return dict.fromkeys(_SCORED)
-    correct, examples = scored.scores.correct, scored.scores.examples
+    correct = scored.scores.correct
+    examples = scored.scores.examples
     own = scored.client_accuracy[examples > 0]
-    by_cluster = (
-        np.bincount(scored.cluster, correct, clusters),
-        np.bincount(scored.cluster, examples, clusters),
-    )
+    correct_by_cluster = np.bincount(scored.cluster, correct, clusters)
+    examples_by_cluster = np.bincount(scored.cluster, examples, clusters)
     sampled = (
         None if scored.sizes is None else estimate(correct, examples, scored.cluster, scored.sizes)
     )
@@ -276,7 +278,10 @@ def accuracy_record(
         "loss": weighted_mean(scored.scores.loss, examples),
         "bottom_decile": bottom_decile(own),
         "median_client": finite_or_none(float(np.median(own))) if len(own) else None,
-        "accuracy_by_cluster": [ratio(int(c), int(n)) for c, n in zip(*by_cluster, strict=True)],
+        "accuracy_by_cluster": [
+            ratio(int(right), int(all_examples))
+            for right, all_examples in zip(correct_by_cluster, examples_by_cluster, strict=True)
+        ],
         "cluster_sizes": [*sizes.tolist(), *[0] * (clusters - len(sizes))],
         **(
             {}

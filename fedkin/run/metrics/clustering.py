@@ -26,9 +26,8 @@ from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.run.metrics.accuracy import ratio
 
 NEVER = -1  # in place of a round
-DETECTED = (
-    -2
-)  # in place of the round of a shift: its client has detected it, and is still to be placed anew
+# In place of the round of a shift: its client has detected it, and is still to be placed anew.
+DETECTED = -2
 _PREFIX = "cluster_metrics_"
 _MEMORY = ("assignment", "true_clusters", "shift_since", "change_since", "newcomer_since")
 _SHIFTS = ("data_shifts", "data_shifts_assigned", "data_shifts_new")
@@ -61,9 +60,8 @@ class ClusterMetrics:
         self.assignment = np.full(total_clients, UNASSIGNED)
         waits = np.full((4, total_clients), NEVER)
         self.true_clusters, self.shift_since, self.change_since, self.newcomer_since = waits
-        self._assigned = np.zeros(
-            total_clients, bool
-        )  # kept, as most clients' clusters stay from round to round
+        # Kept, as most clients' clusters stay from round to round.
+        self._assigned = np.zeros(total_clients, bool)
         # an assignment, which nobody changes in place, and the clients who had another cluster in
         # the last round
         self._compared: tuple[Int[np.ndarray, "N"], Int[np.ndarray, "m"]] | None = None
@@ -83,7 +81,8 @@ class ClusterMetrics:
         for name in _MEMORY:
             if _PREFIX + name in memory:
                 setattr(self, name, memory[_PREFIX + name].copy())
-        self._assigned, self._compared = self.assignment != UNASSIGNED, None
+        self._assigned = self.assignment != UNASSIGNED
+        self._compared = None
 
     def record(
         self,
@@ -139,27 +138,30 @@ class ClusterMetrics:
             placed: clients that were placed in this round, and stored their label counts.
         """
         changed = self.changed(assignment)
-        counts, before, assigned = (
-            np.ones(len(assignment), bool),
-            self._assigned,
-            self._assigned.copy(),
-        )
+        counts = np.ones(len(assignment), bool)
+        before = self._assigned
+        assigned = self._assigned.copy()
         assigned[changed] = assignment[changed] != UNASSIGNED
-        had, has = before, assigned
+        had = before
+        has = assigned
         if len(reachable) < len(assignment):
             counts[:] = False
             counts[reachable] = True
-            had, has = before & counts, assigned & counts
+            had = before & counts
+            has = assigned & counts
         record = {
             **self._changes(changed[had[changed] & has[changed]], had, has, assignment),
-            **self._shifts(round, had, counts, truth.shifted, detected),
-            **self._matches(round, had, has, assignment, truth.true_clusters),
+            **self._shifts(round, had, counts=counts, shifted=truth.shifted, detected=detected),
+            **self._matches(
+                round, had, has=has, assignment=assignment, true_clusters=truth.true_clusters
+            ),
         }
         self.shift_since[np.flatnonzero(placed)] = NEVER
         left = np.flatnonzero(before & ~has)  # none of the others waits for anything
         for since in (self.shift_since, self.change_since, self.newcomer_since):
             since[left] = NEVER
-        self.assignment[changed], self._assigned = assignment[changed], assigned
+        self.assignment[changed] = assignment[changed]
+        self._assigned = assigned
         self._compared = assignment, np.zeros(0, np.int64)
         return record
 
@@ -220,7 +222,8 @@ class ClusterMetrics:
         self.change_since[changed] = round
         self.newcomer_since[has & ~had] = round
         self.true_clusters = true_clusters.astype(np.int64)
-        matches, clients = int(matched.sum()), int(has.sum())
+        matches = int(matched.sum())
+        clients = int(has.sum())
         counts = (
             ratio(matches, clients),
             clients - matches,
@@ -247,7 +250,8 @@ def matches_true_cluster(
     from scipy.optimize import linear_sum_assignment  # slow to load
 
     true_ids, true = np.unique(true_clusters[has_cluster], return_inverse=True)
-    cluster, clusters = assignment[has_cluster], int(assignment.max(initial=0)) + 1
+    cluster = assignment[has_cluster]
+    clusters = int(assignment.max(initial=0)) + 1
     overlap = np.bincount(true * clusters + cluster, minlength=len(true_ids) * clusters)
     match = np.full(len(true_ids), UNASSIGNED)
     rows, columns = linear_sum_assignment(overlap.reshape(len(true_ids), clusters), maximize=True)

@@ -74,9 +74,8 @@ def estimate(
     """
     n = np.bincount(cluster, minlength=len(sizes))
     known = n > 0
-    weight = np.divide(
-        sizes, n, out=np.zeros(len(sizes)), where=known
-    )  # a client stands for so many
+    # A client stands for so many.
+    weight = np.divide(sizes, n, out=np.zeros(len(sizes)), where=known)
     total = float((weight[cluster] * examples).sum())
     if not total:
         return None

@@ -171,7 +171,7 @@ def accuracy_all_clients(
     other = world.rehearsal()
     try:
         with world.ledger.scoring():
-            placed = _placed(other, method, state, newcomers, stream)
+            placed = _placed(other, method, state=state, newcomers=newcomers, stream=stream)
             everybody = score(other, placed, stream.round)
     except FedkinError as error:
         _log.warning("accuracy over all clients is not known: %s", error)

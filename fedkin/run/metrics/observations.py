@@ -44,7 +44,8 @@ class Observations:
     """
 
     def __init__(self, clients: int, round: int, names: Sequence[str] | None = None) -> None:
-        self._clients, self._round = clients, round
+        self._clients = clients
+        self._round = round
         self._names = names
         self.training: TrainingRecord | None = None
         self.missing = 0
@@ -96,7 +97,8 @@ def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
     """Two calls of one training, rows in the order of client ids; only the rows' own numbers where
     means are known."""
     clients = np.concatenate([earlier.clients, later.clients])
-    order, both = np.argsort(clients, kind="stable"), (earlier.reply, later.reply)
+    order = np.argsort(clients, kind="stable")
+    both = (earlier.reply, later.reply)
     names = ("model_index", "examples", "loss", "first_loss", "arrived", "nonfinite")
     rows = {name: np.concatenate([getattr(reply, name) for reply in both])[order] for name in names}
     if any(reply.weight is not None for reply in both):
@@ -125,7 +127,8 @@ def distances(training: TrainingRecord | None, state: State) -> Float[np.ndarray
         or training.models.shape[1:] != state.models.shape[1:]
     ):
         return None
-    norms, target = [], state.aggregated_into(training.clients, training.reply.model_index)
+    norms = []
+    target = state.aggregated_into(training.clients, training.reply.model_index)
     for row in np.flatnonzero(training.reply.arrived & (target != UNASSIGNED)):
         solution = (
             training.models[training.reply.model_index[row]].astype(np.float64)

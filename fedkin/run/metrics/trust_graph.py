@@ -61,7 +61,8 @@ def neighbour_agreement(
         return nothing, nothing
     same = (true_clusters[:, None] == true_clusters) & ~np.eye(len(true_clusters), dtype=bool)
     correct = (trust & same).sum(axis=1)
-    trusted, others = trust.sum(axis=1), same.sum(axis=1)
+    trusted = trust.sum(axis=1)
+    others = same.sum(axis=1)
     return tuple(
         np.divide(correct, whole, out=nothing.copy(), where=whole > 0)
         for whole in (trusted, others)

@@ -60,7 +60,8 @@ class Evaluation:
 
     def __repr__(self) -> str:
         accuracy, f1 = (self.summary[name] for name in ("accuracy", "macro_f1"))
-        return f"Evaluation({self.split}: {len(self.clients)} clients, accuracy {accuracy}, macro F1 {f1})"
+        clients = len(self.clients)
+        return f"Evaluation({self.split}: {clients} clients, accuracy {accuracy}, macro F1 {f1})"
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write ``evaluation-SPLIT.csv`` (clients), ``-clusters.csv`` and ``.json`` (the summary)
@@ -87,9 +88,8 @@ class Evaluation:
             Path(f"{stem}.json"): json.dumps(self.summary, indent=2) + "\n",
         }
         for path, text in files.items():
-            first_name = re.match(
-                r"[^,:]*[,:]", text
-            )  # of a column or a key: the others depend on the options
+            # Of a column or a key: the others depend on the options.
+            first_name = re.match(r"[^,:]*[,:]", text)
             check_output(path, begins=first_name[0] if first_name else text)
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -142,11 +142,13 @@ def evaluate(
     labels = {client: data.y[part[client]] for client in decisions}
     facts = {client: _facts(trained, client) for client in sorted(decisions)}
     without = int((trained.state.assignment == UNASSIGNED).sum())
-    table, clusters, summary = tables(trained.method, split, without, facts, labels, decisions)
+    table, clusters, summary = tables(
+        trained.method, split, without=without, facts=facts, labels=labels, decisions=decisions
+    )
     more = (
         {}
         if fine_tune_epochs is None
-        else _fine_tuned(trained, data, split, assigned, fine_tune_epochs)
+        else _fine_tuned(trained, data, split=split, clients=assigned, most=fine_tune_epochs)
     )
     if more:
         table["fine_tuned_accuracy"] = more["accuracy"]
@@ -202,7 +204,8 @@ def _decisions(
     trained: TrainedModels, data: FederatedData, split: str, clients: Int[np.ndarray, "n"]
 ) -> Iterator[tuple[int, Decisions]]:
     """What each client's model decides of its samples; clients of one cluster together."""
-    part, assignment = data.part(split), trained.state.assignment
+    part = data.part(split)
+    assignment = trained.state.assignment
     shared = not trained.personal
     groups = (
         [clients[assignment[clients] == k] for k in np.unique(assignment[clients])]
@@ -266,14 +269,12 @@ def _fine_tuned(
     chosen = most
     if data.validation is not None and split != "validation":
         correct = [
-            _correct(trained, data, "validation", clients, epochs).sum()
+            _correct(trained, data, split="validation", clients=clients, epochs=epochs).sum()
             for epochs in range(most + 1)
         ]
         chosen = int(np.argmax(correct))
-    correct, sizes = (
-        _correct(trained, data, split, clients, chosen),
-        data.part(split).sizes[clients],
-    )
+    correct = _correct(trained, data, split=split, clients=clients, epochs=chosen)
+    sizes = data.part(split).sizes[clients]
     accuracy = correct / sizes
     overall = float(correct.sum() / sizes.sum()) if len(clients) else math.nan
     fairness = {f"fine_tuned_{name}": value for name, value in fairness_measures(accuracy).items()}
@@ -292,7 +293,8 @@ def _correct(
     epochs: int,
 ) -> Int[np.ndarray, "n"]:
     """Correct predictions of each client's model after so many epochs on its training samples."""
-    part, correct = data.part(split), np.zeros(len(clients), np.int64)
+    part = data.part(split)
+    correct = np.zeros(len(clients), np.int64)
     portion = max(1, _NUMBERS_AT_ONCE // trained.state.models.shape[1])
     for start in range(0, len(clients), portion):
         own = clients[start : start + portion]

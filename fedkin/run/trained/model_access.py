@@ -62,13 +62,22 @@ class ModelAccess:
         )
         names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
         named = np.arange(len(names))
-        if (
-            not names and "name" in self.clients
-        ):  # real clients, of which those that were scored are known
+        # Real clients, of which those that were scored are known.
+        if not names and "name" in self.clients:
             scored = self.clients.sort_values("client")
-            named, names = scored["client"].to_numpy(), ClientNames.of(scored["name"])
+            named = scored["client"].to_numpy()
+            names = ClientNames.of(scored["name"])
         ran = self.config.method_with_options, self.config.seed, self.records[-1]["round"]
-        return TrainedModels(ran[0], parts, self.state, self.memory, named, names, ran[1], ran[2])
+        return TrainedModels(
+            ran[0],
+            parts,
+            state=self.state,
+            memory=self.memory,
+            named_clients=named,
+            names=names,
+            seed=ran[1],
+            rounds=ran[2],
+        )
 
     def model_for(self, client: int | str) -> Predictor:
         """The model that serves a client: that of its cluster; where clients have models of their
@@ -146,7 +155,7 @@ class ModelAccess:
         """
         from fedkin.run.trained.placement import place
 
-        return place(self.trained, x, y, resamples, seed)
+        return place(self.trained, x, y=y, resamples=resamples, seed=seed)
 
     def fine_tune(
         self,
@@ -208,7 +217,12 @@ class ModelAccess:
         from fedkin.run.trained.exporting import export
 
         return export(
-            self.trained, self.config, self.clients, self.fingerprint, user_path(path), format
+            self.trained,
+            self.config,
+            clients=self.clients,
+            digest=self.fingerprint,
+            path=user_path(path),
+            format=format,
         )
 
     def evaluate(
@@ -258,7 +272,12 @@ class ModelAccess:
             )
         target = self.config.target if target is None else target
         return evaluate(
-            self.trained, self.records, self._seconds(), target, split or "test", fine_tune_epochs
+            self.trained,
+            self.records,
+            seconds=self._seconds(),
+            target=target,
+            split=split or "test",
+            fine_tune_epochs=fine_tune_epochs,
         )
 
     def _for_other_data(self) -> TrainedModels:

@@ -31,7 +31,10 @@ from fedkin.tasks.fedem import EvaluateMixture
 from fedkin.tasks.fedper import EvaluatePersonal
 from fedkin.tasks.train import train
 
-_NEWCOMER = "a client that the run has not seen is placed with run.place(x, y), and predicted with its cluster="
+_NEWCOMER = (
+    "a client that the run has not seen is placed with run.place(x, y), and predicted with its "
+    "cluster="
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +62,8 @@ class TrainedModels:
     rounds: int
 
     def __post_init__(self) -> None:
-        expected, clients = self.state.models.shape[1], len(self.state.assignment)
+        expected = self.state.models.shape[1]
+        clients = len(self.state.assignment)
         if self.parts.model.spec.parameters != expected:
             raise CheckpointError(
                 f"the run's models have {expected} parameters, and {self.parts.model.name!r} has "
@@ -92,7 +96,7 @@ class TrainedModels:
         return self.parts.model.spec.detects
 
     def _position(self, name: str) -> int | None:
-        """The position of the client with this name, which is its position where it has no other."""
+        """The position of the client with this name, or whose position this is."""
         clients = self.named_clients[self.names.positions(name)]
         if len(clients):
             return int(clients[-1])
@@ -175,7 +179,9 @@ class TrainedModels:
             return replace(self._predictor(own, task.models, cluster), shares=task.membership[0])
         if task is not None:
             memory = self.memory if hasattr(self.parts.samples, "train") else None
-            vector = whole_model(task, number, len(self.state.assignment), memory, self.method)
+            vector = whole_model(
+                task, number, total=len(self.state.assignment), memory=memory, method=self.method
+            )
             return self._predictor(own, vector[None], cluster)
         assigned = self.state.models_for(clients)
         index = np.asarray(assigned.model_index[0])
@@ -199,7 +205,11 @@ class TrainedModels:
         if hasattr(self.parts.samples, "train"):
             task = evaluation_task(self.state, self.spec, np.array([number]))
             check_head(
-                task, number, len(self.state.assignment), self.memory, self.client_name(number)
+                task,
+                number,
+                total=len(self.state.assignment),
+                memory=self.memory,
+                name=self.client_name(number),
             )
 
     def of_cluster(self, cluster: int) -> Predictor:
@@ -343,7 +353,12 @@ class TrainedModels:
     def _predictor(self, name: str, vectors: Float[np.ndarray, "D P"], cluster: int) -> Predictor:
         labels = getattr(self.parts.samples, "label_names", None)
         return Predictor(
-            name, self.parts.model, vectors, self.parts.samples, labels, cluster=cluster
+            name=name,
+            model=self.parts.model,
+            vectors=vectors,
+            samples=self.parts.samples,
+            label_names=labels,
+            cluster=cluster,
         )
 
     def _shared(self, cluster: int) -> Predictor:

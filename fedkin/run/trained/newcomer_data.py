@@ -1,4 +1,4 @@
-"""The samples of clients that a run has not seen, as data that the run's model can be trained on."""
+"""Samples of clients that a run has not seen, as data that the run's model can train on."""
 
 from __future__ import annotations
 
@@ -64,4 +64,6 @@ def newcomer_data(
     """
     rows = Ragged.of(clients)
     text: dict[str, Any] = {name: getattr(like, name, None) for name in ("vocabulary", "vectors")}
-    return FederatedData(like.name, x, y, int(like.classes), rows, rows, **text)
+    return FederatedData(
+        like.name, x, y=y, classes=int(like.classes), train=rows, test=rows, **text
+    )

@@ -51,19 +51,15 @@ def evaluate_other(
             f"data must be federated data (fk.data.load, from_pandas, ...), got "
             f"{type(data).__name__}"
         )
-    x, y = (
-        matched_features(data, trained.parts.samples),
-        matched_labels(data, trained.parts.samples),
-    )
+    x = matched_features(data, trained.parts.samples)
+    y = matched_labels(data, trained.parts.samples)
     facts: dict[int, dict[str, Any]] = {}
     labels: dict[int, np.ndarray] = {}
     decisions: dict[int, Decisions] = {}
     without = 0
     for client, name in enumerate(data.client_names or map(str, range(data.clients))):
-        rows, number = (
-            _rows(data, client, split),
-            None if cluster is not None else _number(trained, name),
-        )
+        rows = _rows(data, client, split)
+        number = None if cluster is not None else _number(trained, name)
         if number is not None and trained.state.assignment[number] == UNASSIGNED:
             without += 1
         elif len(rows):
@@ -71,16 +67,22 @@ def evaluate_other(
                 trained.of_cluster(cluster or 0) if number is None else trained.of_client(number)
             )
             facts[client] = {"client": client, "name": name, "cluster": model.cluster}
-            labels[client], decisions[client] = y[rows], model.decide(x[rows])
+            labels[client] = y[rows]
+            decisions[client] = model.decide(x[rows])
     by_client, by_cluster, summary = tables(
-        trained.method, split or ALL, without, facts, labels, decisions
+        trained.method,
+        split or ALL,
+        without=without,
+        facts=facts,
+        labels=labels,
+        decisions=decisions,
     )
     return Evaluation(
         split or ALL,
         by_client,
-        by_cluster,
-        summary | {DIGEST: data_digest(data)},
-        _name(data.name, cluster),
+        clusters=by_cluster,
+        summary=summary | {DIGEST: data_digest(data)},
+        name=_name(data.name, cluster),
     )
 
 
@@ -152,7 +154,8 @@ def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:
 def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M ..."]:
     """The features of other data in the order of the run's, by name where both have names. Raises
     DataError for one that is missing, and for words of another vocabulary."""
-    ours, theirs = getattr(own, "feature_names", None), data.feature_names
+    ours = getattr(own, "feature_names", None)
+    theirs = data.feature_names
     words = getattr(own, "vocabulary", None)
     if words is not None and data.vocabulary != words:
         raise DataError(

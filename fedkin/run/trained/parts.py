@@ -83,7 +83,13 @@ def parts_of(
     with error_context("model"):
         model = settings.model.make(samples) if model is None else model
     shift = settings.shift.made if settings.shift else None
-    return Parts(method or settings.method.made, wrap_module(model), samples, settings.work, shift)
+    return Parts(
+        method=method or settings.method.made,
+        model=wrap_module(model),
+        samples=samples,
+        local=settings.work,
+        shift=shift,
+    )
 
 
 def _of_program(

@@ -81,17 +81,16 @@ def place(
     if isinstance(resamples, bool) or not isinstance(resamples, (int, np.integer)) or resamples < 1:
         raise ConfigError(f"resamples must be an integer of at least 1, got {resamples!r}")
     samples, labels = newcomer_samples(trained.parts.samples, x, y)
-    method, clusters = (
-        _placing(trained.method, trained.parts.method, trained.state),
-        trained.state.clusters,
-    )
+    method = _placing(trained.method, trained.parts.method, trained.state)
+    clusters = trained.state.clusters
     if clusters == 1:
         return Placement(0, 1.0, np.ones(1))
     if y is None and requirements_of(method).data.newcomer_labels:
         raise MethodError(
             f"{trained.method} places a newcomer by labelled samples: give them, run.place(x, y)"
         )
-    rng, size = np.random.default_rng(seed), len(samples)
+    rng = np.random.default_rng(seed)
+    size = len(samples)
     drawn = [np.arange(size), *(np.sort(rng.integers(size, size=size)) for _ in range(resamples))]
     total = len(trained.state.assignment)
     newcomers = total + np.arange(len(drawn))
@@ -101,9 +100,8 @@ def place(
     state = _extended(trained.state, len(drawn))
     placed = method.place(world, state, newcomers, Stream(seed, trained.rounds + 1, "place"))
     places = placed.assignment[newcomers]
-    places = np.where(
-        places < clusters, places, UNASSIGNED
-    )  # a new cluster of newcomers only has no trained model
+    # A new cluster of newcomers only has no trained model.
+    places = np.where(places < clusters, places, UNASSIGNED)
     shares = np.bincount(places[1:][places[1:] != UNASSIGNED], minlength=clusters) / resamples
     cluster = int(places[0])
     stability = float(shares[cluster]) if size > 1 else np.nan
@@ -122,11 +120,18 @@ def _mixture(
     task = evaluation_task(placed, trained.spec, np.array([newcomer]))
     if membership is None or not isinstance(task, EvaluateMixture | EvaluateOwn):
         return None, None
-    samples, cluster = trained.parts.samples, int(placed.assignment[newcomer])
+    samples = trained.parts.samples
+    cluster = int(placed.assignment[newcomer])
     names = getattr(samples, "label_names", None)
     shares = task.membership[0] if isinstance(task, EvaluateMixture) else None
     model = Predictor(
-        "newcomer", trained.parts.model, task.models, samples, names, cluster=cluster, shares=shares
+        name="newcomer",
+        model=trained.parts.model,
+        vectors=task.models,
+        samples=samples,
+        label_names=names,
+        cluster=cluster,
+        shares=shares,
     )
     return membership[newcomer], model
 
@@ -162,7 +167,8 @@ def newcomer_policy(method: Method) -> str | None:
 def _extended(state: State, more: int) -> State:
     """The state of a federation with so many more clients, of whom nothing is known: without a
     cluster, flags off, numbers NaN (0 where they are whole)."""
-    total, hints = len(state.assignment), _dimensions(type(state))
+    total = len(state.assignment)
+    hints = _dimensions(type(state))
     changed: dict[str, np.ndarray] = {
         "assignment": np.append(state.assignment, np.full(more, UNASSIGNED))
     }

@@ -67,7 +67,7 @@ def parts_again(
 
 
 def _is_own(config: Description, parts: Parts, identity: str) -> bool:
-    """Whether data and model are those of the run with this fingerprint, as far as that is known."""
+    """Whether data and model are those of the run with this fingerprint, if it is known."""
     return (
         not identity
         or fingerprint(config, data_digest(parts.data), model_digest(parts.model, parts.data))
