@@ -4,7 +4,7 @@ server."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -41,6 +41,7 @@ class OpenWorld(NamedTuple):
     parts: Parts | None = None  # what runs here is made of
 
 
+@runtime_checkable
 class WorldFactory(Protocol):
     """Where runs take place: a simulation, or a federation with a server. Each run has a world of
     its own."""

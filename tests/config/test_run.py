@@ -156,7 +156,7 @@ def test_data_with_a_path_are_a_file() -> None:
         "client": "hospital",
         "features": ["a", "b"],
     }
-    assert load(None, ["data.path=my.csv"]).data == {
+    assert load(None, ["data.path=my.csv"]).data.values == {
         "name": "file",
         "path": "my.csv",
     }  # as it always was

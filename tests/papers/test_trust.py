@@ -3,6 +3,7 @@ page of a store."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,9 @@ def figures(
         fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, callbacks=fk.Progress(False)
     )
     run.clients["accuracy"] = accuracy
-    run.final.update(attackers=attackers, rule_weights=weights, attackers_alone=0.0, honest_ari=1.0)
-    return runs.figures(run, data)
+    attacked = {"attackers": attackers, "rule_weights": weights, "attackers_alone": 0.0}
+    final = run.final | attacked | {"honest_ari": 1.0}
+    return runs.figures(dataclasses.replace(run, final=final), data)
 
 
 def test_figures_are_of_honest_clients() -> None:

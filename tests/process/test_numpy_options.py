@@ -29,11 +29,14 @@ def run(place, integer, number, switch, text):
     return fk.simulate(
         fk.FlexCFL(clusters=integer(2), alpha=integer(2), steps=integer(5), eta_g=number(0.125)),
         data, fk.models.mlp(data, hidden=integer(4)), local=local,
-        rounds=integer(2), cohort=integer(4), seed=integer(3), target=number(0.5), until=number(1),
-        patience=integer(2), evaluate_every=integer(1), checkpoint_every=integer(1), evaluate_clients=integer(4),
-        global_model=switch(True), selection=text("uniform"), clients_per_batch=integer(1), devices=integer(1),
+        rounds=integer(2), cohort=fk.Cohort(integer(4), selection=text("uniform")), seed=integer(3),
+        scoring=fk.Scoring(
+            target=number(0.5), until=number(1), patience=integer(2), evaluate_every=integer(1),
+            checkpoint_every=integer(1), evaluate_clients=integer(4), global_model=switch(True),
+        ),
+        compute=fk.Compute(clients_per_batch=integer(1), devices=integer(1)),
         options=[fk.FedAdam(lr=number(0.125))], scenario=fk.Population(dropout=number(0.25)),
-        progress=False, out=place,
+        callbacks=fk.Progress(False), out=place,
     )
 
 folder = Path(sys.argv[1])
@@ -54,8 +57,8 @@ options = {"privacy": fk.ClientDP(noise_multiplier=np.float64(1), delta=np.float
 data = fk.data.from_arrays(x, y, clients=np.arange(120) % 6)
 for name, option in options.items():
     place = folder / name
-    fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=3, selection="poisson", progress=False,
-                out=place, options=[option])
+    fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=fk.Cohort(3, selection="poisson"),
+                callbacks=fk.Progress(False), out=place, options=[option])
     stored = (place / "config.toml").read_text()
     assert "np." not in stored and "array(" not in stored, stored
 
