@@ -199,7 +199,7 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
     if entries is not None and not entries:
         raise ConfigError(
             f"compare.{kind} is an empty list, so the grid has no cell; leave it out, or add an "
-            f"entry"
+            "entry"
         )
     layers = []
     for number, entry in enumerate(entries or [{}], 1):

@@ -63,7 +63,7 @@ def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
         if not isinstance(values, (list, tuple)) or not values:
             raise ConfigError(
                 f"{place}: {key}: expected a list of values, got {values!r}; without one there is "
-                f"no cell"
+                "no cell"
             )
         if any(value is None for value in values):
             raise ConfigError(
@@ -85,7 +85,7 @@ def from_text(text: str) -> Axis:
     if not equals or "." not in key or not parts:
         raise ConfigError(
             f"--grid: expected section.key=value,value, got {text!r}; without values there is no "
-            f"cell"
+            "cell"
         )
     return Axis(key.strip(), [_toml_value(part) for part in parts])
 

@@ -37,9 +37,8 @@ def server_refusal(method: Any) -> str | None:
         return _truth_refusal(name)
     if needs.peers:
         return (
-            f"{name} needs peers that decide for themselves, and this federation has a server: "
-            f"run it with "
-            "fedkin peer, or take a method with a server, such as fedavg"
+            f"{name} needs peers that decide for themselves, and this federation has a server: run "
+            "it with fedkin peer, or take a method with a server, such as fedavg"
         )
     return None
 
@@ -53,8 +52,7 @@ def peers_refusal(method: Any) -> str | None:
     if not needs.peers:
         return (
             f"{name} needs a server, and peers have none: run it with fedkin deploy, or take a "
-            f"method between peers, "
-            "such as panm"
+            "method between peers, such as panm"
         )
     return None
 
@@ -62,6 +60,5 @@ def peers_refusal(method: Any) -> str | None:
 def _truth_refusal(name: str) -> str:
     return (
         f"{name} needs the true clusters of all clients, which only a simulation knows: run it "
-        f"with fedkin run, or "
-        "take another method"
+        "with fedkin run, or take another method"
     )

@@ -61,8 +61,7 @@ def _measure(entry: Any, place: str) -> tuple[Measure, str]:
     if not isinstance(measure, Measure):
         raise ConfigError(
             f"{place}: {name!r}: expected fk.Measure(...), or what makes one, got "
-            f"{type(measure).__name__}; "
-            "see docs/write-a-measure.md"
+            f"{type(measure).__name__}; see docs/write-a-measure.md"
         )
     return measure, name
 
@@ -78,12 +77,12 @@ def _check(measure: Measure, before: Sequence[Measure], place: str) -> None:
     if measure.of is None:
         raise ConfigError(
             f"{place}: the measure {name!r} has no function: give it of=, which takes the scored "
-            f"clients"
+            "clients"
         )
     if any(name == other.name for other in before):
         raise ConfigError(f"{place}: the measure {name!r} is given twice")
     if name in _TAKEN or name.endswith(_ENDS):
         raise ConfigError(
             f"{place}: the name {name!r} is taken: records or tables have it already; choose "
-            f"another one"
+            "another one"
         )

@@ -105,9 +105,8 @@ def found(name: str) -> Any:
     if candidate is None and of_this_process(name):
         raise ConfigError(
             f"{name!r} was defined in a script, a notebook or a function, where only its own "
-            f"process finds it: go on "
-            "there with resume=True, or put the class into a module, name it module:Class and "
-            "start a new folder"
+            "process finds it: go on there with resume=True, or put the class into a module, name "
+            "it module:Class and start a new folder"
         )
     if candidate is None:
         raise ConfigError(f"{name!r}: module {module!r} has no {attribute!r}")
@@ -191,6 +190,5 @@ def _plain(kind: type, field: str, value: Any) -> Any:
     except (TypeError, ValueError):
         raise ConfigError(
             f"{kind.__name__}.{field} holds a {type(value).__name__}; a comparison's folder can "
-            f"keep numbers, texts, "
-            "booleans, and lists and tables of these: make it of such fields"
+            "keep numbers, texts, booleans, and lists and tables of these: make it of such fields"
         ) from None

@@ -52,9 +52,8 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
         if about is not None and about.overlapping:
             raise ConfigError(
                 "validation: windows of a role overlap, so that samples drawn from them at random "
-                "would train and "
-                "validate; leave it out, or divide the lines of each role before you make the "
-                "windows"
+                "would train and validate; leave it out, or divide the lines of each role before "
+                "you make the windows"
             )
         if options.get("augment"):
             raise ConfigError(
@@ -87,8 +86,7 @@ def refuse_validation(data: Values, place: Place) -> None:
     if data.get("validation") is not None:
         raise ConfigError(
             f"{place('data.validation')}: does not apply to a real site, which is scored on its "
-            f"test samples after "
-            "every round; leave it out"
+            "test samples after every round; leave it out"
         )
 
 
@@ -307,8 +305,7 @@ def make_site_data(entry: Entry) -> Any:
     if names is not None and names != ("False", "True") and "label_names" not in entry.values:
         raise ConfigError(
             "labels are text, and other sites may have others: name the classes, all and in the "
-            "same order on every "
-            f"site, such as label_names = {list(names)}"
+            f"same order on every site, such as label_names = {list(names)}"
         )
     return data
 

@@ -179,7 +179,7 @@ def _check_text(value: Any, place: str) -> None:
     if len(name) > _LONGEST_PATH:
         raise ConfigError(
             f"{place}: expected a name in UTF-8, got ${name[:_SHOWN]}... ({len(value):,} "
-            f"characters)"
+            "characters)"
         )
     raise ConfigError(
         f"{place}: expected a name in UTF-8, got ${name}; rename it first: mv ${name} NAME"

@@ -79,8 +79,7 @@ class SiteSettings:
         ):
             raise ConfigError(
                 f"client.clients must be different numbers from 0 to {total - 1}, the last client "
-                f"of [data], at least "
-                f"one; got {self.clients!r}"
+                f"of [data], at least one; got {self.clients!r}"
             )
         return np.sort(np.array(numbers, np.int64))
 

@@ -45,8 +45,7 @@ def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None)
     if not isinstance(data, FederatedData):
         raise DataError(
             "data must be federated data, such as fk.data.digits(clients=20), fk.data.load(path) "
-            "or "
-            f"fk.data.from_arrays(x, y, clients=...), got {type(data).__name__}"
+            f"or fk.data.from_arrays(x, y, clients=...), got {type(data).__name__}"
         )
     if isinstance(model, str):
         raise _named(
@@ -113,8 +112,7 @@ def check_method(method: Any) -> None:
     if given:
         raise MethodError(
             f"{name} is no method but an option of methods: give it by name, {given}, together "
-            f"with a method such as "
-            "fk.FedAvg()"
+            "with a method such as fk.FedAvg()"
         )
     raise MethodError(
         f"a method such as fk.FedAvg() is expected, with init, round and place; got {name}"

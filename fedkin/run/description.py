@@ -80,7 +80,7 @@ def option_values(options: Mapping[str, Option]) -> dict[str, Values]:
         if section in CONFIGURATION and section not in SECTIONS:
             raise ConfigError(
                 f"options: {type(option).__name__} cannot have the section {section!r}, which a "
-                f"run has"
+                "run has"
             )
         known = known_values(section) if section in SECTIONS else {}
         values[section] = {"name": _name(option, known), **plain_values(option)}

@@ -67,22 +67,21 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
         expected = "a detector" if model.detectors else "a model with a score for every class"
         actual = "not one" if model.detectors else "a detector"
         raise ConfigError(
-            f"{name} trains {expected}, and the model is {actual}; see model.name (methods "
-            "side by side train the same model: run.against=[] runs one alone)"
+            f"{name} trains {expected}, and the model is {actual}; see model.name (methods side by "
+            "side train the same model: run.against=[] runs one alone)"
         )
     if model.last_layer and spec.head is None:
         option = f" for its option {model.because}" if model.because else ""
         change = f"change {model.because}" if model.because else "take another method"
         raise ConfigError(
-            f"{name} needs the model's last layer{option}, and this model does not end in "
-            f"a weight [C, d] and a bias [C]: make them its last two leaves, or {change}"
+            f"{name} needs the model's last layer{option}, and this model does not end in a weight "
+            f"[C, d] and a bias [C]: make them its last two leaves, or {change}"
         )
     parameters = spec.parameters
     if model.hidden_layers and spec.head and len(range(parameters)[spec.head]) == parameters:
         raise ConfigError(
             f"{name} needs layers before the model's last one, and this model has no other: take "
-            f"one with hidden "
-            "layers, such as model.name=mlp, or another method"
+            "one with hidden layers, such as model.name=mlp, or another method"
         )
 
 
@@ -105,8 +104,7 @@ def plan_warnings(plan: Plan, method: Method, clients: int) -> list[str]:
         kind = "peers" if needs.peers else "clients"
         warnings.append(
             f"of {clients} {kind} only {plan.cohort} are awake in a round, and the others do not "
-            f"reply; "
-            f"run.cohort={clients} wakes all"
+            f"reply; run.cohort={clients} wakes all"
         )
     rounds = plan.rounds * plan.cohort / clients  # of a peer, on average
     stage_one = needs.rounds.stage_one

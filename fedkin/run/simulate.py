@@ -239,8 +239,7 @@ def trainable(model: Any) -> AnyModel:
     if not isinstance(wrapped, AnyModel):
         raise ModelError(
             "model must be one of fk.models, such as mclr(data), or be made by fk.as_model or "
-            "fk.torch_model, or be a "
-            f"PyTorch nn.Module; got {type(wrapped).__name__}"
+            f"fk.torch_model, or be a PyTorch nn.Module; got {type(wrapped).__name__}"
         )
     if isinstance(wrapped, ModelWithWorkers) and getattr(wrapped, "engine", "torch") == "torch":
         _warn_of_pytorch(wrapped.name)

@@ -56,15 +56,13 @@ class SimulatedWorlds:
             if needs.data.true_clusters and self.data.true_clusters is None:
                 raise ConfigError(
                     f"{place}: {entry['name']} needs the true clusters, and {self.data.name} has "
-                    f"none; take "
-                    "planted data (data.name=planted), or leave it out"
+                    "none; take planted data (data.name=planted), or leave it out"
                 )
             forgets = isinstance(self.shift, Steps) and not self.shift.history
             if needs.data.earlier_samples and forgets:
                 raise ConfigError(
                     f"{place}: {entry['name']} needs clients that keep the samples of earlier "
-                    f"steps: set "
-                    "shift.history=true (in Python Steps(history=True)), or leave it out"
+                    "steps: set shift.history=true (in Python Steps(history=True)), or leave it out"
                 )
             if isinstance(method, Checking):
                 with error_context(place):
@@ -72,8 +70,8 @@ class SimulatedWorlds:
         if plan.patience is not None and self.data.validation is None:
             raise ConfigError(
                 f"run.patience needs a validation split, and {self.data.name} has none: set "
-                f"data.validation=0.1 (in "
-                "Python data.with_validation(0.1)); test samples choose no round"
+                "data.validation=0.1 (in Python data.with_validation(0.1)); test samples choose no "
+                "round"
             )
         for _, method in methods:
             needs = requirements_with(method, options)

@@ -152,8 +152,8 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
     assignment = stored.checkpoint.state.assignment
     if models.shape[1:] != (parameters,) or assignment.shape != (clients,):
         raise CheckpointError(
-            f"{folder}: expected models of {parameters} parameters and {clients} clients, "
-            f"got shapes {models.shape} and {assignment.shape}"
+            f"{folder}: expected models of {parameters} parameters and {clients} clients, got "
+            f"shapes {models.shape} and {assignment.shape}"
         )
     return stored.checkpoint
 
@@ -314,8 +314,7 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
         if not isinstance(value, (np.ndarray, SharedRows)):
             raise MethodError(
                 f"{type(state).__name__}.{name} must be a NumPy array or SharedRows to be kept in "
-                f"a checkpoint, "
-                f"got {type(value).__name__}"
+                f"a checkpoint, got {type(value).__name__}"
             )
     return {name: np.asarray(value, order="C") for name, value in arrays.items()}
 

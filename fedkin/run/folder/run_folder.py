@@ -140,7 +140,7 @@ class Folder:
         if taken:
             raise StorageError(
                 f"{path} already holds a run; resume it (--resume, resume=True) or name another "
-                f"folder"
+                "folder"
             )
         refuse_others(path, _OWN)
         created = make_folder(path)
@@ -167,8 +167,8 @@ class Folder:
         if determining_part(stored) != determining_part(description):
             raise CheckpointError(
                 f"{path} holds a run with another configuration "
-                f"({first_difference(stored, description)}); resume it "
-                "with its own, or start anew in another folder"
+                f"({first_difference(stored, description)}); resume it with its own, or start anew "
+                "in another folder"
             )
         return cls(path, description, fingerprint, warns=warns)
 
@@ -186,7 +186,7 @@ class Folder:
         if newest is None and len(complete_lines(self.path / METRICS)) > 1:
             raise CheckpointError(
                 f"{self.path} has lost its {CHECKPOINTS}: {METRICS} goes on past round 0; start "
-                f"anew in another folder"
+                "anew in another folder"
             )
         last = newest.round if newest else -1
         rounds = self.description.rounds
@@ -197,8 +197,8 @@ class Folder:
         records = records_up_to(self.path / METRICS, last)
         if [record["round"] for record in records] != list(range(last + 1)):
             raise CheckpointError(
-                f"{self.path / METRICS} should hold rounds 0 to {last} and does not; start the "
-                f"run anew"
+                f"{self.path / METRICS} should hold rounds 0 to {last} and does not; start the run "
+                "anew"
             )
         migrations = records_up_to(self.path / MIGRATIONS, last)
         contents = {METRICS: lines_of(records), MIGRATIONS: lines_of(migrations)}

@@ -57,6 +57,5 @@ def away_text(summary: Mapping[str, Any]) -> str:
     last = scored_text(summary)
     return (
         f"{rounds:,} round{'s' * (rounds > 1)} with clients "
-        f"away{f' (the last one {last})' if last else ''}; best and "
-        "run.until leave them out"
+        f"away{f' (the last one {last})' if last else ''}; best and run.until leave them out"
     )

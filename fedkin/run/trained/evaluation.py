@@ -107,7 +107,7 @@ def _refuse_others(path: Path, digest: str | None) -> None:
     if before not in (None, digest):
         raise StorageError(
             f"{path} is of other data by the same name; write to another folder (--out), rename "
-            f"the data, or remove it"
+            "the data, or remove it"
         )
 
 

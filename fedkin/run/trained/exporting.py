@@ -52,10 +52,8 @@ def export(
     if any(one.shares is not None for one in predictors):
         raise MethodError(
             f"{trained.method} serves each client with a mixture of {len(predictors[0].vectors)} "
-            f"models, for which "
-            "there is no format; predict with run.predict(x, client=...), or export a run of "
-            "fedrc with "
-            "method.hard=true, which predicts by one model"
+            "models, for which there is no format; predict with run.predict(x, client=...), or "
+            "export a run of fedrc with method.hard=true, which predicts by one model"
         )
     data = config.data
     facts = {

@@ -131,8 +131,8 @@ class ModelAccess:
         if cluster is None and (self.trained.personal or self.state.clusters > 1):
             raise ConfigError(
                 f"this run has {len(self.state.models)} models: say whose is meant, client=... or "
-                f"cluster=...; "
-                "run.place(x, y) finds the cluster of a client that the run has not seen"
+                "cluster=...; run.place(x, y) finds the cluster of a client that the run has not "
+                "seen"
             )
         return self.trained.of_cluster(cluster or 0).predict(x, proba)
 

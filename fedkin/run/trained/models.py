@@ -72,7 +72,7 @@ class TrainedModels:
         if hasattr(self.parts.samples, "train") and self.parts.data.clients != clients:
             raise CheckpointError(
                 f"the run has {clients} clients, and the data {self.parts.data.clients}; give its "
-                f"own"
+                "own"
             )
 
     @cached_property
@@ -132,8 +132,7 @@ class TrainedModels:
         if any(name.removeprefix("-").isdecimal() for name in self.names):
             raise ConfigError(
                 f"{unknown('client', str(client), self._all_names())}; names of clients are whole "
-                f"numbers here, so "
-                f"that a number is a name, and no position; {_NEWCOMER}"
+                f"numbers here, so that a number is a name, and no position; {_NEWCOMER}"
             )
         if not 0 <= client < total:
             raise ConfigError(
@@ -168,9 +167,8 @@ class TrainedModels:
         cluster = int(self.state.assignment[number])
         if cluster == UNASSIGNED:
             raise MethodError(
-                f"client {self.client_name(number)} has no cluster in this run, so no model "
-                f"serves it; run.place says "
-                "which cluster fits its samples"
+                f"client {self.client_name(number)} has no cluster in this run, so no model serves "
+                "it; run.place says which cluster fits its samples"
             )
         clients = np.array([number])
         task = evaluation_task(self.state, self.spec, clients)
@@ -306,7 +304,7 @@ class TrainedModels:
             kind = "detectors" if predictor.detects else "mixtures"
             raise MethodError(
                 f"{self.method} trains {kind}, several models for a client; only one can be "
-                f"fine-tuned"
+                "fine-tuned"
             )
         return predictor
 

@@ -48,7 +48,7 @@ def evaluate_other(
     """
     if not isinstance(data, FederatedData):
         raise DataError(
-            f"data must be federated data (fk.data.load, from_pandas, ...), got "
+            "data must be federated data (fk.data.load, from_pandas, ...), got "
             f"{type(data).__name__}"
         )
     x = matched_features(data, trained.parts.samples)
@@ -160,7 +160,7 @@ def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M
     if words is not None and data.vocabulary != words:
         raise DataError(
             f"{data.name}: its words are not numbered as those of the run; make it with the run's "
-            f"vocabulary"
+            "vocabulary"
         )
     if ours is None or theirs is None or ours == theirs:
         return data.x

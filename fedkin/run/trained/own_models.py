@@ -36,7 +36,7 @@ def whole_model(
     if not isinstance(task, EvaluatePersonal | EvaluateOwn):
         raise MethodError(
             f"{method} tests its clients by a task of its own, {task.name}, of which no model can "
-            f"be made here"
+            "be made here"
         )
     if memory is None:
         parts = "heads of" if isinstance(task, EvaluatePersonal) else "clients' own models of"
@@ -70,9 +70,8 @@ def check_head(
     ):
         raise MethodError(
             f"client {name} has no last layer of its own: it was in no cohort; train one with "
-            f"run.fine_tune(client, "
-            "epochs=...), or give the run more rounds, or cohorts that reach everybody "
-            "(run.selection=round_robin)"
+            "run.fine_tune(client, epochs=...), or give the run more rounds, or cohorts that reach "
+            "everybody (run.selection=round_robin)"
         )
 
 
@@ -87,9 +86,8 @@ def check_shared(task: Task | None, personal: bool, method: str) -> None:
     if isinstance(task, EvaluatePersonal):
         raise MethodError(
             f"{method} has a model for each client, not for a cluster: a last layer is each "
-            f"client's own; say which "
-            "client, or train one for a new client, run.fine_tune(cluster=..., x=..., y=..., "
-            "epochs=...)"
+            "client's own; say which client, or train one for a new client, "
+            "run.fine_tune(cluster=..., x=..., y=..., epochs=...)"
         )
     if personal and not isinstance(task, EvaluateOwn):  # beside which clusters have theirs
         raise MethodError(

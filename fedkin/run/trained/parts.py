@@ -45,8 +45,7 @@ class Parts:
         if not isinstance(self.samples, FederatedData):
             raise DataError(
                 f"the data of {self.samples.name} are with its clients, not here; what a site has "
-                f"of the run is "
-                "exported there: fedkin export client.toml"
+                "of the run is exported there: fedkin export client.toml"
             )
         return self.samples
 
@@ -102,8 +101,7 @@ def _of_program(
         name = config.model_name
         raise ConfigError(
             f"this run was started from Python, so its {missing} must be given again (model "
-            f"{name!r}, data "
-            f"{config.data_name!r}): Run.load(path, model=..., data=...)"
+            f"{name!r}, data {config.data_name!r}): Run.load(path, model=..., data=...)"
         )
     if config.shift:
         raise ConfigError(

@@ -145,14 +145,13 @@ def _placing(name: str, method: Method | None, state: State) -> Method:
     if requirements_of(method).peers:
         raise MethodError(
             f"{name} places no newcomers: a peer joins with the initial model and finds its "
-            f"neighbours in its rounds"
+            "neighbours in its rounds"
         )
     newcomers = newcomer_policy(method)
     if newcomers == "own" and len(state.models) > 1:
         raise MethodError(
             f"{name} with newcomers = 'own' places a client by the model that it has trained in "
-            f"its rounds, which a "
-            "newcomer has not; run it with newcomers = 'loss'"
+            "its rounds, which a newcomer has not; run it with newcomers = 'loss'"
         )
     if newcomers == "round":  # it chooses in its first round, by the same rule
         return replace(method, newcomers="loss")  # type: ignore[type-var]

@@ -113,9 +113,8 @@ def check_names(parts: Parts, clients: pd.DataFrame) -> None:
             if str(names[number]) != str(name):
                 raise CheckpointError(
                     f"the client at position {number} of the run is {name!r}, and of these data "
-                    f"{names[number]!r}; "
-                    "give the run's own data, or run.evaluate(data=...) for others, whose clients "
-                    "are matched by name"
+                    f"{names[number]!r}; give the run's own data, or run.evaluate(data=...) for "
+                    "others, whose clients are matched by name"
                 )
 
 
