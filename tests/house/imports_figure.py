@@ -109,7 +109,8 @@ def svg() -> str:
         place |= {package: (gap * (i + 0.5), 30 + ROW * number) for i, package in enumerate(row)}
     tall = 30 + ROW * (len(rows) - 1) + HEIGHT + 20
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {tall}" font-family="sans-serif">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {tall}" '
+        'font-family="sans-serif">',
         '<defs><marker id="tip" markerWidth="7" markerHeight="7" refX="6" refY="3" orient="auto">'
         '<path d="M0,0 L6,3 L0,6" fill="none" stroke="#888"/></marker></defs>',
         f'<rect width="{WIDTH}" height="{tall}" fill="white"/>',
@@ -117,17 +118,19 @@ def svg() -> str:
     for package, other in arrows(imports):
         (x, y), (to_x, to_y) = place[package], place[other]
         parts.append(
-            f'<path d="M{x:.0f},{y + HEIGHT} C{x:.0f},{y + HEIGHT + 26} {to_x:.0f},{to_y - 26} {to_x:.0f},{to_y - 1}" '
+            f'<path d="M{x:.0f},{y + HEIGHT} C{x:.0f},{y + HEIGHT + 26} '
+            f'{to_x:.0f},{to_y - 26} {to_x:.0f},{to_y - 1}" '
             'fill="none" stroke="#888" stroke-width="1.1" marker-end="url(#tip)"/>'
         )
     for package, (x, y) in place.items():
         fill = "#E6F4F1" if "." not in package else "#F3F8F7"
         parts += [
-            f'<rect x="{x - BOX / 2:.0f}" y="{y}" width="{BOX}" height="{HEIGHT}" rx="5" fill="{fill}" '
-            'stroke="#00796B"/>',
+            f'<rect x="{x - BOX / 2:.0f}" y="{y}" width="{BOX}" height="{HEIGHT}" rx="5" '
+            f'fill="{fill}" stroke="#00796B"/>',
             f'<text x="{x:.0f}" y="{y + 14}" font-size="12.5" text-anchor="middle" fill="#222">'
             f"{package.replace('.', '/')}</text>",
-            f'<text x="{x:.0f}" y="{y + 27}" font-size="10" text-anchor="middle" fill="#555">{ABOUT[package]}</text>',
+            f'<text x="{x:.0f}" y="{y + 27}" font-size="10" text-anchor="middle" fill="#555">'
+            f"{ABOUT[package]}</text>",
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
 

@@ -42,23 +42,25 @@ PACKAGES: dict[str, str] = {
     "p2p": "core security tasks methods simulation config",
     "run.folder": "core models data options simulation config",
     "run.metrics": "core measures tasks methods options simulation run.folder",
-    "run.trained": "core measures tasks data scenarios options simulation simulation.torch config export run.folder",
+    "run.trained": "core measures tasks data scenarios options simulation simulation.torch config "
+    "export run.folder",
     "run": "core measures methods data scenarios tracking options options.robust simulation "
     "simulation.torch config run.folder run.metrics run.trained",
-    "server.deploy": "core security secret data tracking options simulation simulation.torch config export "
-    "server run.folder run.metrics run.trained run reporting",
+    "server.deploy": "core security secret data tracking options simulation simulation.torch config "
+    "export server run.folder run.metrics run.trained run reporting",
     "analysis": "core clustering measures tasks methods data tracking options options.secret "
     "options.privacy simulation simulation.ray config run.folder run.metrics run",
     "analysis.compare": "core measures config run.folder run analysis",
     "analysis.advise": "core clustering measures tasks methods data simulation config run analysis",
     "reporting": "core measures options.privacy config run.folder run.metrics run analysis "
     "analysis.compare analysis.advise",
-    "reporting.html": "core measures tasks data simulation config run.folder run.metrics run analysis "
-    "analysis.compare reporting",
+    "reporting.html": "core measures tasks data simulation config run.folder run.metrics run "
+    "analysis analysis.compare reporting",
     "estimator": "core data config export run.trained run",
     "cli": "core measures data config export p2p run.folder run.trained run server.deploy analysis "
     "analysis.compare analysis.advise reporting reporting.html papers",
-    "": "every package",  # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command
+    # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command.
+    "": "every package",
 }
 NAMES_OF_ALL = ("__version__",)  # what any file may take from fedkin itself
 

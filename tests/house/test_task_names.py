@@ -117,7 +117,7 @@ def test_a_generic_file_names_no_task(path: str) -> None:
 
 
 def test_functions_of_the_model_engine_are_those_of_its_protocols() -> None:
-    """And where these are, a word that is allowed is the name of such a function, and nothing else."""
+    """And where these are, an allowed word is the name of such a function, and nothing else."""
     path = "core/workers.py"
     tree = ast.parse((ROOT / path).read_text())
     classes = [

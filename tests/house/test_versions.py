@@ -1,4 +1,4 @@
-"""The versions that fedkin allows: the pins lie within them, and the page on installing names them."""
+"""The versions that fedkin allows: the pins lie in them, and the page on installing names them."""
 
 from __future__ import annotations
 
