@@ -46,8 +46,8 @@ PACKAGES: dict[str, str] = {
     "export run.folder",
     "run": "core measures methods data scenarios tracking options options.robust simulation "
     "simulation.torch config run.folder run.metrics run.trained",
-    "server.deploy": "core security secret data tracking options simulation simulation.torch config "
-    "export server run.folder run.metrics run.trained run reporting",
+    "server.deploy": "core security secret data tracking options simulation simulation.torch "
+    "config export server run.folder run.metrics run.trained run reporting",
     "analysis": "core clustering measures tasks methods data tracking options options.secret "
     "options.privacy simulation simulation.ray config run.folder run.metrics run",
     "analysis.compare": "core measures config run.folder run analysis",
