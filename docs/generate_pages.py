@@ -29,7 +29,8 @@ from fedkin.core.schema import Array
 from fedkin.methods import METHODS
 
 TASKS = "fedkin.tasks"
-REFERENCE = {  # pages of the reference; on each, packages and their headings, in the order of the page
+# Pages of the reference. Each has packages and their headings, in the order of the page.
+REFERENCE = {
     "Running": {
         "fedkin.run": "Running",
         "fedkin.config.plan": "How a run is scored and computed",
@@ -186,7 +187,10 @@ def reference() -> dict[str, str]:
             )
             names[title][heading].append(name)
     pages = {reference_page(title): part_of_reference(title, names[title]) for title in REFERENCE}
-    start = "`import fedkin as fk`; everything here is `fk.NAME`. [Methods](../methods/index.md) have pages of their own."
+    start = (
+        "After `import fedkin as fk` everything here is `fk.NAME`. [Methods](../methods/index.md) "
+        "have other pages."
+    )
     index = [
         f"* [{title}]({reference_page(title).removeprefix('reference/')}): "
         + ", ".join(f"`{name}`" for some in names[title].values() for name in some)

@@ -6,7 +6,7 @@ from torch import nn
 
 
 def network(data) -> nn.Module:
-    """Two layers; ``data`` have x [M, features] and classes. Weights are drawn from the run's seed."""
+    """Two layers. ``data`` has x [M, features] and classes; the run's seed draws the weights."""
     return nn.Sequential(
         nn.Linear(data.x.shape[1], 32),
         nn.ReLU(),
