@@ -235,7 +235,7 @@ def test_rows_that_are_wanted_one_by_one_are_not_summed(monkeypatch: pytest.Monk
 
 def test_summing_without_actors_is_refused() -> None:
     data = fk.data.synthetic(clients=4, samples=5)
-    with pytest.raises(ConfigError, match=r"run\.sum_by_actor is for actors: set run\.engine=ray"):
+    with pytest.raises(ConfigError, match=r"compute\.sum_by_actor: needs the actors of Ray: set engine"):
         fk.simulate(
             fk.FedAvg(),
             data,
@@ -244,7 +244,7 @@ def test_summing_without_actors_is_refused() -> None:
             cohort=2,
             compute=fk.Compute(sum_by_actor=True),
         )
-    with pytest.raises(ConfigError, match=r"run\.sum_by_actor is for actors"):
+    with pytest.raises(ConfigError, match=r"run\.sum_by_actor: needs the actors of Ray"):
         load(None, ["run.sum_by_actor=true"])
 
 
