@@ -112,16 +112,21 @@ def with_lists(text: str) -> str:
 
 
 def hyper_parameters(method: type) -> str:
-    """The fields of a method in a table: name, default, and the comment beside them."""
+    """The fields of a method in a table: name, default, and the comment above or beside each."""
     rows = []
     for field in dataclasses.fields(method):
         home = next(
             kind for kind in method.__mro__ if field.name in vars(kind).get("__annotations__", {})
         )
         line = re.search(
-            rf"(?m)^    {field.name}: (.+?) = [^#\n]+(?:# (.+))?$", inspect.getsource(home)
+            rf"(?m)((?:^    # .+\n)*)^    {field.name}: (.+?) = [^#\n]+(?:# (.+))?$",
+            inspect.getsource(home),
         )
-        annotation, comment = (line[1], line[2] or "") if line else (str(field.type), "")
+        annotation = line[2] if line else str(field.type)
+        comment = ""
+        if line:
+            above = " ".join(line[1].replace("    # ", "").split())
+            comment = line[3] or above
         # a bar in code needs no escape here, and would show one
         meaning = comment.replace("|", "\\|")
         rows.append(f"| `{field.name}` | `{annotation}` | `{field.default!r}` | {meaning} |")
