@@ -125,7 +125,7 @@ class CFLGP:
         if clients < (self.clusters or 1):
             raise MethodError(
                 f"{self.clusters} clusters need as many clients, got {clients}; lower "
-                f"method.clusters"
+                "method.clusters"
             )
         start = single_model_state(world, stream)
         queries = -(-self.last_query // self.period)
@@ -145,9 +145,8 @@ class CFLGP:
         t = stream.round - 1 - self.warm_up
         if 0 <= t < self.last_query and t % self.period == 0:
             state = self._query(world, state, t // self.period, stream)
-        return replace(
-            state, models=train_and_average(world, state, cohort, work=world.work, stream=stream)
-        )
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        return replace(state, models=models)
 
     def place(
         self, world: World, state: CFLGPState, newcomers: Int[np.ndarray, "c"], stream: Stream

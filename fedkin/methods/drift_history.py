@@ -98,7 +98,7 @@ def count(
     fewer = np.flatnonzero((np.diff(ends, axis=1) < 0).any(axis=1))
     if len(fewer):
         raise MethodError(
-            f"FedDrift needs clients that keep the samples of earlier steps, and client "
+            "FedDrift needs clients that keep the samples of earlier steps, and client "
             f"{client_list(fewer[:1], client_names(world))} has fewer than before: set "
             "shift.history = true, or take another method"
         )

@@ -123,7 +123,7 @@ class FedGroup:
         if self.clusters > len(reachable):
             raise MethodError(
                 f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower "
-                f"method.clusters"
+                "method.clusters"
             )
         start = world.initial(stream.child("model"))
 
@@ -136,7 +136,7 @@ class FedGroup:
         if len(clients) < self.clusters:
             raise MethodError(
                 f"cold start of {self.clusters} clusters: {len(clients)} of {len(sample)} clients "
-                f"gave an update"
+                "gave an update"
             )
         labels = self._partition(updates, stream)
 

@@ -123,7 +123,7 @@ class FlexCFL:
         if self.clusters > len(reachable):
             raise MethodError(
                 f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower "
-                f"method.clusters"
+                "method.clusters"
             )
 
         # Alg. 3, l. 2
@@ -216,7 +216,7 @@ class FlexCFL:
         if usable.sum() < self.clusters:
             raise MethodError(
                 f"cold start of {self.clusters} clusters: {usable.sum()} of {len(clients)} "
-                f"clients gave an update"
+                "clients gave an update"
             )
         return clients[usable], reply.update[usable]
 

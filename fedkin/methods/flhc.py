@@ -142,10 +142,8 @@ class FLHC:
         if len(state.models) > 1:
             state = policies.migrate(world, state, method=self, place=self.place, stream=stream)
         if stream.round < self.cluster_round or state.clustered:
-            state = replace(
-                state,
-                models=train_and_average(world, state, cohort, work=world.work, stream=stream),
-            )
+            models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+            state = replace(state, models=models)
         else:
             state = self._cluster(world, state, stream)
         return policies.aggregate_between_clusters(world, state, self.eta_g)
@@ -217,5 +215,5 @@ class FLHC:
         if clients < clusters:
             raise MethodError(
                 f"a clustering into {clusters} needs as many clients, but {count}; use fewer "
-                f"clusters"
+                "clusters"
             )

@@ -138,9 +138,8 @@ class FLUX:
     ) -> FLUXState:
         if not state.clustered and self._is_due(state, stream.round - 1):
             state = self._cluster(world, state, stream)
-        state = replace(
-            state, models=train_and_average(world, state, cohort, work=world.work, stream=stream)
-        )
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        state = replace(state, models=models)
         if state.clustered or not 0 < stream.round <= self.latest:
             return state
 

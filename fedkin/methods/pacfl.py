@@ -132,9 +132,8 @@ class PACFL:
     def round(
         self, world: World, state: PACFLState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> PACFLState:
-        return replace(
-            state, models=train_and_average(world, state, cohort, work=world.work, stream=stream)
-        )
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        return replace(state, models=models)
 
     def place(
         self, world: World, state: PACFLState, newcomers: Int[np.ndarray, "c"], stream: Stream

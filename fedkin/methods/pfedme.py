@@ -121,6 +121,6 @@ class PFedMe:
         if work.optimizer == "sgd" and rate * self.strength >= 2:
             raise MethodError(
                 f"PFedMe with strength {self.strength:g} diverges at a learning rate of {rate:g}, "
-                f"as their product is 2 or more; keep local.lr and its schedules below "
+                "as their product is 2 or more; keep local.lr and its schedules below "
                 f"{2 / self.strength:.2g} (the authors: 0.005), or set a lower strength"
             )

@@ -118,9 +118,8 @@ class PrivateClusters:
         cohort: Int[np.ndarray, "n"],
         stream: Stream,
     ) -> PrivateClustersState:
-        return replace(
-            state, models=train_and_average(world, state, cohort, work=world.work, stream=stream)
-        )
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        return replace(state, models=models)
 
     def place(
         self,
@@ -157,7 +156,7 @@ class PrivateClusters:
         if not moments.any():
             raise MethodError(
                 f"cold start of {self.clusters} clusters: 0 of {len(clients)} clients gave an "
-                f"update"
+                "update"
             )
         whitening = _whitening(moment_matrix(moments, self.sketch), self.clusters)
 
