@@ -21,7 +21,9 @@ def adjusted_rand_index(first: Int[np.ndarray, "n"], second: Int[np.ndarray, "n"
     both = int((cells.astype(np.int64) ** 2).sum()) - len(first)
     in_first = int((np.bincount(row).astype(np.int64) ** 2).sum()) - len(first)
     in_second = int((np.bincount(column).astype(np.int64) ** 2).sum()) - len(first)
-    a, b, c = both, in_first - both, in_second - both
+    a = both
+    b = in_first - both
+    c = in_second - both
     d = len(first) * (len(first) - 1) - a - b - c
     if b == 0 and c == 0:
         return 1.0
