@@ -101,7 +101,7 @@ def best_silhouette(
 
     Args:
         distances: symmetric, finite; those above 1 count as 1, so that a cosine distance does not
-            tell directions that have nothing in common from those that are opposed.
+            tell orthogonal directions from opposed ones.
         linkage: ``complete``, ``average`` or ``single``.
         most: clusters at most; None: half of the rows.
     """

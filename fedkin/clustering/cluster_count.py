@@ -21,7 +21,7 @@ _RESTARTS = 10  # of K-means; of the gap statistic, which needs it for every ref
 
 @dataclass(frozen=True)
 class Gap:
-    """The gap statistic of K = 1 .. max_clusters: entry K - 1 is that of K clusters."""
+    """The gap statistic of K = 1 .. max_clusters: entry K - 1 belongs to K clusters."""
 
     gap: Float64[np.ndarray, "max_clusters"]
     # s_K, the deviation over references times sqrt(1 + 1 / references)

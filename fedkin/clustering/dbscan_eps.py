@@ -1,8 +1,8 @@
 """Choice of DBSCAN's eps: the distances at which its result changes, and the wide ranges in which
 it does not.
 
-Shapes: n points of d numbers. Distances are those of ``density.dbscan``, so the ends of the ranges
-are exact.
+Shapes: n points of d numbers. Distances are computed as in ``density.dbscan``, so the ends of the
+ranges are exact.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from fedkin.clustering.density import NOISE, by_first_appearance, check_min_samples, euclidean
 from fedkin.core.errors import MethodError
 
-_MIN_BEND = 1e-9  # of what a bend is measured by: less is rounding
+_MIN_BEND = 1e-9  # of the height of a curve: a smaller bend is rounding
 
 
 @dataclass(frozen=True)

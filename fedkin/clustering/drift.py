@@ -121,7 +121,7 @@ def merge_models(
     threshold: float,
     linkage: str = "complete",
 ) -> tuple[Float[np.ndarray, "M P"], Int[np.ndarray, "M"]]:
-    """Models that are alike become one: the first gets their mean by (client, step) pairs, the
+    """Similar models become one: the first gets their mean by (client, step) pairs, the
     others become initial models.
 
     Args:

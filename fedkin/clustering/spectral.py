@@ -61,7 +61,7 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
         seed: of K-means.
 
     Raises:
-        MethodError: fewer than three rows, or rows that are all the same.
+        MethodError: fewer than three rows, or rows that are all equal.
     """
     from sklearn.metrics import silhouette_score
 

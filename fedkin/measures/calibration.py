@@ -1,7 +1,7 @@
 """Platt scaling of detectors' scores from histograms, which the server gets in place of samples.
 
 The detectors of ATHENA-FL are trained apart and their scores compared, though nothing makes them
-comparable. Clients count the scores of their own samples; the server adds the counts up and finds,
+comparable. Clients count the scores of their samples; the server adds the counts up and finds,
 for each detector, the a and b with which sigma(a s + b) is a probability. In no paper of ATHENA-FL.
 Shapes: n samples, D detectors, P parameters.
 """

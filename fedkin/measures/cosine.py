@@ -19,7 +19,7 @@ def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np
 
 
 def unit_rows(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
-    """Each row at length 1, a zero row as it is. Lengths are float64: those of float32 rows may
+    """Each row at length 1, a zero row as it is. Lengths are float64: lengths of float32 rows may
     overflow or underflow float32."""
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)

@@ -45,4 +45,5 @@ def bottom_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
     """Mean accuracy of the bottom 10% of clients (at least one)."""
     if not len(accuracy):
         return None
-    return float(np.sort(accuracy)[: math.ceil(len(accuracy) / 10)].mean())
+    tenth = math.ceil(len(accuracy) / 10)
+    return float(np.sort(accuracy)[:tenth].mean())

@@ -19,7 +19,7 @@ def measures_of(names: Iterable[str]) -> list[Measure]:
 
 
 def measures_in(description: Mapping[str, Any]) -> tuple[Measure, ...]:
-    """The measures that stand in every table of a run, after those that have a place there:
+    """The measures that stand in every table of a run, after the measures that have a place there:
     ``EXTRA``, and the user's measures in the run's description.
 
     No module is imported for that. Damaged entries of a description are left out.

@@ -29,7 +29,7 @@ class ScoredClients:
     """The clients that were scored after a round, each on its cluster's model: the input of a
     measure.
 
-    Clients without samples to score, and those that did not reply, are not among them.
+    Clients without samples to score, and clients that did not reply, are not among them.
 
     Attributes:
         round: its number.

@@ -16,8 +16,8 @@ def principal_scores(
     variance.
 
     Exact, and no n x P matrix is decomposed: with Z the centred rows and Z Z^T = U diag(s^2) U^T,
-    the scores are U s (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all. Signs are those of the
-    decomposition. Rows that are all alike have one component, of zeros.
+    the scores are U s (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all. Signs are as in the
+    decomposition. Rows that are all equal have one component, of zeros.
 
     Raises:
         MethodError: no rows, or a share that is not in (0, 1].

@@ -25,7 +25,7 @@ def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.nd
 
     Samples are taken as they are, neither centred nor scaled, as in the authors' code: the first
     direction is near their mean. The largest component of each direction is positive (the first of
-    equals). Where there are fewer than p directions, as there are few samples or they are alike,
+    equals). Where there are fewer than p directions, as there are few samples or they are equal,
     the last columns are zero.
     """
     rows = samples.astype(np.float64)
@@ -172,7 +172,9 @@ def _principal(
 ) -> tuple[Float[np.ndarray, "m p"], Bool[np.ndarray, "m p"]]:
     """The principal angles of each pair, ascending, and which of them exist."""
     angles = _degrees(np.linalg.svd(cosines, compute_uv=False))
-    dimensions = np.minimum(both.any(axis=2).sum(axis=1), both.any(axis=1).sum(axis=1))
+    dimensions_first = both.any(axis=2).sum(axis=1)
+    dimensions_second = both.any(axis=1).sum(axis=1)
+    dimensions = np.minimum(dimensions_first, dimensions_second)
     exists = np.arange(both.shape[1]) < dimensions[:, None]
     return angles, exists
 

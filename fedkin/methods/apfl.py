@@ -61,7 +61,7 @@ class APFL:
         paper="Deng et al., arXiv 2003.13461",
     )
 
-    share: float = 0.5  # of the client's own model in the mix, at first
+    share: float = 0.5  # of the personal model in the mix, at first
     adapt: bool = True  # whether clients learn their shares
     share_lr: float | None = None  # the share's learning rate; None: the run's
 

@@ -24,7 +24,7 @@ that no cluster has is never chosen.
 Detectors of different clusters were not trained on each other's classes: their scores may not be
 comparable. Every ``calibrate`` rounds (0, as in the paper: never) all clients try all detectors on
 their training samples and return histograms of the scores; each detector's score is then scaled by
-Platt's method, from those of all clusters.
+Platt's method, from the histograms of all clusters.
 
 Differs from the authors' code: clusters there are given; scores are compared before the sigmoid,
 which keeps their order and has fewer ties; images are augmented after the split, not before.

@@ -185,8 +185,9 @@ class CFLGP:
         state = self._answers(world, state, query, world.clients(stream.round))
 
         clients = np.flatnonzero(state.answers > 0)
+        # Too few have replied so far.
         if len(clients) < max(len(state.models), self.clusters or 3):
-            return state  # too few have replied so far
+            return state
         decomposition = spectrum(gram(state.profiles[clients]))
         seed = int(stream.child("kmeans").words()[0])
 
@@ -214,9 +215,10 @@ class CFLGP:
         gradients = reply.gradients[reply.arrived]
 
         # G <- (1 - beta) G + beta g; the first answer of a client stands alone.
-        first = state.answers[clients] == 0
-        beta = np.where(first, 1, self._beta(state, query, clients)).astype(np.float32)[:, None]
-        earlier = np.where(first[:, None], 0, (1 - beta) * state.profiles[clients])
+        is_first = state.answers[clients] == 0
+        beta = np.where(is_first, 1, self._beta(state, query, clients))
+        beta = beta.astype(np.float32)[:, None]
+        earlier = np.where(is_first[:, None], 0, (1 - beta) * state.profiles[clients])
         profiles = state.profiles.copy()
         profiles[clients] = earlier + beta * gradients
 

@@ -76,7 +76,7 @@ class PeerMethod:
     """A method whose clients decide for themselves: its rounds, in any world.
 
     ``select_queries``, ``match_neighbours`` and ``select_partners`` are pure, with a row per peer.
-    Peers outside the cohort, and those that drop out, are inactive in that round: they do not train
+    Peers outside the cohort, and peers that drop out, are inactive in that round: they do not train
     and do not reply. Peers that have left are forgotten. A peer that runs out of time goes on with
     the steps it has done. By default a peer queries none, and averages with ``neighbours`` of the
     peers that it trusts.
@@ -209,7 +209,7 @@ class PeerMethod:
         neighbourhood = self.match_neighbours(neighbourhood, replied, similarity)
         neighbourhood = _only(reachable, neighbourhood)
 
-        # select_partners; those that were not queried before are queried now
+        # select_partners; partners that were not queried before are queried now
         noise = draw_noise(stream.child("partners"), active, total)
         partners = self.select_partners(neighbourhood, reachable, noise)
         queried_later = partners & responsive & ~queried
@@ -294,7 +294,7 @@ def average_models(
 
 
 def draw_noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float[np.ndarray, "n N"]:
-    """Random numbers in [0, 1) by which each peer draws other peers: those of the lowest noise.
+    """Random numbers in [0, 1) by which each peer draws other peers: the ones of the lowest noise.
 
     Args:
         stream: of the round and purpose.

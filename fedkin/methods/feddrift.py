@@ -143,11 +143,7 @@ class FedDrift:
             return replace(state, assignment=assignment)
         state = replace(state, ends=count(world, state.ends, newcomers))
         history = gather(
-            world,
-            models=state.models,
-            in_use=_in_use(state),
-            ends=state.ends,
-            clients=newcomers,
+            world, state.models, in_use=_in_use(state), ends=state.ends, clients=newcomers
         )
         return self._choose(state, history)
 
@@ -168,18 +164,16 @@ class FedDrift:
         owner = np.hstack([state.owner, np.full_like(before, UNASSIGNED)])
         state = replace(state, owner=owner, ends=ends)
 
-        history = gather(
-            world, models=state.models, in_use=in_use, ends=state.ends, clients=clients
-        )
+        history = gather(world, state.models, in_use=in_use, ends=state.ends, clients=clients)
         state = self._choose(state, history)
         if self.eager:
             return state
-        fresh = _fresh(world, self.models, stream)
-        return self._merge(state, history, in_use, fresh)
+        return self._merge(state, history, in_use, _fresh(world, self.models, stream))
 
     def _choose(self, state: FedDriftState, history: History) -> FedDriftState:
         """The state after lines 1 to 3."""
         step = state.owner.shape[1] - 1
+        # Line 1 (alone), line 2, and the drifts of line 3
         chosen = choose_models(
             models=state.models,
             owner=state.owner,
@@ -216,7 +210,7 @@ class FedDrift:
             state: after lines 1 to 3.
             history: of this step.
             in_use: models that were in use before the step.
-            fresh: initial models, for those that are merged into others.
+            fresh: initial models, for the models that are merged into others.
         """
         step = state.owner.shape[1] - 1
         # A model whose place was taken in this step owns none of the steps before.

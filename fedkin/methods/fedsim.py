@@ -1,4 +1,4 @@
-"""FedSim: one global model, averaged so that each cluster of similar clients counts alike.
+"""FedSim: one global model, averaged so that each cluster of similar clients counts the same.
 
 C. Palihawadana, N. Wiratunga, A. Wijekoon, H. Kalutarage: FedSim: Similarity guided model
 aggregation for Federated Learning. Neurocomputing 483 (2022), pages 432-445.

@@ -18,11 +18,11 @@ the authors' code u is not divided by its sum after the floor. Clients are teste
 models; one that never trained with sum_k u_ik c_k, where w_i begins too. A client is in the cluster
 of its largest u, the first of equals. A newcomer measures u and trains nothing.
 
-Differs: clients of a round are the run's cohort, v is over those that replied, and ``selected``
-clients are drawn among them; the paper draws from all clients, for each centre apart. Plain SGD by
-default, where the code has Adam. The code's estimation does not run as published: it calls the
-client with an argument that it does not take. Centres that start equal never separate: they are
-drawn at random, and refused where they are the same.
+Differs: clients of a round are the run's cohort, v is over the clients that replied, and
+``selected`` clients are drawn among them; the paper draws from all clients, for each centre apart.
+Plain SGD by default, where the code has Adam. The code's estimation does not run as published: it
+calls the client with an argument that it does not take. Centres that start equal never separate:
+they are drawn at random, and refused where they are the same.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class FEROMA:
         replied = local.arrived
         trained = clients[replied]
 
-        # A client that trains for the first time gets a row of its own in `models`.
+        # A client that trains for the first time gets a new row in `models`.
         solution = state.solution.copy()
         newly_trained = trained[solution[trained] == NO_SOLUTION]
         solution[newly_trained] = len(state.models) + np.arange(len(newly_trained))

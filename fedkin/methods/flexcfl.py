@@ -158,20 +158,20 @@ class FlexCFL:
     def round(
         self, world: World, state: FlexCFLState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FlexCFLState:
-        state = policies.migrate(
-            world, state, method=self, place=self.place, stream=stream
-        )  # Alg. 2, l. 4-6
-        state = replace(
-            state, models=train_and_average(world, state, cohort, work=world.work, stream=stream)
-        )  # l. 8-11
-        return policies.aggregate_between_clusters(
-            world, state, self.eta_g, self.normalize
-        )  # l. 12-13
+        # Alg. 2, l. 4-6
+        state = policies.migrate(world, state, method=self, place=self.place, stream=stream)
+
+        # l. 8-11
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        state = replace(state, models=models)
+
+        # l. 12-13
+        return policies.aggregate_between_clusters(world, state, self.eta_g, self.normalize)
 
     def place(
         self, world: World, state: FlexCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FlexCFLState:
-        """Client cold start: the group whose direction is nearest to the newcomer's own (eq. 8)."""
+        """Client cold start: the group whose direction is nearest to the newcomer's (eq. 8)."""
         if self.newcomers != "direction":
             return policies.place_by_policy(
                 world,

@@ -61,7 +61,7 @@ from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 
 _GAP = 1.25  # of ``eps="gap"``: how many times eps must be able to grow
-_LEAST_EPS = float(np.finfo(np.float64).tiny)  # clients that are all alike
+_LEAST_EPS = float(np.finfo(np.float64).tiny)  # where all clients are equal
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ class IFCAMig(IFCA):
 
 
 def _base_mask(spec: ModelSpec) -> Bool[np.ndarray, "P"]:
-    """All parameters but those of the last layer."""
+    """All parameters but the last layer's."""
     if spec.head is None:
         raise MethodError(
             "shared_base needs a model whose last layer is known, got one without; set "

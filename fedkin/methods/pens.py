@@ -11,7 +11,7 @@ selection).
                 which is the expectation under chance
     stage two:  i averages with n_s random of N_i (all, where there are fewer)
 
-Means are weighted by training samples, the peer's own model included.
+Means are weighted by training samples, and the peer's model is one of the averaged models.
 
 In stage one the neighbours are the peers of the round, in stage two the peers with enough votes.
 After few rounds of stage one a single vote is enough, so that neighbours are random.

@@ -11,7 +11,7 @@ Controlled Averaging for Federated Learning. ICML 2020, arXiv 1910.06378.
     S: the clients that replied, N: all clients
 
 c_i and c begin at 0; means are plain, not weighted by samples. c_i stays on its client. Differs:
-K_i is the client's own number of steps (epochs times batches), where the paper has one K for all;
+K_i is the client's number of steps (epochs times batches), where the paper has one K for all;
 with a schedule of local steps K_i lr is the sum of their rates. Many published implementations
 differ by mistake: K without the epochs, c divided by |S| and not by N, a server that adds c_i and
 not its change. A client that never trained has c_i = 0. Where a real client's reply is lost on the
