@@ -97,7 +97,7 @@ def expected_calibration_error(
     """
     if not len(confidence):
         return float("nan")
-    bin = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
+    m = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
     # |B_m| (acc - conf)
-    gap = np.bincount(bin, correct, bins) - np.bincount(bin, confidence, bins)
+    gap = np.bincount(m, correct, bins) - np.bincount(m, confidence, bins)
     return float(np.abs(gap).sum() / len(confidence))

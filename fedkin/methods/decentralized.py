@@ -31,7 +31,7 @@ from fedkin.tasks.ask import Ask
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.train import train
 
-_MIN_LOSS = 1e-12
+_MIN_LOSS = 1e-12  # lower losses count as this, so that 1 / loss stays finite
 
 
 @dataclass(frozen=True)
