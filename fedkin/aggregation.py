@@ -9,9 +9,12 @@ from jaxtyping import Float, Int, Num
 class WeightedSum:
     """Weighted sums of updates, by model, which may be added in portions.
 
-    Rows are added one after another in float64, so the sum depends on their order and never on how
-    they were portioned: a server that holds all updates and one that streams them get the same
-    bits.
+    Rows are added one after another in float64, so the sum depends on their order and not on the
+    portions: a server that holds all updates and one that streams them get the same bits.
+
+    Args:
+        clusters: K, how many models there are.
+        parameters: P, numbers of an update.
     """
 
     def __init__(self, clusters: int, parameters: int) -> None:
@@ -24,23 +27,38 @@ class WeightedSum:
         weight: Num[np.ndarray, "n"],
         model_index: Int[np.ndarray, "n"],
     ) -> None:
-        """Add rows; a row of weight zero is left out."""
+        """Add rows; a row of weight zero is left out.
+
+        Args:
+            update: one row per client.
+            weight: of each row.
+            model_index: the model that each row updates.
+        """
         for row in np.flatnonzero(weight):
             self._sum[model_index[row]] += np.float64(weight[row]) * update[row]
             self._weight[model_index[row]] += weight[row]
 
     def merge(self, other: WeightedSum) -> None:
-        """Add the sums of other rows: of the same value as rows one after another, but for the last
-        bits."""
+        """Add the sums of other rows.
+
+        Rows that are added one after another give the same sum up to the last bits.
+        """
         self._sum += other._sum
         self._weight += other._weight
 
     def mean(
         self, dtype: type = np.float32
     ) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
-        """The weighted means (zero where nothing was added), of a type, and the weights they rest
-        on."""
-        means, used = np.zeros(self._sum.shape, dtype), np.flatnonzero(self._weight > 0)
+        """The weighted mean of each model's rows.
+
+        Args:
+            dtype: of the means.
+
+        Returns:
+            The means (zero where no row was added), and the weight behind each.
+        """
+        means = np.zeros(self._sum.shape, dtype)
+        used = np.flatnonzero(self._weight > 0)
         means[used] = self._sum[used] / self._weight[used, None]
         return means, self._weight
 
@@ -55,13 +73,13 @@ def mean_by_model(
 
     Args:
         update: one row per client.
-        weight: of each row, such as its training examples.
+        weight: of each row, such as the client's number of training examples.
         model_index: the model that each row updates.
         clusters: how many models there are.
 
     Returns:
-        The mean update of each model and the sum of the weights behind it, zeros where it has no
-        rows.
+        The mean update of each model, and the sum of the weights behind it: zeros for a model
+        without rows.
     """
     total = WeightedSum(clusters, update.shape[1])
     total.add(update, weight, model_index)
@@ -74,7 +92,7 @@ def simple_mean_by_cluster(
     """Plain mean of each cluster's rows; zero for a cluster without any.
 
     Args:
-        rows: what is averaged.
+        rows: to average.
         labels: the cluster of each row.
         clusters: how many there are.
     """
@@ -93,14 +111,15 @@ def inter_cluster_aggregation(
     Args:
         models: one per cluster.
         eta: weight of the other clusters' models.
-        normalize: with the divisor, which is in the authors' code and not in the paper; without it
-            every |w_j| grows by up to eta (K - 1) a round.
+        normalize: whether to divide, as the authors' code does and the paper does not. Without the
+            divisor every |w_j| grows by up to eta (K - 1) a round.
     """
-    w = models.astype(np.float64)
-    norm = np.linalg.norm(w, axis=1)
-    inverse = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
-    unit = w * inverse[:, None]
-    mixed = w + eta * (unit.sum(axis=0) - unit)
+    wide = models.astype(np.float64)
+    norms = np.linalg.norm(wide, axis=1)
+    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    directions = wide * inverse[:, None]
+    other_directions = directions.sum(axis=0) - directions
+    mixed = wide + eta * other_directions
     if normalize:
         mixed /= (1 + eta * (inverse.sum() - inverse))[:, None]
     return mixed.astype(models.dtype)

@@ -28,8 +28,9 @@ from fedkin.analysis.tables import (
 from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.storage import user_path, write_atomic
+from fedkin.measures.lookup import compared_by
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import MEANS, MEASURES, compared_by
+from fedkin.measures.table import MEANS, MEASURES
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.run_folder import holds_run

@@ -14,7 +14,8 @@ LINKAGES = ("complete", "average", "single", "ward")
 MERGING = ("complete", "average", "single", "weighted")  # of ``merge_up_to``
 
 _SILHOUETTE = 0.25  # up to this there are no clusters
-_ROUNDING = 1e-6  # of the largest eigenvalue: how far below zero rounding may move those of Euclidean distances
+# Rounding may move eigenvalues of Euclidean distances below zero, by this share of the largest.
+_ROUNDING = 1e-6
 
 
 def agglomerative(
@@ -31,9 +32,9 @@ def agglomerative(
             similarity).
         clusters: where to stop; give this or ``threshold``.
         threshold: clusters at this distance or more are not merged.
-        linkage: the distance of two clusters: that of their farthest rows (``complete``), of their
-            nearest (``single``), the mean (``average``), or the root of twice what merging them
-            adds to the squared distances from the centres (``ward``; Euclidean distances only).
+        linkage: the distance of two clusters: of their farthest rows (``complete``), of their
+            nearest (``single``), the mean (``average``), or ``ward`` (Euclidean distances only):
+            the root of twice the growth of squared distances from the centres by a merge.
 
     Raises:
         MethodError: both or none of clusters and threshold, fewer rows than clusters, an unknown
@@ -45,18 +46,18 @@ def agglomerative(
     _check(distances, clusters, threshold, linkage)
     if len(distances) < 2:
         return np.zeros(len(distances), np.int64)
-    lowest = min(
-        float(distances.min()), 0
-    )  # scikit-learn takes no negative threshold, so all is shifted
+    # scikit-learn takes no negative threshold, so all distances are shifted.
+    lowest = min(float(distances.min()), 0)
     cut = None if threshold is None else max(threshold - lowest, 0)
-    ward = linkage == "ward"
+    is_ward = linkage == "ward"
     fit = AgglomerativeClustering(
         clusters,  # pyright: ignore[reportArgumentType]
         distance_threshold=cut,
-        metric="euclidean" if ward else "precomputed",
+        metric="euclidean" if is_ward else "precomputed",
         linkage=linkage,
     )
-    return _by_first_appearance(fit.fit_predict(_points(distances) if ward else distances - lowest))
+    data = _points(distances) if is_ward else distances - lowest
+    return _by_first_appearance(fit.fit_predict(data))
 
 
 def merge_up_to(
@@ -87,9 +88,8 @@ def merge_up_to(
         raise MethodError(
             "distances must be finite and not negative; leave out the rows that have others"
         )
-    return _by_first_appearance(
-        fcluster(tree(upper, linkage), threshold, "distance").astype(np.int64)
-    )
+    labels = fcluster(tree(upper, linkage), threshold, "distance")
+    return _by_first_appearance(labels.astype(np.int64))
 
 
 def best_silhouette(
@@ -101,7 +101,7 @@ def best_silhouette(
 
     Args:
         distances: symmetric, finite; those above 1 count as 1, so that a cosine distance does not
-            tell directions that have nothing in common from those that are opposed.
+            tell orthogonal directions from opposed ones.
         linkage: ``complete``, ``average`` or ``single``.
         most: clusters at most; None: half of the rows.
     """
@@ -114,24 +114,21 @@ def best_silhouette(
         return np.zeros(count, np.int64)
     capped = np.clip((distances + distances.T) / 2, 0, 1).astype(np.float64)
     np.fill_diagonal(capped, 0)
-    cuts = cut_tree(
-        tree(capped[np.triu_indices(count, 1)], linkage), list(range(2, (most or count // 2) + 1))
-    )
+    merges = tree(capped[np.triu_indices(count, 1)], linkage)
+    cuts = cut_tree(merges, list(range(2, (most or count // 2) + 1)))
     silhouettes = [
         float(silhouette_score(capped, labels, metric="precomputed")) for labels in cuts.T
     ]
     best = int(np.argmax(silhouettes))
-    has_clusters = silhouettes[best] > _SILHOUETTE
-    return (
-        _by_first_appearance(cuts[:, best].astype(np.int64))
-        if has_clusters
-        else np.zeros(count, np.int64)
-    )
+    if not silhouettes[best] > _SILHOUETTE:
+        return np.zeros(count, np.int64)
+    return _by_first_appearance(cuts[:, best].astype(np.int64))
 
 
 def _check(
     distances: Float[np.ndarray, "n n"], clusters: int | None, threshold: float | None, linkage: str
 ) -> None:
+    """Refuse (MethodError) arguments of ``agglomerative`` that cannot be."""
     if linkage not in LINKAGES:
         raise MethodError(unknown("linkage", linkage, LINKAGES))
     if (clusters is None) == (threshold is None):
@@ -141,7 +138,7 @@ def _check(
     if threshold is not None and not math.isfinite(threshold):
         raise MethodError(
             f"the threshold must be a finite distance, got {threshold}; for one cluster say "
-            f"clusters=1"
+            "clusters=1"
         )
     if clusters is not None and not 1 <= clusters <= len(distances):
         raise MethodError(
@@ -151,7 +148,7 @@ def _check(
         invalid = np.flatnonzero(~np.isfinite(distances).all(axis=1))
         raise MethodError(
             f"distances must be finite, got others in row {invalid[0]}; leave out the rows that "
-            f"have them"
+            "have them"
         )
 
 
@@ -159,8 +156,8 @@ def _points(distances: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n d"]:
     """Points with these Euclidean distances, of d = n - 1 numbers each (classical scaling,
     Torgerson 1952).
 
-    They are a square root of the inner products of the centred points, -1/2 J D^2 J with J = I -
-    1/n.
+    They are a square root of the inner products of the centred points, -1/2 J D^2 J with
+    J = I - 1/n.
     """
     squared = np.square(distances, dtype=np.float64)
     inner = -(squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean()) / 2
@@ -169,11 +166,12 @@ def _points(distances: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n d"]:
         raise MethodError(
             "linkage 'ward' needs Euclidean distances (l2), got others; take another linkage"
         )
-    return vectors[:, 1:] * np.sqrt(
-        np.clip(values[1:], 0, None)
-    )  # n points span no more than n - 1 dimensions
+    # n points span no more than n - 1 dimensions.
+    lengths = np.sqrt(np.clip(values[1:], 0, None))
+    return vectors[:, 1:] * lengths
 
 
 def _by_first_appearance(labels: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    """The same partition, numbered by first appearance, from 0."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]

@@ -21,12 +21,11 @@ _RESTARTS = 10  # of K-means; of the gap statistic, which needs it for every ref
 
 @dataclass(frozen=True)
 class Gap:
-    """The gap statistic of K = 1 .. max_clusters: entry K - 1 is that of K clusters."""
+    """The gap statistic of K = 1 .. max_clusters: entry K - 1 belongs to K clusters."""
 
     gap: Float64[np.ndarray, "max_clusters"]
-    error: Float64[
-        np.ndarray, "max_clusters"
-    ]  # s_K, the deviation over references times sqrt(1 + 1 / references)
+    # s_K, the deviation over references times sqrt(1 + 1 / references)
+    error: Float64[np.ndarray, "max_clusters"]
 
     @property
     def clusters(self) -> int:
@@ -43,8 +42,7 @@ def gap_statistic(
     references: int = 10,
 ) -> Gap:
     """The gap statistic (Tibshirani, Walther & Hastie, J. R. Statist. Soc. B 63, 2001): how much
-    closer points are to their cluster's centre than those of uniform noise would be, on a log
-    scale.
+    closer points are to their cluster's centre than points of uniform noise, on a log scale.
 
     gap(K) = mean over references of log W_K(reference) - log W_K(points), with W_K the sum of
     squared distances from the centres that K-means finds. References are uniform in the box that
@@ -63,14 +61,20 @@ def gap_statistic(
     centred = points.astype(np.float64) - points.mean(axis=0, dtype=np.float64)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     rotated = centred @ axes.T
-    low, high = rotated.min(axis=0), rotated.max(axis=0)
+
+    # Spreads of uniform noise in the box of the points
+    low = rotated.min(axis=0)
+    high = rotated.max(axis=0)
     noise = [
         _spreads(rng.uniform(low, high, rotated.shape), max_clusters, rng)
         for _ in range(references)
     ]
-    expected, deviation = np.mean(noise, axis=0), np.std(noise, axis=0)
+    expected = np.mean(noise, axis=0)
+    deviation = np.std(noise, axis=0)
+
     return Gap(
-        expected - _spreads(rotated, max_clusters, rng), deviation * np.sqrt(1 + 1 / references)
+        gap=expected - _spreads(rotated, max_clusters, rng),
+        error=deviation * np.sqrt(1 + 1 / references),
     )
 
 
@@ -82,18 +86,17 @@ def _spreads(
         _within(points, kmeans_small(points, clusters, rng, _RESTARTS // 2))
         for clusters in range(1, max_clusters + 1)
     ]
-    return np.log(
-        np.maximum(within, np.finfo(float).tiny)
-    )  # as many clusters as points leave nothing
+    # With as many clusters as points the sum is 0.
+    return np.log(np.maximum(within, np.finfo(float).tiny))
 
 
 def _within(points: Float64[np.ndarray, "n d"], labels: Int[np.ndarray, "n"]) -> float:
-    return float(
-        sum(
-            ((own - own.mean(axis=0)) ** 2).sum()
-            for own in (points[labels == k] for k in np.unique(labels))
-        )
-    )
+    """W_K: the sum of squared distances from the centres."""
+    total = 0
+    for k in np.unique(labels):
+        members = points[labels == k]
+        total += ((members - members.mean(axis=0)) ** 2).sum()
+    return float(total)
 
 
 def silhouettes(
@@ -104,7 +107,8 @@ def silhouettes(
 
     Args:
         points: one per row, finite.
-        max_clusters: the largest K, below the number of points and at most that of distinct ones.
+        max_clusters: the largest K, below the number of points and at most the number of distinct
+            ones.
         rng: draws the starts of K-means.
 
     Raises:
@@ -118,10 +122,11 @@ def silhouettes(
             f"a silhouette needs more points than clusters, got {len(points)} points and "
             f"{max_clusters} clusters"
         )
-    labels = [
-        kmeans_small(points, clusters, rng, _RESTARTS) for clusters in range(2, max_clusters + 1)
-    ]
-    return np.array([np.nan, *(float(silhouette_score(points, one)) for one in labels)])
+    scores = [np.nan]
+    for clusters in range(2, max_clusters + 1):
+        labels = kmeans_small(points, clusters, rng, _RESTARTS)
+        scores.append(float(silhouette_score(points, labels)))
+    return np.array(scores)
 
 
 def laplacian_spectrum(
@@ -134,9 +139,9 @@ def laplacian_spectrum(
     Raises:
         MethodError: affinities that are negative or not symmetric, or more values than points.
     """
-    if affinity.min(initial=0) < 0 or not np.allclose(
-        affinity, affinity.T, atol=1e-6
-    ):  # float32 cosines
+    # The tolerance is for cosines in float32.
+    is_symmetric = np.allclose(affinity, affinity.T, atol=1e-6)
+    if affinity.min(initial=0) < 0 or not is_symmetric:
         raise MethodError("affinities must be symmetric and none negative; clip cosines at zero")
     if not 1 <= values <= len(affinity):
         raise MethodError(
@@ -186,12 +191,12 @@ def split_half_stability(
     clusters are formed from one set of points, and the other points of the same clients are
     assigned to the nearest centre.
 
-    Both points of a client must be independent given what the client is, such as updates from two
-    halves of its data. Then a true split brings its clients back, and one of noise sends them
+    Both points of a client must be independent given its distribution, such as updates from two
+    halves of its data. Then a true split brings its clients back, and a split of noise sends them
     either way: its smaller part gets back no more than half, on average. It is the prediction
-    strength of Tibshirani & Walther (J. Comput. Graph. Statist. 14, 2005), of clients where theirs
-    is of pairs, because here each has two points. K clusters are sought where K centres can differ:
-    in the first K - 1 principal directions of the points that are clustered.
+    strength of Tibshirani & Walther (J. Comput. Graph. Statist. 14, 2005), for single clients in
+    place of pairs, because here each client has two points. K clusters are sought in the first
+    K - 1 principal directions of the points that are clustered, where K centres can differ.
 
     Args:
         first: one point per client.
@@ -200,8 +205,8 @@ def split_half_stability(
         rng: draws the starts of K-means.
 
     Returns:
-        Row 0 clusters ``first``, row 1 ``second``; column K - 1 is K clusters (all return where K =
-        1).
+        Row 0 clusters ``first``, row 1 ``second``; column K - 1 is K clusters (1 for K = 1: all
+        clients return).
 
     Raises:
         MethodError: points of different shape, too few for ``max_clusters``, or one below 1.
@@ -211,38 +216,42 @@ def split_half_stability(
             f"both sets of points must be of the same clients, got {first.shape} and {second.shape}"
         )
     _check_max(first, max_clusters)
-    pairs = ((first, second), (second, first))
-    return np.array(
-        [[1.0, *_shares(points, others, max_clusters, rng)] for points, others in pairs]
-    )
+    by_first = _shares(first, second, max_clusters, rng)
+    by_second = _shares(second, first, max_clusters, rng)
+    return np.array([by_first, by_second])
 
 
 def _shares(
-    points: Float[np.ndarray, "n P"],
-    others: Float[np.ndarray, "n P"],
+    clustered: Float[np.ndarray, "n P"],
+    returning: Float[np.ndarray, "n P"],
     max_clusters: int,
     rng: np.random.Generator,
 ) -> list[float]:
+    """The least share of returning clients for K = 1 .. max_clusters."""
+    shares = [1.0]
     if max_clusters < 2:
-        return []
-    own, other = principal_projections(points, others, max_clusters - 1)
-    return [
-        _least_share(own[:, : K - 1], other[:, : K - 1], K, rng) for K in range(2, max_clusters + 1)
-    ]
+        return shares
+    points, returned = principal_projections(clustered, returning, max_clusters - 1)
+    for clusters in range(2, max_clusters + 1):
+        directions = clusters - 1
+        share = _least_share(points[:, :directions], returned[:, :directions], clusters, rng)
+        shares.append(share)
+    return shares
 
 
 def _least_share(
-    own: Float64[np.ndarray, "n d"],
-    other: Float64[np.ndarray, "n d"],
+    points: Float64[np.ndarray, "n d"],
+    returned: Float64[np.ndarray, "n d"],
     clusters: int,
     rng: np.random.Generator,
 ) -> float:
-    if len(np.unique(own, axis=0)) < clusters:
+    """The share of its clients that return to a cluster, of the cluster where it is least."""
+    if len(np.unique(points, axis=0)) < clusters:
         return 0.0
-    labels = kmeans_small(own, clusters, rng, _RESTARTS)
-    centres = np.stack([own[labels == k].mean(axis=0) for k in range(clusters)])
-    assigned = ((other[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
-    return float(min((assigned[labels == k] == k).mean() for k in range(clusters)))
+    labels = kmeans_small(points, clusters, rng, _RESTARTS)
+    centres = np.stack([points[labels == k].mean(axis=0) for k in range(clusters)])
+    nearest = ((returned[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    return float(min((nearest[labels == k] == k).mean() for k in range(clusters)))
 
 
 def principal_projections(
@@ -255,28 +264,34 @@ def principal_projections(
     direction is sum_i a_i x_i / sqrt(lambda).
 
     Args:
-        points: give the directions.
-        others: are projected on the same directions.
+        points: that give the directions.
+        others: points that are projected on the same directions.
         directions: how many.
     """
-    own, other = (
-        rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64) for rows in (points, others)
-    )
-    values, vectors = np.linalg.eigh(own @ own.T)
-    values, vectors = values[::-1][:directions], vectors[:, ::-1][:, :directions]
-    known = values > _NOISE * values[0]
-    scale = np.sqrt(np.divide(1, values, out=np.zeros_like(values), where=known))
-    axes = own.T @ (vectors * scale)
-    return own @ axes, other @ axes
+    centred = _centred(points)
+    values, vectors = np.linalg.eigh(centred @ centred.T)
+    values = values[::-1][:directions]
+    vectors = vectors[:, ::-1][:, :directions]
+    is_direction = values > _NOISE * values[0]
+    scale = np.sqrt(np.divide(1, values, out=np.zeros_like(values), where=is_direction))
+    axes = centred.T @ (vectors * scale)
+    return centred @ axes, _centred(others) @ axes
+
+
+def _centred(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n P"]:
+    """The rows less their mean."""
+    return rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
 
 
 def _check(points: Float[np.ndarray, "n d"], max_clusters: int) -> None:
+    """Refuse (MethodError) an impossible number of clusters, and points that are not finite."""
     _check_max(points, max_clusters)
     if not np.isfinite(points).all():
         raise MethodError("points must be finite; leave out the rows that are not")
 
 
 def _check_max(points: Float[np.ndarray, "n d"], max_clusters: int) -> None:
+    """Refuse (MethodError) a number of clusters below 1 or above the number of points."""
     if not 1 <= max_clusters <= len(points):
         raise MethodError(
             f"the number of clusters must be at least 1 and at most the points, {len(points)}; "

@@ -1,8 +1,8 @@
 """Choice of DBSCAN's eps: the distances at which its result changes, and the wide ranges in which
 it does not.
 
-Shapes: n points of d numbers. Distances are those of ``density.dbscan``, so the ends of the ranges
-are exact.
+Shapes: n points of d numbers. Distances are computed as in ``density.dbscan``, so the ends of the
+ranges are exact.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from jaxtyping import Bool, Float, Float64, Int
 from fedkin.clustering.density import NOISE, by_first_appearance, check_min_samples, euclidean
 from fedkin.core.errors import MethodError
 
-_MIN_BEND = 1e-9  # of what a bend is measured by: less is rounding
+_MIN_BEND = 1e-9  # of the height of a curve: a smaller bend is rounding
 
 
 @dataclass(frozen=True)
 class EpsRange:
-    """DBSCAN gives one and the same partition for low <= eps < high (eps in the unit of the
-    points).
+    """A range of eps in which DBSCAN gives one and the same partition.
 
     Attributes:
+        low, high: the range, low <= eps < high, in the unit of the points.
         clusters, noise: how many clusters, and how many points have none.
         silhouette: mean silhouette (Rousseeuw 1987) over the points that have a cluster; None where
-            it is undefined (fewer than 2 clusters, or each point a cluster of its own), and where
-            it was not asked for.
+            it is undefined (fewer than 2 clusters, or as many clusters as points), and where it was
+            not asked for.
         points: how many points there are.
     """
 
@@ -70,14 +70,14 @@ def knee(curve: Float[np.ndarray, "n"]) -> float:
         invalid = np.count_nonzero(~np.isfinite(curve))
         raise MethodError(
             f"a knee needs a curve of finite values, at least 1; got {len(curve)}, {invalid} not "
-            f"finite"
+            "finite"
         )
     curve = curve.astype(np.float64)
-    away = np.abs(
-        curve - np.linspace(curve[0], curve[-1], len(curve))
-    )  # in proportion to the distance from the chord
-    bent = away.max() > _MIN_BEND * np.abs(curve).max()
-    return float(curve[away.argmax() if bent else -1])
+    chord = np.linspace(curve[0], curve[-1], len(curve))
+    # In proportion to the distance from the chord
+    away = np.abs(curve - chord)
+    is_bent = away.max() > _MIN_BEND * np.abs(curve).max()
+    return float(curve[away.argmax() if is_bent else -1])
 
 
 def kneedle(curve: Float[np.ndarray, "n"]) -> int | None:
@@ -89,21 +89,27 @@ def kneedle(curve: Float[np.ndarray, "n"]) -> int | None:
     the step from one value to the next before it rises again. (A fall of exactly one step, as two
     equal values have, is none; the package ``kneed`` leaves that to rounding.)
     """
-    size, rise = len(curve), float(curve[-1] - curve[0]) if len(curve) else 0.0
-    if size < 2 or not rise > 0:
+    size = len(curve)
+    if size < 2:
         return None
-    away, step = (
-        1 - (curve[::-1] - curve[0]) / rise - np.linspace(0, 1, size),
-        (1 + _MIN_BEND) / (size - 1),
-    )
-    left, right = np.append(away[:1], away[:-1]), np.append(away[1:], away[-1:])
-    peaks, troughs = (
-        np.flatnonzero(kind)
-        for kind in ((away >= left) & (away >= right), (away <= left) & (away <= right))
-    )
-    for peak, following in zip(peaks, [*peaks[1:], size], strict=True):
-        until = troughs[troughs >= peak][:1]
-        if len(until) and peak < until[0] < following and away[until[0]] < away[peak] - step:
+    rise = float(curve[-1] - curve[0])
+    if not rise > 0:
+        return None
+    away = 1 - (curve[::-1] - curve[0]) / rise - np.linspace(0, 1, size)
+    step = (1 + _MIN_BEND) / (size - 1)
+
+    # Local maxima and minima of the distance from the diagonal
+    left = np.append(away[:1], away[:-1])
+    right = np.append(away[1:], away[-1:])
+    peaks = np.flatnonzero((away >= left) & (away >= right))
+    troughs = np.flatnonzero((away <= left) & (away <= right))
+
+    for peak, next_peak in zip(peaks, [*peaks[1:], size], strict=True):
+        later = troughs[troughs >= peak]
+        if not len(later):
+            continue
+        trough = later[0]
+        if peak < trough < next_peak and away[trough] < away[peak] - step:
             return size - 1 - int(peak)
     return None
 
@@ -131,19 +137,25 @@ def eps_ranges(
     distances = euclidean(points)
     lows, partitions = _partitions(distances, min_samples)
     highs = [*lows[1:], math.inf]
+
+    # The widest ranges with 2 clusters or more have a silhouette.
     several = [i for i, labels in enumerate(partitions) if labels.max(initial=NOISE) > 0]
-    widest = set(sorted(several, key=lambda i: -_width(lows[i], highs[i]))[:scored])
-    return [
-        EpsRange(
-            low,
-            high,
-            clusters=int(labels.max(initial=NOISE)) + 1,
-            noise=int(np.count_nonzero(labels == NOISE)),
-            silhouette=_silhouette(distances, labels) if i in widest else None,
-            points=len(labels),
+    several.sort(key=lambda i: -_width(lows[i], highs[i]))
+    widest = set(several[:scored])
+
+    ranges = []
+    for i, labels in enumerate(partitions):
+        ranges.append(
+            EpsRange(
+                low=lows[i],
+                high=highs[i],
+                clusters=int(labels.max(initial=NOISE)) + 1,
+                noise=int(np.count_nonzero(labels == NOISE)),
+                silhouette=_silhouette(distances, labels) if i in widest else None,
+                points=len(labels),
+            )
         )
-        for i, (low, high, labels) in enumerate(zip(lows, highs, partitions, strict=True))
-    ]
+    return ranges
 
 
 def suggest_eps(
@@ -156,8 +168,8 @@ def suggest_eps(
     points is noise and the clusters have two points or more on average. Of such ranges take those
     with the least noise, of these the widest (high / low), and of this one the middle on a
     logarithmic scale, sqrt(low high); half its high where it starts at 0. Where no range has a gap
-    all are one cluster: sqrt(gap) times the lowest eps at which they are; 1 where that is 0, for
-    the points are all equal and any eps will do.
+    all points are one cluster: sqrt(gap) times the lowest eps at which they are; 1 where that is 0,
+    for the points are all equal and any eps will do.
 
     A few points on a line have gaps by chance: with points of one or two numbers, see the ranges.
 
@@ -178,17 +190,21 @@ def suggest_eps(
         raise MethodError(
             "no eps makes a cluster: there are fewer points than min_samples; take a smaller one"
         )
-    candidates = [
-        r
-        for r in ranges
-        if 1 < r.clusters <= (r.points - r.noise) / 2
-        and r.noise <= noise * r.points
-        and _width(r.low, r.high) >= gap
-    ]
+    candidates = [r for r in ranges if _has_gap(r, gap, noise)]
     if not candidates:
         return ranges[-1].low * math.sqrt(gap) or 1.0
     best = min(candidates, key=lambda r: (r.noise, -_width(r.low, r.high)))
     return math.sqrt(best.low) * math.sqrt(best.high) if best.low > 0 else best.high / 2
+
+
+def _has_gap(eps_range: EpsRange, gap: float | int, noise: float | int) -> bool:
+    """Whether a range has 2 clusters or more, of 2 points on average, little noise, and a gap."""
+    clustered = eps_range.points - eps_range.noise
+    return (
+        1 < eps_range.clusters <= clustered / 2
+        and eps_range.noise <= noise * eps_range.points
+        and _width(eps_range.low, eps_range.high) >= gap
+    )
 
 
 def useful_range(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[float, float]:
@@ -203,9 +219,11 @@ def useful_range(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[fl
     check_min_samples(min_samples, least=1)
     lows, partitions = _partitions(euclidean(points), min_samples)
     ends = [*lows, math.inf]
-    return ends[int((partitions[0] == NOISE).all())], ends[
-        -1 if (partitions[-1] == NOISE).all() else -2
-    ]
+    starts_as_noise = (partitions[0] == NOISE).all()
+    ends_as_noise = (partitions[-1] == NOISE).all()
+    low = ends[1] if starts_as_noise else ends[0]
+    high = ends[-1] if ends_as_noise else ends[-2]
+    return low, high
 
 
 def eps_advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int) -> str | None:
@@ -225,24 +243,24 @@ def eps_advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: 
     result = "one cluster of all clients" if eps >= high else "noise of all clients"
     if not low < high < math.inf:
         return f"eps = {eps:g} makes {result}, and no other would separate them"
-    hint = suggest_eps(eps_ranges(points, min_samples))
-    more = (
-        f"{hint:.3g} is suggested"
-        if hint < high
-        else "no gap is clear, so that one cluster may be right"
-    )
+    suggested = suggest_eps(eps_ranges(points, min_samples))
+    hint = "no gap is clear, so that one cluster may be right"
+    if suggested < high:
+        hint = f"{suggested:.3g} is suggested"
     return (
-        f"eps = {eps:g} makes {result}; they are separated from {low:.3g} up to {high:.3g}; {more}"
+        f"eps = {eps:g} makes {result}; they are separated from {low:.3g} up to {high:.3g}; {hint}"
     )
 
 
 def _width(low: float, high: float) -> float:
+    """How many times eps can grow in a range."""
     return high / low if low > 0 else math.inf
 
 
 def _core_distances(
     distances: Float64[np.ndarray, "n n"], min_samples: int
 ) -> Float64[np.ndarray, "n"]:
+    """The lowest eps at which each point is a core point; infinite where there are few points."""
     if len(distances) < min_samples:
         return np.full(len(distances), np.inf)
     return np.sort(distances, axis=1)[:, min_samples - 1]
@@ -267,12 +285,19 @@ def _partitions(
     if n < max(min_samples, 2):
         return [0.0], [np.full(n, NOISE if n < min_samples else 0)]
     cores = _core_distances(distances, min_samples)
-    reach = np.maximum(distances, cores)  # [p, q]: the eps from which q is core, and p near it
-    tree = linkage(squareform(np.maximum(reach, cores[:, None]), checks=False), "single")
+    # [p, q]: the eps from which q is core, and p near it
+    reach = np.maximum(distances, cores)
+    both_core = np.maximum(reach, cores[:, None])
+    tree = linkage(squareform(both_core, checks=False), "single")
+
+    # eps at which a partition may change
     near = np.argsort(distances, axis=1)[:, : min_samples - 1]
     steps = np.take_along_axis(reach, near, axis=1)
-    tried = np.unique(np.concatenate([[0.0], tree[:, 2], steps[steps < cores[:, None]]]))
-    lows, partitions = [], []
+    into_reach = steps[steps < cores[:, None]]
+    tried = np.unique(np.concatenate([[0.0], tree[:, 2], into_reach]))
+
+    lows: list[float] = []
+    partitions: list[Int[np.ndarray, "n"]] = []
     for eps in tried.tolist():
         components = fcluster(tree, eps, "distance")
         labels = _labels(components, cores <= eps, near, steps <= eps)
@@ -288,16 +313,16 @@ def _labels(
     near: Int[np.ndarray, "n k"],
     within: Bool[np.ndarray, "n k"],
 ) -> Int[np.ndarray, "n"]:
-    """DBSCAN's labels: a core point has its component's, another that of the first component whose
-    core is near.
+    """DBSCAN's labels: a core point has the label of its component, any other point the label of
+    the first component that has a core point near it.
 
-    Components are known by their first core point, because DBSCAN goes through the points in their
-    order.
+    Components are identified by their first core point, because DBSCAN goes through the points in
+    their order.
     """
     n = len(components)
-    first = np.full(n + 1, n)
-    np.minimum.at(first, components[core], np.flatnonzero(core))
-    owner = np.where(core, first[components], n)
+    first_core = np.full(n + 1, n)
+    np.minimum.at(first_core, components[core], np.flatnonzero(core))
+    owner = np.where(core, first_core[components], n)
     border = np.where(within, owner[near], n).min(axis=1, initial=n)
     owner = np.where(core, owner, border)
     return by_first_appearance(np.where(owner < n, owner, NOISE))
@@ -306,11 +331,12 @@ def _labels(
 def _silhouette(
     distances: Float64[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]
 ) -> float | None:
+    """Mean silhouette over the points that have a cluster; None where it is undefined."""
     from sklearn.metrics import silhouette_score
 
-    some = np.flatnonzero(labels != NOISE)
-    if not 1 < len(np.unique(labels[some])) < len(some):
+    clustered = np.flatnonzero(labels != NOISE)
+    labels = labels[clustered]
+    if not 1 < len(np.unique(labels)) < len(clustered):
         return None
-    return float(
-        silhouette_score(distances[np.ix_(some, some)], labels[some], metric="precomputed")
-    )
+    distances = distances[np.ix_(clustered, clustered)]
+    return float(silhouette_score(distances, labels, metric="precomputed"))

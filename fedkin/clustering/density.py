@@ -43,7 +43,7 @@ def dbscan(
     if not (math.isfinite(eps) and eps > 0):
         raise MethodError(
             f"eps must be a finite distance above 0, got {eps}; fedkin.clustering.dbscan_eps "
-            f"helps to choose one"
+            "helps to choose one"
         )
     check_min_samples(min_samples, least=1)
     distances = euclidean(points)
@@ -69,10 +69,10 @@ def optics(points: Float[np.ndarray, "n d"], min_samples: int) -> Int[np.ndarray
     distances = euclidean(points)
     if len(points) < min_samples:
         return np.full(len(points), NOISE)
-    with np.errstate(divide="ignore", invalid="ignore"):  # equal points have a gradient of x / 0
-        return by_first_appearance(
-            OPTICS(min_samples=min_samples, metric="precomputed").fit_predict(distances)
-        )
+    fit = OPTICS(min_samples=min_samples, metric="precomputed")
+    # Equal points have a gradient of x / 0.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return by_first_appearance(fit.fit_predict(distances))
 
 
 def assign_noise(
@@ -83,9 +83,9 @@ def assign_noise(
     Args:
         points: one per row.
         labels: their clusters, or NOISE.
-        policy: noise points become clusters of their own (``own``), numbered after the others in
-            the order of points, or join the cluster of the nearest point that has one (``nearest``;
-            of its own where all are noise).
+        policy: every noise point becomes a cluster (``own``), numbered after the others in the
+            order of points, or joins the cluster of the nearest point that has one (``nearest``; as
+            ``own`` where all are noise).
 
     Raises:
         MethodError: an unknown policy, or a point that is not finite.
@@ -108,9 +108,9 @@ def nearest_label(
 
     Args:
         points: one per row.
-        known: points with labels. One of noise counts like any other: leave it out, or points next
-            to it get -1.
-        labels: those of ``known``.
+        known: points with labels. A point of noise counts like any other: leave it out, or points
+            next to it get -1.
+        labels: of the known points.
 
     Raises:
         MethodError: no known point, or a point that is not finite.
@@ -122,8 +122,8 @@ def nearest_label(
     _check_finite(points)
     _check_finite(known)
     distances = cdist(points.astype(np.float64), known.astype(np.float64))
-    first = distances.argmin(axis=1)
-    return labels[first].astype(np.int64), distances[np.arange(len(points)), first]
+    nearest = distances.argmin(axis=1)
+    return labels[nearest].astype(np.int64), distances[np.arange(len(points)), nearest]
 
 
 def nearest_neighbour_distance(points: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n"]:
@@ -149,24 +149,23 @@ def euclidean(points: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n n"]:
     from scipy.spatial.distance import pdist, squareform
 
     _check_finite(points)
-    return (
-        squareform(pdist(points.astype(np.float64)))
-        if len(points) > 1
-        else np.zeros((len(points), len(points)))
-    )
+    if len(points) < 2:
+        return np.zeros((len(points), len(points)))
+    return squareform(pdist(points.astype(np.float64)))
 
 
 def by_first_appearance(labels: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
     """The same partition with clusters numbered by first appearance, from 0; noise stays noise."""
-    known = labels != NOISE
-    _, first, inverse = np.unique(labels[known], return_index=True, return_inverse=True)
+    clustered = labels != NOISE
+    _, first, inverse = np.unique(labels[clustered], return_index=True, return_inverse=True)
+    order_of_appearance = np.argsort(np.argsort(first))
     numbered = np.full(len(labels), NOISE)
-    numbered[known] = np.argsort(np.argsort(first))[inverse]
+    numbered[clustered] = order_of_appearance[inverse]
     return numbered
 
 
 def same_partition(a: Int[np.ndarray, "n"], b: Int[np.ndarray, "n"]) -> bool:
-    """Whether two label arrays have the same clusters and the same noise, whatever the numbering."""
+    """Whether two label arrays have the same clusters and the same noise, by any numbers."""
     return np.array_equal(by_first_appearance(a), by_first_appearance(b))
 
 
@@ -179,9 +178,10 @@ def check_min_samples(min_samples: int, least: int) -> None:
 
 
 def _check_finite(points: Float[np.ndarray, "n d"]) -> None:
+    """Refuse (MethodError) a point that is not finite."""
     invalid = np.flatnonzero(~np.isfinite(points).all(axis=1))
     if len(invalid):
         raise MethodError(
             f"points must be finite, got others in row {invalid[0]}; leave out the rows that have "
-            f"them"
+            "them"
         )

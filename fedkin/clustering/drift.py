@@ -18,10 +18,10 @@ _APART = 2.0  # more than any difference of accuracies
 
 
 class Choice(NamedTuple):
-    """What clients chose in a step."""
+    """The clients' choices in a step."""
 
     models: Float[np.ndarray, "M P"]  # with new ones
-    owner: Int[np.ndarray, "N S"]  # without what models owned whose place was taken
+    owner: Int[np.ndarray, "N S"]  # -1 also where the place of the owner was taken
     model: Int[np.ndarray, "N"]  # of each client
     accuracy: Float[np.ndarray, "N"]  # a_c(t), on its new samples
     drifted: Bool[np.ndarray, "N"]  # clients with a new model
@@ -37,12 +37,12 @@ def choose_models(
     delta: float,
     eager: bool = False,
 ) -> Choice:
-    """Every client takes its most accurate model, the first of equals. One whose accuracy falls by
-    more than delta gets a new model, which starts as that one; where no place is left, it does not
-    drift.
+    """Every client takes its most accurate model, the first of equals. A client whose accuracy
+    falls by more than delta gets a new model, which starts as that one; where no place is left, it
+    does not drift.
 
     Args:
-        models: as they are.
+        models: before the step.
         owner: model of each (client, step), -1 for none.
         model: of each client before, -1 for none.
         accuracy: of each model on each client's new samples; -inf for models that are not in use,
@@ -52,30 +52,38 @@ def choose_models(
         delta: drift threshold.
         eager: one new model for all clients that drift.
     """
-    present = np.isfinite(accuracy).any(axis=1)
-    kept = (alone | ~present) & (model >= 0)
-    best = np.where(kept, model, np.where(present, accuracy.argmax(axis=1), -1))
-    own = np.take_along_axis(accuracy, np.maximum(best, 0)[:, None], axis=1)[:, 0]
+    has_samples = np.isfinite(accuracy).any(axis=1)
+    kept = (alone | ~has_samples) & (model >= 0)
+    best = np.where(kept, model, np.where(has_samples, accuracy.argmax(axis=1), -1))
+    reached = np.take_along_axis(accuracy, np.maximum(best, 0)[:, None], axis=1)[:, 0]
     with np.errstate(invalid="ignore"):
-        drifts = present & ~kept & (before - own > delta)
-    after, owner, chosen, drifted = models.copy(), owner.copy(), best.copy(), np.zeros_like(drifts)
+        drifts = has_samples & ~kept & (before - reached > delta)
+
+    after = models.copy()
+    owner = owner.copy()
+    chosen = best.copy()
+    drifted = np.zeros_like(drifts)
     taken = np.isin(np.arange(len(models)), best[~drifts])
     shared: int | None = None
     for client in np.flatnonzero(drifts):
-        place = shared if shared is not None else recycled(owner, taken)
+        place = recycled(owner, taken) if shared is None else shared
+        # Where no place is left, the client stays with its best model.
         if place is None:
             taken[best[client]] = True
             continue
         if shared is None:
-            after[place], taken[place] = models[best[client]], True
+            after[place] = models[best[client]]
+            taken[place] = True
             owner[owner == place] = -1
-        chosen[client], drifted[client], shared = place, True, place if eager else None
-    return Choice(after, owner, chosen, own, drifted)
+        chosen[client] = place
+        drifted[client] = True
+        shared = place if eager else None
+    return Choice(models=after, owner=owner, model=chosen, accuracy=reached, drifted=drifted)
 
 
 def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int | None:
-    """The place of a new model: one that owns nothing, else that whose last use is longest ago, the
-    first of equals.
+    """The place of a new model: one that owns nothing, else the one whose last use is longest ago,
+    the first of equals.
 
     Args:
         owner: model of each (client, step), -1 for none.
@@ -84,10 +92,12 @@ def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int
     Returns:
         None where all are taken.
     """
-    last = np.full(len(taken), -1)
+    if taken.all():
+        return None
+    last_use = np.full(len(taken), -1)
     client, step = np.nonzero(owner >= 0)
-    np.maximum.at(last, owner[client, step], step)
-    return None if taken.all() else int(np.argmin(np.where(taken, owner.shape[1], last)))
+    np.maximum.at(last_use, owner[client, step], step)
+    return int(np.argmin(np.where(taken, owner.shape[1], last_use)))
 
 
 def drift_distances(accuracy: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
@@ -98,7 +108,8 @@ def drift_distances(accuracy: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k 
         accuracy: of model i on the samples of model j; NaN where there are none.
     """
     lost = np.diag(accuracy)[:, None] - accuracy
-    return np.where(np.isnan(lost + lost.T), _APART, np.maximum(np.maximum(lost, lost.T), 0))
+    larger = np.maximum(lost, lost.T)
+    return np.where(np.isnan(lost + lost.T), _APART, np.maximum(larger, 0))
 
 
 def merge_models(
@@ -110,28 +121,33 @@ def merge_models(
     threshold: float,
     linkage: str = "complete",
 ) -> tuple[Float[np.ndarray, "M P"], Int[np.ndarray, "M"]]:
-    """Models that are alike become their first: the mean by (client, step) pairs; the others start
-    anew.
+    """Similar models become one: the first gets their mean by (client, step) pairs, the
+    others become initial models.
 
     Args:
-        models: as they are.
+        models: before the merging.
         fresh: initial models.
         owner: model of each (client, step), -1 for none.
         candidates: models that may be merged, ascending.
-        accuracy: of model i on the samples of model j, of these.
+        accuracy: of candidate i on the samples of candidate j.
         threshold: groups this far apart, or farther, are not merged.
         linkage: ``complete`` or ``average``.
 
     Returns:
-        the models, and what each has become.
+        The models, and the number of the model that each has become.
     """
-    after, into = models.copy(), np.arange(len(models))
+    after = models.copy()
+    into = np.arange(len(models))
     if len(candidates) < 2 or not threshold:
         return after, into
     pairs = np.bincount(owner[owner >= 0], minlength=len(models))
     labels = agglomerative(drift_distances(accuracy), threshold=threshold, linkage=linkage)
     for group in np.flatnonzero(np.bincount(labels) > 1):
-        own = candidates[labels == group]
-        mean = np.average(models[own].astype(np.float64), axis=0, weights=pairs[own])
-        after[own], after[own[0]], into[own] = fresh[own], mean, own[0]
+        members = candidates[labels == group]
+        first = members[0]
+        after[members] = fresh[members]
+        after[first] = np.average(
+            models[members].astype(np.float64), axis=0, weights=pairs[members]
+        )
+        into[members] = first
     return after, into

@@ -1,6 +1,6 @@
 """Mixtures of two Gaussians in one dimension, by hard expectation maximisation.
 
-Shapes: n rows, each a problem of its own; m values in a row, of which those under a mask count.
+Shapes: n rows, each a separate problem; m values in a row, of which those under a mask count.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ def split_two_gaussians(
     Initial values begin in component 0, all others in component 1. Then, until nothing changes, by
     turns
 
-        mu_r, sigma_r^2 = mean and variance of component r's values, beta_r = its share of the
-        values y_j goes to component 0 if beta_0 phi(y_j; mu_0, sigma_0) > beta_1 phi(y_j; mu_1,
-        sigma_1), else to 1
+        mu_r, sigma_r^2 = mean and variance of component r's values
+        beta_r          = its share of the values
+        y_j goes to component 0 if beta_0 phi(y_j; mu_0, sigma_0) > beta_1 phi(y_j; mu_1, sigma_1),
+        else to 1
 
-    Source: HNM of PANM (Li & Wu 2022), eqs. 6-9. What the paper leaves open is settled here:
+    Source: HNM of PANM (Li & Wu 2022), eqs. 6-9. The paper leaves these cases open:
 
     * component 0 begins empty: the result is empty;
     * component 1 begins empty, or all values are equal: the result is the initial mask;
@@ -40,11 +41,12 @@ def split_two_gaussians(
     Args:
         values: the rows to split.
         initial: which values begin in component 0.
-        mask: which values there are; all others are ignored.
+        mask: which values count; all others are ignored.
     """
     y, differ = _to_unit(np.where(mask, values, 0.0).astype(np.float64), mask)
     start = initial & mask
-    high, split = start.copy(), start.any(axis=1) & (mask & ~start).any(axis=1) & differ
+    high = start.copy()
+    split = start.any(axis=1) & (mask & ~start).any(axis=1) & differ
     unfinished = split.copy()
     for _ in range(MAX_STEPS):
         rows = np.flatnonzero(unfinished)
@@ -65,15 +67,14 @@ def _to_unit(
     y: Float[np.ndarray, "n m"], mask: Bool[np.ndarray, "n m"]
 ) -> tuple[Float[np.ndarray, "n m"], Bool[np.ndarray, "n"]]:
     """Each row's values scaled to [0, 1], and whether they differ at all."""
-    low, high = (
-        extreme(np.where(mask, y, end), axis=1)
-        for extreme, end in ((np.min, np.inf), (np.max, -np.inf))
-    )
+    low = np.min(np.where(mask, y, np.inf), axis=1)
+    high = np.max(np.where(mask, y, -np.inf), axis=1)
     value_range = np.where(mask.any(axis=1), high - low, 0)
+    differ = value_range > 0
     above = np.where(mask, y - np.where(np.isfinite(low), low, 0)[:, None], 0)
-    return np.divide(
-        above, value_range[:, None], out=np.zeros_like(y), where=value_range[:, None] > 0
-    ), value_range > 0
+    unit = np.zeros_like(y)
+    np.divide(above, value_range[:, None], out=unit, where=differ[:, None])
+    return unit, differ
 
 
 def _step(
@@ -83,18 +84,17 @@ def _step(
     total = mask.sum(axis=1, keepdims=True)
     log_density = []
     for part in (high, mask & ~high):
-        count, mean = part.sum(axis=1, keepdims=True), _mean(y, part)[:, None]
-        deviation = np.sqrt(_mean((y - mean) ** 2, part))[:, None]
+        count = part.sum(axis=1, keepdims=True)
+        mean = _mean(y, part)[:, None]
+        squares = (y - mean) ** 2
+        deviation = np.sqrt(_mean(squares, part))[:, None]
         deviation = np.where(deviation > 1e-9, deviation, MIN_DEVIATION)
-        log_density.append(
-            np.log(count / total) - np.log(deviation) - (y - mean) ** 2 / (2 * deviation**2)
-        )
+        log_density.append(np.log(count / total) - np.log(deviation) - squares / (2 * deviation**2))
     return mask & (log_density[0] > log_density[1])
 
 
 def _mean(y: Float[np.ndarray, "r m"], part: Bool[np.ndarray, "r m"]) -> Float[np.ndarray, "r"]:
     """Mean of each row's values in a part; NaN of an empty one."""
     count = part.sum(axis=1)
-    return np.divide(
-        np.where(part, y, 0).sum(axis=1), count, out=np.full(len(y), np.nan), where=count > 0
-    )
+    total = np.where(part, y, 0).sum(axis=1)
+    return np.divide(total, count, out=np.full(len(y), np.nan), where=count > 0)

@@ -34,7 +34,7 @@ def kmeans(
         points: one per row.
         clusters: how many.
         seed: of the starts.
-        restarts: of which the best is taken. Ten were scikit-learn's default when the papers were
+        restarts: how many; the best is taken. Ten were scikit-learn's default when the papers were
             written.
         max_iter: steps of each restart.
         weights: of the points; by default they weigh the same.
@@ -49,8 +49,14 @@ def kmeans(
         raise MethodError(
             f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}"
         )
-    fit = KMeans(clusters, n_init=restarts, max_iter=max_iter, random_state=seed)  # pyright: ignore[reportArgumentType]
-    with _threads().limit(limits=1):  # sums over threads come out in no fixed order
+    fit = KMeans(
+        clusters,
+        n_init=restarts,  # pyright: ignore[reportArgumentType]
+        max_iter=max_iter,
+        random_state=seed,
+    )
+    # Sums over threads come out in no fixed order.
+    with _threads().limit(limits=1):
         return np.asarray(fit.fit_predict(points, sample_weight=weights), np.int64)
 
 
@@ -73,38 +79,39 @@ def kmeans_small(
         points: one per row.
         clusters: how many.
         rng: draws the starts.
-        restarts: of which the best is taken.
+        restarts: how many; the best is taken.
         max_iter: steps at most.
 
     Raises:
         MethodError: fewer distinct points than clusters.
     """
     points = points.astype(np.float64)
-    if (
-        len(points) > _MAX_SMALL
-    ):  # the arrays below would take restarts x points x clusters x dimensions numbers
+    # The arrays below would have restarts x points x clusters x dimensions numbers.
+    if len(points) > _MAX_SMALL:
         return kmeans(points, clusters, int(rng.integers(2**31)), max_iter=max_iter)
-    squared_distances = ((points[:, None] - points) ** 2).sum(axis=2)
-    if (distinct := len(np.unique(points, axis=0))) < clusters:
+    distinct = len(np.unique(points, axis=0))
+    if distinct < clusters:
         raise MethodError(
             f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}"
         )
-    centres = points[_starts(squared_distances, clusters, rng, restarts)]  # [restarts, K, d]
+    squared_distances = ((points[:, None] - points) ** 2).sum(axis=2)
+    starts = _starts(squared_distances, clusters, rng, restarts)
+    centres = points[starts]  # [restarts, K, d]
     labels = np.full((restarts, len(points)), -1)
     for _ in range(max_iter):
-        distance = ((points[None, :, None] - centres[:, None]) ** 2).sum(
-            axis=3
-        )  # [restarts, n, K], squared
-        before, labels = labels, distance.argmin(axis=2)
-        if (labels == before).all():
+        differences = points[None, :, None] - centres[:, None]
+        distance = (differences**2).sum(axis=3)  # [restarts, n, K], squared
+        nearest = distance.argmin(axis=2)
+        if (nearest == labels).all():
             break
+        labels = nearest
         member = labels[:, :, None] == np.arange(clusters)
         size = member.sum(axis=1)[:, :, None]
         means = member.transpose(0, 2, 1).astype(np.float64) @ points / np.maximum(size, 1)
-        centres = np.where(
-            size > 0, means, centres
-        )  # one that lost all its points stays where it is
-    return labels[distance.min(axis=2).sum(axis=1).argmin()]
+        # A centre that lost all its points stays where it is.
+        centres = np.where(size > 0, means, centres)
+    best = distance.min(axis=2).sum(axis=1).argmin()
+    return labels[best]
 
 
 def _starts(

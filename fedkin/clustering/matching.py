@@ -1,4 +1,7 @@
-"""Numbers of clusters that stay from one clustering to the next. Shapes: n clients of a clustering."""
+"""Numbers of clusters that stay from one clustering to the next.
+
+Shapes: n clients of a clustering.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,16 @@ def match_labels(
         labels: of the new partition, from 0.
         before: the former cluster of each client, from 0; negative: it had none.
         clusters: how many former numbers there are, from 0.
-        new: whether a cluster without a client of the former one that it would be named after gets
-            a new number, from ``clusters`` on, in order of the new labels. One for which no former
-            number is left does in any case.
+        new: whether a cluster gets a new number if it has no client in common with the former
+            cluster of that number. New numbers begin at ``clusters``, in order of the new labels. A
+            cluster for which no former number is left gets a new one in any case.
     """
     from scipy.optimize import linear_sum_assignment
 
     count = int(labels.max(initial=-1)) + 1
     common = np.zeros((count, clusters), np.int64)
-    had = before >= 0
-    np.add.at(common, (labels[had], before[had]), 1)
+    had_cluster = before >= 0
+    np.add.at(common, (labels[had_cluster], before[had_cluster]), 1)
     rows, columns = linear_sum_assignment(common, maximize=True)
     kept = (common[rows, columns] > 0) | (not new)
     number = np.full(count, -1)

@@ -35,15 +35,15 @@ class Spectrum:
     def project(
         self, products: Float[np.ndarray, "m n"], directions: int
     ) -> Float64[np.ndarray, "m K"]:
-        """The places of other rows, whose inner products with all known ones are given."""
+        """The places of other rows, from their inner products with the rows of this spectrum."""
         values = self.values[:directions]
-        known = values**2 > _NOISE * self.values[0] ** 2
-        scale = np.divide(1, values, out=np.zeros_like(values), where=known)
+        is_direction = values**2 > _NOISE * self.values[0] ** 2
+        scale = np.divide(1, values, out=np.zeros_like(values), where=is_direction)
         return products @ (self.vectors[:, :directions] * scale)
 
 
 def spectrum(inner: Float[np.ndarray, "n n"]) -> Spectrum:
-    """That of rows whose Gram matrix is given."""
+    """The spectrum of rows, from their Gram matrix."""
     values, vectors = np.linalg.eigh(inner.astype(np.float64))
     return Spectrum(np.sqrt(np.clip(values[::-1], 0, None)), vectors[:, ::-1])
 
@@ -61,7 +61,7 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
         seed: of K-means.
 
     Raises:
-        MethodError: fewer than three rows, or rows that are all the same.
+        MethodError: fewer than three rows, or rows that are all equal.
     """
     from sklearn.metrics import silhouette_score
 
@@ -69,11 +69,10 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
     if clients < 3:
         raise MethodError(
             f"{clients} rows are too few to look for clusters, it takes 3; give the number of "
-            f"clusters"
+            "clusters"
         )
-    directions = max(
-        _LEAST, int(np.argmax(decomposition.values[:-1] - decomposition.values[1:])) + 1
-    )
+    gaps = decomposition.values[:-1] - decomposition.values[1:]
+    directions = max(_LEAST, int(np.argmax(gaps)) + 1)
     points = decomposition.projected(directions)
     most = min(most, clients - 1, len(np.unique(points, axis=0)))
     if most < 2:

@@ -16,8 +16,8 @@ from fedkin.config import own_methods
 from fedkin.config.run import RunConfig, from_dict
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
+from fedkin.measures.lookup import compared_by
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import compared_by
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Grid:
     settings: tuple[Setting, ...]
     methods: tuple[Variant, ...]
     seeds: tuple[int, ...]
-    by: str = "final"  # what methods are compared by (``measures.table.compared_by``)
+    by: str = "final"  # what methods are compared by (``measures.lookup.compared_by``)
 
     def __post_init__(self) -> None:
         for kind, entries in (

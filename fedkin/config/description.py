@@ -8,8 +8,8 @@ from typing import Any
 
 from fedkin.config.schema import Values
 from fedkin.config.shared_options import configured_clusters
+from fedkin.measures.lookup import measures_in
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import measures_in
 from fedkin.options import SECTIONS
 from fedkin.options.with_options import ORDER
 

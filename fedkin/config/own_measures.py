@@ -9,8 +9,10 @@ from typing import Any
 from fedkin.config import own_methods
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
+from fedkin.measures.lookup import entry_of
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import COMPARED, MEASURES, OTHER_ENTRIES, TABLE_ENTRIES, entry_of
+from fedkin.measures.reserved_names import OTHER_ENTRIES, TABLE_ENTRIES
+from fedkin.measures.table import COMPARED, MEASURES
 
 _TAKEN = {*MEASURES, *OTHER_ENTRIES, *TABLE_ENTRIES, *(MEASURES[name].by for name in COMPARED)}
 _ENDS = ("_low", "_high")  # of the names of intervals

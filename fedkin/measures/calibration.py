@@ -1,7 +1,7 @@
 """Platt scaling of detectors' scores from histograms, which the server gets in place of samples.
 
 The detectors of ATHENA-FL are trained apart and their scores compared, though nothing makes them
-comparable. Clients count the scores of their own samples; the server adds the counts up and finds,
+comparable. Clients count the scores of their samples; the server adds the counts up and finds,
 for each detector, the a and b with which sigma(a s + b) is a probability. In no paper of ATHENA-FL.
 Shapes: n samples, D detectors, P parameters.
 """
@@ -16,13 +16,15 @@ from fedkin.core.errors import MethodError, ModelError
 BINS = 64
 EDGES = np.linspace(-16, 16, BINS + 1)  # of a score before the sigmoid; the outer bins are open
 CENTRES = (EDGES[:-1] + EDGES[1:]) / 2
-POSITIVE, NEGATIVE = 0, 1  # rows of a histogram
+# Rows of a histogram
+POSITIVE = 0
+NEGATIVE = 1
 
 _MAX_STEPS = 100  # Newton's method takes about ten
 _MAX_HALVINGS = 30
 _TOLERANCE = 1e-10  # of the samples: a gradient below this is zero
 _ROUNDING = 1e-12  # of the cross entropy
-_RIDGE = 1e-12  # of the samples: scores that are all in one bin do not determine a
+_RIDGE = 1e-12  # of the samples: makes the problem solvable where all scores are in one bin
 
 
 def score_histogram(
@@ -32,7 +34,7 @@ def score_histogram(
 
     A score is the detector's output before the sigmoid (a logit). Bin i is [EDGES[i], EDGES[i +
     1]); scores below the first edge or above the last count in the outer bins. Histograms of
-    clients add up to that of all their samples.
+    clients add up to the histogram of all their samples.
 
     Raises:
         MethodError: a score that is not a number.
@@ -43,18 +45,19 @@ def score_histogram(
             f"scores must be numbers, {len(nan)} are NaN, such as that of sample {nan[0]}"
         )
     bins = np.clip(np.searchsorted(EDGES, scores, side="right") - 1, 0, BINS - 1)
-    return np.stack(
-        [np.bincount(bins[positive], minlength=BINS), np.bincount(bins[~positive], minlength=BINS)]
-    )
+    positives = np.bincount(bins[positive], minlength=BINS)
+    negatives = np.bincount(bins[~positive], minlength=BINS)
+    return np.stack([positives, negatives])
 
 
 def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2"]:
     """(a, b) of each detector: sigma(a s + b) is the probability that a sample of score s is
     positive.
 
-    Maximum likelihood at the centres of the bins, with Platt's targets (N+ + 1) / (N+ + 2) and 1 /
-    (N- + 2) in place of 1 and 0, so that detectors without an error have a finite scale too (Platt
-    1999; by Newton's method with backtracking, as in Lin, Lin & Weng, Machine Learning 68, 2007).
+    Maximum likelihood at the centres of the bins, with Platt's targets (N+ + 1) / (N+ + 2) and
+    1 / (N- + 2) in place of 1 and 0, so that detectors without an error have a finite scale too
+    (Platt 1999; by Newton's method with backtracking, as in Lin, Lin & Weng, Machine Learning 68,
+    2007).
     Bins make a 1 % too small for scores that spread widely, and a tenth where their deviation is
     0.5, one bin.
 
@@ -68,20 +71,20 @@ def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2
     """
     if counts.min(initial=0) < 0:
         raise MethodError(f"counts of samples must be at least 0, got {counts.min()}")
-    flat = counts.reshape(-1, 2, BINS).astype(np.float64)
-    totals = flat.sum(axis=2)
-    scale = np.tile([1.0, 0.0], (len(flat), 1))
-    known = (totals > 0).all(axis=1)
-    targets = np.stack(
-        [(totals[:, POSITIVE] + 1) / (totals[:, POSITIVE] + 2), 1 / (totals[:, NEGATIVE] + 2)],
-        axis=1,
-    )
-    hits = np.einsum("dk,dkb->db", targets, flat)
-    if known.any():
-        start = np.log((totals[known, POSITIVE] + 1) / (totals[known, NEGATIVE] + 1))
-        scale[known] = _newton(
-            flat[known].sum(axis=1), hits[known], np.stack([np.zeros_like(start), start], axis=1)
-        )
+    histograms = counts.reshape(-1, 2, BINS).astype(np.float64)
+    totals = histograms.sum(axis=2)
+    positives = totals[:, POSITIVE]
+    negatives = totals[:, NEGATIVE]
+    targets = np.stack([(positives + 1) / (positives + 2), 1 / (negatives + 2)], axis=1)
+    hits = np.einsum("dk,dkb->db", targets, histograms)
+
+    # A detector without positives or without negatives keeps (1, 0).
+    scale = np.tile([1.0, 0.0], (len(histograms), 1))
+    scalable = (totals > 0).all(axis=1)
+    if scalable.any():
+        b = np.log((positives[scalable] + 1) / (negatives[scalable] + 1))
+        start = np.stack([np.zeros_like(b), b], axis=1)
+        scale[scalable] = _newton(histograms[scalable].sum(axis=1), hits[scalable], start)
     return scale.reshape(*counts.shape[:-2], 2)
 
 
@@ -104,8 +107,7 @@ def fold_scale(
     if not 0 <= head.start <= bias.start < bias.stop <= head.stop <= models.shape[1]:
         raise ModelError(
             f"the bias {bias} must be a part of the head {head}, and that of {models.shape[1]} "
-            f"parameters; "
-            "take both from the model's spec"
+            "parameters; take both from the model's spec"
         )
     models = models.copy()
     models[:, head] *= scale[:, :1]
@@ -120,7 +122,8 @@ def _newton(
 ) -> Float64[np.ndarray, "D 2"]:
     """(a, b) of the lowest cross entropy, which is convex: ``samples`` in each bin, of which
     ``hits`` are positive."""
-    from scipy.special import expit  # slow to import, and no client needs it
+    # Slow to import, and no client needs it.
+    from scipy.special import expit
 
     features = np.stack([CENTRES, np.ones(BINS)])
     total = samples.sum(axis=1)
@@ -130,14 +133,11 @@ def _newton(
         gradient = (samples * probability - hits) @ features.T
         if np.all(np.abs(gradient) <= _TOLERANCE * total[:, None]):
             break
-        curvature = (
-            np.einsum(
-                "ib,db,jb->dij", features, samples * probability * (1 - probability), features
-            )
-            + ridge
-        )
+        variance = samples * probability * (1 - probability)
+        curvature = np.einsum("ib,db,jb->dij", features, variance, features) + ridge
         step = -np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
-        scale = scale + _step_length(samples, hits, scale, step)[:, None] * step
+        length = _step_length(samples, hits, scale, step)
+        scale = scale + length[:, None] * step
     return scale
 
 
@@ -164,5 +164,6 @@ def _cross_entropy(
     hits: Float64[np.ndarray, "D 64"],
     scale: Float64[np.ndarray, "D 2"],
 ) -> Float64[np.ndarray, "D"]:
+    """Of each detector, at the centres of the bins."""
     scores = scale @ np.stack([CENTRES, np.ones(BINS)])
     return (samples * np.logaddexp(0, scores) - hits * scores).sum(axis=1)

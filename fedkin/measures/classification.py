@@ -26,7 +26,7 @@ def classification_measures(
     Args:
         y: labels.
         probability: of each class.
-        predicted: classes; None for the first of the highest probability.
+        predicted: classes; None: the first of the highest probability.
 
     Raises:
         ModelError: probabilities that are NaN or infinite.
@@ -41,21 +41,28 @@ def classification_measures(
         )
     chosen = probability.argmax(axis=1) if predicted is None else predicted
     correct = chosen == y
-    values = (
-        float(correct.mean()),
-        balanced_accuracy(y, chosen),
-        macro_f1(y, chosen),
-        one_vs_rest_auroc(y, probability),
-        expected_calibration_error(probability[np.arange(len(y)), chosen], correct),
-    )
-    return dict(zip(MEASURES, values, strict=True))
+    confidence = probability[np.arange(len(y)), chosen]
+    return {
+        "accuracy": float(correct.mean()),
+        "balanced_accuracy": balanced_accuracy(y, chosen),
+        "macro_f1": macro_f1(y, chosen),
+        "auroc": one_vs_rest_auroc(y, probability),
+        "ece": expected_calibration_error(confidence, correct),
+    }
 
 
 def balanced_accuracy(y: Int[np.ndarray, "n"], predicted: Int[np.ndarray, "n"]) -> float:
     """Mean recall of the classes that occur among the labels."""
     from sklearn.metrics import recall_score
 
-    return float(recall_score(y, predicted, labels=np.unique(y), average="macro", zero_division=0))  # type: ignore[arg-type]
+    recall = recall_score(
+        y,
+        predicted,
+        labels=np.unique(y),
+        average="macro",
+        zero_division=0,  # type: ignore[arg-type]
+    )
+    return float(recall)
 
 
 def macro_f1(y: Int[np.ndarray, "n"], predicted: Int[np.ndarray, "n"]) -> float:
@@ -79,7 +86,9 @@ def one_vs_rest_auroc(y: Int[np.ndarray, "n"], probability: Float[np.ndarray, "n
 def expected_calibration_error(
     confidence: Float[np.ndarray, "n"], correct: Bool[np.ndarray, "n"], bins: int = CALIBRATION_BINS
 ) -> float:
-    """sum_m |B_m| / n |acc(B_m) - conf(B_m)| over M bins ((m-1)/M, m/M] of equal width; NaN of no sample.
+    """sum_m |B_m| / n |acc(B_m) - conf(B_m)| over M bins ((m-1)/M, m/M] of equal width.
+
+    NaN without a sample.
 
     Args:
         confidence: probability of the predicted class.
@@ -88,6 +97,7 @@ def expected_calibration_error(
     """
     if not len(confidence):
         return float("nan")
-    bin = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
-    gap = np.bincount(bin, correct, bins) - np.bincount(bin, confidence, bins)  # |B_m| (acc - conf)
+    m = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
+    # |B_m| (acc - conf)
+    gap = np.bincount(m, correct, bins) - np.bincount(m, confidence, bins)
     return float(np.abs(gap).sum() / len(confidence))

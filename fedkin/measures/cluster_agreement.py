@@ -18,11 +18,15 @@ def adjusted_rand_index(first: Int[np.ndarray, "n"], second: Int[np.ndarray, "n"
     _, column = np.unique(second, return_inverse=True)
     width = int(column.max(initial=0)) + 1
     cells = np.bincount(row * width + column)
-    both = int((cells.astype(np.int64) ** 2).sum()) - len(first)
-    in_first = int((np.bincount(row).astype(np.int64) ** 2).sum()) - len(first)
-    in_second = int((np.bincount(column).astype(np.int64) ** 2).sum()) - len(first)
-    a, b, c = both, in_first - both, in_second - both
+    a = _pairs_together(cells)
+    b = _pairs_together(np.bincount(row)) - a
+    c = _pairs_together(np.bincount(column)) - a
     d = len(first) * (len(first) - 1) - a - b - c
     if b == 0 and c == 0:
         return 1.0
     return 2.0 * (a * d - b * c) / ((a + b) * (b + d) + (a + c) * (c + d))
+
+
+def _pairs_together(sizes: Int[np.ndarray, "k"]) -> int:
+    """Ordered pairs of clients that are in one cluster, by the sizes of the clusters."""
+    return int((sizes.astype(np.int64) ** 2).sum()) - int(sizes.sum())

@@ -16,18 +16,21 @@ _MIB = 2**20
 
 
 def convergence_epoch(accuracy: Float[np.ndarray, "*D T"], tolerance: float = 0.001) -> int | None:
-    """The first epoch e >= 2, counted from 1, with prev (1 - tolerance) < accuracy < prev (1 +
-    tolerance); else None.
+    """The first epoch e >= 2, counted from 1, whose accuracy is within ``tolerance`` of the one
+    before; else None.
 
-    prev is the accuracy of the epoch before. It stops at the first two epochs of similar accuracy,
-    which may be long before the best one, and never where both are 0. Of several detectors: the
+    That is prev (1 - tolerance) < accuracy < prev (1 + tolerance), with prev the accuracy of the
+    epoch before. It stops at the first two epochs of similar accuracy, which may be long before the
+    best one, and never where both are 0. Of several detectors: the
     epoch at which their mean accuracy does. The authors' average over detectors is another:
     ``mean_convergence_epoch``.
     """
     if not len(accuracy):
         return None
-    curve = accuracy.mean(axis=tuple(range(accuracy.ndim - 1)), dtype=np.float64)
-    before, after = curve[:-1], curve[1:]
+    detectors = tuple(range(accuracy.ndim - 1))
+    curve = accuracy.mean(axis=detectors, dtype=np.float64)
+    before = curve[:-1]
+    after = curve[1:]
     converged = (before * (1 - tolerance) < after) & (after < before * (1 + tolerance))
     return int(converged.argmax()) + 2 if converged.any() else None
 
@@ -55,10 +58,9 @@ def mean_convergence_epoch(
             f"as coded, the third detector counts: expected at least 3, got {len(accuracy)}"
         )
     curves = accuracy[DETECTOR_AS_CODED, None] if as_coded else accuracy
-    epochs = [
-        epoch for curve in curves if (epoch := convergence_epoch(curve, tolerance)) is not None
-    ]
-    return float(np.mean(epochs)) if epochs else None
+    epochs = [convergence_epoch(curve, tolerance) for curve in curves]
+    converged = [epoch for epoch in epochs if epoch is not None]
+    return float(np.mean(converged)) if converged else None
 
 
 def transmitted_mib(epochs: float | int, models: int, bytes_each: int) -> float:

@@ -19,7 +19,7 @@ def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np
 
 
 def unit_rows(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
-    """Each row at length 1, a zero row as it is. Lengths are float64: those of float32 rows may
+    """Each row at length 1, a zero row as it is. Lengths are float64: lengths of float32 rows may
     overflow or underflow float32."""
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
@@ -31,24 +31,27 @@ def cosine_from(
     origin: Float[np.ndarray, "P"] | None = None,
 ) -> Float[np.ndarray, "n m"]:
     """``cosine`` of a and b relative to an origin, a block of columns at a time: without copies of
-    what may be hundreds of megabytes. Zero also where float32 cannot hold the square of a length.
+    hundreds of megabytes. Zero also where float32 cannot hold the square of a length.
 
     Args:
         a: one vector per row of the result.
         b: one vector per column; may be ``a`` itself, which takes half the time.
-        origin: is subtracted from both; zero by default.
+        origin: to subtract from both; zero by default.
     """
-    product, squares = np.zeros((len(a), len(b))), (np.zeros(len(a)), np.zeros(len(b)))
+    product = np.zeros((len(a), len(b)))
+    squares_a = np.zeros(len(a))
+    squares_b = np.zeros(len(b))
     with np.errstate(over="ignore", invalid="ignore"):
         for columns in column_blocks(a.shape[1]):
             left = _relative(a, columns, origin)
             right = left if a is b else _relative(b, columns, origin)
             product += left @ right.T
             if a is not b:
-                squares[0][:] += np.einsum("ij,ij->i", left, left)
-                squares[1][:] += np.einsum("ij,ij->i", right, right)
-        squares = (product.diagonal(), product.diagonal()) if a is b else squares
-        lengths = np.outer(np.sqrt(squares[0]), np.sqrt(squares[1]))
+                squares_a += np.einsum("ij,ij->i", left, left)
+                squares_b += np.einsum("ij,ij->i", right, right)
+        if a is b:
+            squares_a = squares_b = product.diagonal()
+        lengths = np.outer(np.sqrt(squares_a), np.sqrt(squares_b))
         cosines = np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
     return np.clip(np.nan_to_num(cosines, nan=0.0), -1, 1)
 
@@ -56,7 +59,7 @@ def cosine_from(
 def _relative(
     rows: Float[np.ndarray, "n P"], columns: slice, origin: Float[np.ndarray, "P"] | None
 ) -> np.ndarray:
-    """Some columns, less those of the origin."""
+    """A block of columns, relative to the origin."""
     return rows[:, columns] if origin is None else rows[:, columns] - origin[columns]
 
 

@@ -1,10 +1,11 @@
 """The Cox loss of a client's patients: its negative log partial likelihood per event.
 
-    loss = sum over events i of (log sum over j with t_j >= t_i of exp(s_j) - s_i) / events          (Breslow 1974)
+    loss = sum over events i of (log sum over j with t_j >= t_i of exp(s_j) - s_i) / events
+           (Breslow 1974)
 
 With Efron (1977) the sum of the k-th of d events at one time, k = 0 .. d - 1, is reduced by k / d
-of the sum over those d. Risk sets are the client's own: the sum over clients, weighted by their
-events, is the partial likelihood that is stratified by client.
+of the sum over these d. Risk sets have one client's patients only: the sum over clients, weighted
+by their events, is the partial likelihood that is stratified by client.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float
         ties: of events at the same time: ``breslow`` or ``efron``.
 
     Raises:
-        DataError: arrays of other lengths than each other's, a number that is not finite, or events
-            that are no booleans.
+        DataError: arrays of different lengths, a number that is not finite, or events that are no
+            booleans.
         MethodError: unknown ties.
     """
     check_choice("ties", ties, TIES)
@@ -42,13 +43,13 @@ def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float
     if not len(risks) == len(ends) == len(events):
         raise DataError(
             f"cox_loss: one score, time and event for each patient are expected, got {len(risks)} "
-            f"scores, "
-            f"{len(ends)} times and {len(events)} events"
+            f"scores, {len(ends)} times and {len(events)} events"
         )
-    if not np.isin(events, (0, 1)).all():
-        other = events[~np.isin(events, (0, 1))][0]
+    is_boolean = np.isin(events, (0, 1))
+    if not is_boolean.all():
+        wrong = events[~is_boolean][0]
         raise DataError(
-            f"cox_loss: died must be True or False, or 1 or 0, for each patient; got {other:g}"
+            f"cox_loss: died must be True or False, or 1 or 0, for each patient; got {wrong:g}"
         )
     return _loss_per_event(risks, ends, events == 1, ties)
 

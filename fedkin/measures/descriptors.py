@@ -1,4 +1,4 @@
-"""Descriptors of clients' data: moments of what a model makes of their samples (FLUX, FEROMA).
+"""Descriptors of clients' data: moments of a model's outputs for their samples (FLUX, FEROMA).
 Shapes: n clients, t samples, C classes, and as many numbers of each sample; H numbers in front of a
 model's last layer.
 
@@ -26,9 +26,10 @@ def random_axes(numbers: int, count: int) -> Float64[np.ndarray, "C H"]:
         count: C, how many axes.
     """
     points = np.random.RandomState(_SEED).uniform(size=(_POINTS, numbers))
-    axes = np.zeros((count, numbers))
-    directions = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][:count]
+    _, _, directions = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
+    directions = directions[:count]
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
+    axes = np.zeros((count, numbers))
     axes[: len(directions)] = np.where(largest < 0, -directions, directions)
     return axes
 
@@ -36,8 +37,8 @@ def random_axes(numbers: int, count: int) -> Float64[np.ndarray, "C H"]:
 def group_moments(
     values: Float[np.ndarray, "t C"], group: Int[np.ndarray, "t"], groups: int, least: int = 2
 ) -> Float64[np.ndarray, "2 groups C"]:
-    """Mean and standard deviation of the samples of each group, by their own numbers alone;
-    ``ABSENT`` for fewer than ``least`` samples.
+    """Mean and standard deviation of the samples of each group; ``ABSENT`` for fewer than ``least``
+    samples.
 
     Args:
         values: of samples.
@@ -49,9 +50,9 @@ def group_moments(
     divisor = np.maximum(count, 1)
 
     def sums(rows: Float[np.ndarray, "t C"]) -> Float64[np.ndarray, "groups C"]:
-        return np.stack([np.bincount(group, column, groups) for column in rows.T], axis=1).astype(
-            np.float64
-        )
+        """Of each group and column."""
+        columns = [np.bincount(group, column, groups) for column in rows.T]
+        return np.stack(columns, axis=1).astype(np.float64)
 
     mean = sums(values.astype(np.float64)) / divisor
     deviation = np.sqrt(sums((values - mean[group]) ** 2) / divisor)
@@ -73,7 +74,7 @@ def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64
 def scaled(
     descriptors: Float[np.ndarray, "n D"], ranges: Float[np.ndarray, "2 B"], classes: int
 ) -> Float64[np.ndarray, "n D"]:
-    """Descriptors whose blocks go from 0 to 1 where the ranges do; those of other clients may go
+    """Descriptors in blocks from 0 to 1, by the ranges; clients that are not in the ranges may go
     beyond.
 
     Args:
@@ -81,11 +82,11 @@ def scaled(
         ranges: of ``value_ranges``.
         classes: C.
     """
-    blocks = descriptors.astype(np.float64).reshape(
-        len(descriptors), descriptors.shape[1] // classes, classes
-    )
-    low, high = ranges[:, : blocks.shape[1], None]
-    return ((blocks - low) / np.where(high > low, high - low, 1)).reshape(descriptors.shape)
+    count = descriptors.shape[1] // classes
+    blocks = descriptors.astype(np.float64).reshape(len(descriptors), count, classes)
+    low, high = ranges[:, :count, None]
+    widths = np.where(high > low, high - low, 1)
+    return ((blocks - low) / widths).reshape(descriptors.shape)
 
 
 def inverse_distances(
@@ -95,5 +96,6 @@ def inverse_distances(
     (FEROMA)."""
     from scipy.spatial.distance import cdist
 
-    weights = 1 / (cdist(first.astype(np.float64), second.astype(np.float64)) + 1e-8)
+    distances = cdist(first.astype(np.float64), second.astype(np.float64))
+    weights = 1 / (distances + 1e-8)
     return weights / weights.sum(axis=1, keepdims=True)

@@ -12,7 +12,8 @@ from fedkin.measures.gram import float64_blocks, gram
 
 METRICS = ("l1", "l2", "cosine")
 
-_CLOSE = 1e-6  # of the squared lengths: a squared distance below this has lost more than 6 of its 16 digits
+# Of the squared lengths: a squared distance below this has lost more than 6 of its 16 digits.
+_CLOSE = 1e-6
 
 
 def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray, "n n"]:
@@ -20,8 +21,8 @@ def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray,
 
     ``l1`` is the sum of absolute differences, ``l2`` the Euclidean distance, ``cosine`` 1 - cos in
     [0, 2]. A row of zeros has no direction: its cosine distance is 1 to all others. l2 and cosine
-    cost one product of matrices; rows that lie close together are compared number by number, for
-    there the product cannot separate them.
+    cost one product of matrices; rows that lie close together are compared number by number,
+    because the product cannot separate them.
 
     Raises:
         MethodError: an unknown metric.
@@ -35,9 +36,8 @@ def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray,
     if metric == "l2":
         return np.sqrt(_squared(rows, inner, np.ones(len(rows))))
     norms = np.sqrt(inner.diagonal())
-    distances = (
-        _squared(rows, inner, np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)) / 2
-    )
+    inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+    distances = _squared(rows, inner, inverse) / 2
     distances[(norms[:, None] == 0) | (norms == 0)] = 1
     np.fill_diagonal(distances, 0)
     return distances
@@ -54,23 +54,25 @@ def _squared(
     squared = np.clip(lengths - 2 * inner, 0, None)
     close = squared < _CLOSE * lengths
     np.fill_diagonal(close, False)
-    some = np.flatnonzero(close.any(axis=1))
-    squared[np.ix_(some, some)] = _from_differences(rows, some, scale, "sqeuclidean")
+    close_rows = np.flatnonzero(close.any(axis=1))
+    exact = _from_differences(rows, close_rows, scale, "sqeuclidean")
+    squared[np.ix_(close_rows, close_rows)] = exact
     return squared
 
 
 def _from_differences(
     rows: Float[np.ndarray, "n P"],
-    some: Int[np.ndarray, "k"],
+    chosen: Int[np.ndarray, "k"],
     scale: Float64[np.ndarray, "n"],
     metric: Literal["cityblock", "sqeuclidean"],
 ) -> Float64[np.ndarray, "k k"]:
-    """Distances of some rows as sums over the differences themselves: exact and slow."""
+    """Distances of the chosen rows as sums over the differences themselves: exact and slow."""
     from scipy.spatial.distance import pdist, squareform
 
-    if len(some) < 2:
-        return np.zeros((len(some), len(some)))
-    total = np.zeros(len(some) * (len(some) - 1) // 2)
+    count = len(chosen)
+    if count < 2:
+        return np.zeros((count, count))
+    total = np.zeros(count * (count - 1) // 2)
     for block in float64_blocks(rows):
-        total += pdist(block[some] * scale[some, None], metric)
+        total += pdist(block[chosen] * scale[chosen, None], metric)
     return squareform(total)

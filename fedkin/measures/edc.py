@@ -10,14 +10,14 @@ from fedkin.measures.gram import gram, leading_eigenpairs
 
 
 def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64[np.ndarray, "n m"]:
-    """E_ij = cos(x_i, v_j), with v_j the first m left singular vectors of the P x n matrix: K(dW,
-    V^T) of eq. 7.
+    """E_ij = cos(x_i, v_j), with v_j the first m left singular vectors of the P x n matrix:
+    K(dW, V^T) of eq. 7.
 
     Raw cosines in [-1, 1], as K-means gets them. All follows from the Gram matrix G: with G a_j =
     lambda_j a_j, v_j = sum_k a_kj x_k / sqrt(lambda_j), so that <x_i, v_j> = (G a_j)_i /
-    sqrt(lambda_j) and no P x m matrix is ever made. (It also is sqrt(lambda_j) a_ij, but there an
-    update much smaller than the others loses its digits.) Singular vectors have no sign of their
-    own: the entry of largest magnitude in each column is made positive. A direction that the
+    sqrt(lambda_j), and no P x m matrix is ever made. (It also is sqrt(lambda_j) a_ij, but there an
+    update much smaller than the others loses its digits.) The sign of a singular vector is
+    arbitrary: the entry of largest magnitude in each column is made positive. A direction that the
     updates do not have (their rank is lower) is a zero column, an update of zeros a zero row.
 
     Raises:
@@ -29,7 +29,8 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
     projected = inner @ vectors
     cosines = np.divide(projected, lengths, out=np.zeros_like(projected), where=lengths > 0)
     strongest = np.take_along_axis(cosines, np.abs(cosines).argmax(axis=0)[None], axis=0)
-    return np.clip(cosines * np.where(strongest < 0, -1, 1), -1, 1)
+    signs = np.where(strongest < 0, -1, 1)
+    return np.clip(cosines * signs, -1, 1)
 
 
 def edc(embedding: Float[np.ndarray, "n m"]) -> Float64[np.ndarray, "n n"]:

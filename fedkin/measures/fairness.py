@@ -17,24 +17,33 @@ FAIRNESS = ("accuracy_variance", "accuracy_std", "bottom_decile", "top_decile", 
 
 def fairness_measures(accuracy: Float[np.ndarray, "N"]) -> dict[str, float]:
     """Variance (over N, as Li et al. print it) and standard deviation across clients, mean accuracy
-    of the bottom and the top 10% of clients (at least one), and Jain's index; NaN of no client."""
+    of the bottom and the top 10% of clients (at least one), and Jain's index; NaN without a
+    client."""
     if not len(accuracy):
         return dict.fromkeys(FAIRNESS, math.nan)
-    ordered, tenth = np.sort(accuracy), math.ceil(len(accuracy) / 10)
-    deciles = float(ordered[:tenth].mean()), float(ordered[-tenth:].mean())
-    values = float(accuracy.var()), float(accuracy.std()), *deciles, jain_index(accuracy)
-    return dict(zip(FAIRNESS, values, strict=True))
+    ordered = np.sort(accuracy)
+    tenth = math.ceil(len(accuracy) / 10)
+    return {
+        "accuracy_variance": float(accuracy.var()),
+        "accuracy_std": float(accuracy.std()),
+        "bottom_decile": float(ordered[:tenth].mean()),
+        "top_decile": float(ordered[-tenth:].mean()),
+        "jain_index": jain_index(accuracy),
+    }
 
 
 def jain_index(values: Float[np.ndarray, "N"]) -> float:
     """(sum x)^2 / (N sum x^2): 1 where all are equal, 1 / N where one has all; NaN where all are
     zero."""
     squares = float(np.sum(values**2))
-    return float(np.sum(values)) ** 2 / (len(values) * squares) if squares else math.nan
+    if not squares:
+        return math.nan
+    return float(np.sum(values)) ** 2 / (len(values) * squares)
 
 
 def bottom_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
     """Mean accuracy of the bottom 10% of clients (at least one)."""
     if not len(accuracy):
         return None
-    return float(np.sort(accuracy)[: math.ceil(len(accuracy) / 10)].mean())
+    tenth = math.ceil(len(accuracy) / 10)
+    return float(np.sort(accuracy)[:tenth].mean())

@@ -12,13 +12,16 @@ from fedkin.measures.gram import gram
 def gradient_dissimilarity(
     gradients: Float[np.ndarray, "n P"], weights: Real[np.ndarray, "_"] | None = None
 ) -> float:
-    """B^2 = sum_i p_i |g_i|^2 / |sum_i p_i g_i|^2: 1 where all clients have one gradient, and the larger, the more of
-    them cancels; infinite where nothing is left of their mean.
+    """B^2 = sum_i p_i |g_i|^2 / |sum_i p_i g_i|^2.
 
-    It is the square of the local dissimilarity of FedProx (Li et al., MLSys 2020, definition 3), at one model. The
-    gradient diversity of Yin et al. (AISTATS 2018), sum_i |g_i|^2 / |sum_i g_i|^2, is B^2 / n where all weights are
-    alike. ``weights`` p are shares of the samples (any positive numbers); all alike by default. Noise of
-    small clients counts as disagreement: compare with the value of clients of the same sizes and IID data.
+    It is 1 where all clients have one gradient, larger the more the gradients cancel, and infinite
+    where their mean is zero.
+
+    It is the square of the local dissimilarity of FedProx (Li et al., MLSys 2020, definition 3), at
+    one model. The gradient diversity of Yin et al. (AISTATS 2018), sum_i |g_i|^2 / |sum_i g_i|^2,
+    is B^2 / n where all weights are equal. ``weights`` p are shares of the samples (any positive
+    numbers); equal by default. Noise of small clients counts as disagreement: compare with the
+    value of clients of the same sizes and IID data.
 
     Raises:
         MethodError: no gradient, one that is not finite, all zero, or invalid weights.

@@ -36,7 +36,7 @@ def leading_eigenpairs(
     """The largest eigenvalues of a Gram matrix, largest first, and their eigenvectors as columns.
 
     Eigenvalues are squared singular values of the updates; an eigenvector has the weights with
-    which updates add up to a direction. Where the rank is too low both are zero, in place of
+    which updates add up to a direction. Beyond the rank of the updates both are zero, in place of
     rounding noise.
 
     Raises:
@@ -48,6 +48,7 @@ def leading_eigenpairs(
             f"{len(inner)}"
         )
     values, vectors = np.linalg.eigh(inner)
-    values, vectors = values[::-1][:directions], vectors[:, ::-1][:, :directions]
-    known = values > _NOISE * values[0]
-    return np.where(known, values, 0), np.where(known, vectors, 0)
+    values = values[::-1][:directions]
+    vectors = vectors[:, ::-1][:, :directions]
+    is_direction = values > _NOISE * values[0]
+    return np.where(is_direction, values, 0), np.where(is_direction, vectors, 0)

@@ -1,5 +1,7 @@
-"""Divergence of the clients' label distributions from that of all samples. Shapes: N clients, C
-classes."""
+"""Divergence of the clients' label distributions from the distribution of all samples.
+
+Shapes: N clients, C classes.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,10 @@ from fedkin.core.errors import MethodError
 
 
 def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]:
-    """The Jensen-Shannon divergence (Lin 1991), in bits, of each client's label distribution from
-    that of all samples: 1/2 KL(p_i | m) + 1/2 KL(q | m) with m their mean, from 0 (equal) to 1 (no
-    class in common).
+    """The Jensen-Shannon divergence (Lin 1991), in bits, of each client's label distribution p_i
+    from the distribution q of all samples.
+
+    1/2 KL(p_i | m) + 1/2 KL(q | m) with m their mean: from 0 (equal) to 1 (no class in common).
 
     Raises:
         MethodError: a client without a label, or a negative count.
@@ -21,10 +24,10 @@ def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]
         raise MethodError(
             "label counts must not be negative, and every client needs at least one label"
         )
-    own = counts / counts.sum(axis=1, keepdims=True)
-    overall = np.broadcast_to(counts.sum(axis=0) / counts.sum(), own.shape)
-    mean = (own + overall) / 2
-    return np.clip((_divergence(own, mean) + _divergence(overall, mean)) / 2, 0, 1)
+    p = counts / counts.sum(axis=1, keepdims=True)
+    q = np.broadcast_to(counts.sum(axis=0) / counts.sum(), p.shape)
+    mean = (p + q) / 2
+    return np.clip((_divergence(p, mean) + _divergence(q, mean)) / 2, 0, 1)
 
 
 def _divergence(

@@ -9,7 +9,8 @@ from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
 
-_STRIP = 16  # rows that one thread compares at a time with those after them; small strips load threads evenly
+# Rows that one thread compares with all later rows at a time. Small strips load threads evenly.
+_STRIP = 16
 
 
 def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
@@ -28,11 +29,13 @@ def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
             f"MADC compares two updates by their similarity to others: it needs at least 3, got {n}"
         )
     similarity = similarity.astype(np.float64, copy=False)
-    own = np.abs(similarity.diagonal()[:, None] - similarity)  # z = i; its transpose is z = j
     total = _cityblock(similarity)
-    total -= own
-    total -= own.T
-    np.maximum(total, 0, out=total)  # rounding can leave less than nothing
+    # The terms of z = i; their transpose has the terms of z = j.
+    terms = np.abs(similarity.diagonal()[:, None] - similarity)
+    total -= terms
+    total -= terms.T
+    # Rounding can leave less than 0.
+    np.maximum(total, 0, out=total)
     total /= n - 2
     return total
 

@@ -26,17 +26,17 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 @dataclass(frozen=True, eq=False)
 class ScoredClients:
-    """The clients that were scored after a round, each on its cluster's model: what a measure is
-    computed of.
+    """The clients that were scored after a round, each on its cluster's model: the input of a
+    measure.
 
-    Clients without samples to score, and those that did not reply, are not among them.
+    Clients without samples to score, and clients that did not reply, are not among them.
 
     Attributes:
         round: its number.
         clients: their ids.
         cluster: of each of them.
         examples: how many samples each was scored on, at least 1.
-        correct: how many of these its model got right.
+        correct: how many of these its model classified correctly.
         accuracy: correct / examples.
         loss: mean loss of its samples.
         state: the method's state after the round.
@@ -54,31 +54,30 @@ class ScoredClients:
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of a run: what it is called, how it is written, and whether more is better.
+    """A number of a run: its names, its form, and whether more is better.
 
     Args:
         name: in records, summaries and tables: lower-case letters, digits and underscores.
-        of: computes it of the clients that were scored after a round; NaN where there is nothing to
-            say. None: fedkin measures it itself.
-        title: what it is, in a few words; the name, where nothing is said.
-        head: of a column; the title, where nothing is said.
-        short: the same where room is scarce.
+        of: computes it of the clients that were scored after a round; NaN where it is not defined.
+            None: fedkin measures it itself.
+        title: its meaning, in a few words; the name by default.
+        head: of a column; the title by default.
+        short: a head for tables with little room.
         unit: ``share`` (0.5 is written 50.0%), ``index`` (0.52), ``number``, ``count``, ``rounds``,
             ``bytes`` or ``seconds``.
         digits: behind the point.
         direction: whether ``higher`` or ``lower`` is better, or ``neither``.
-        by: what ``fedkin compare --by`` calls it; the name, where nothing is said.
-        label: its head where no other word of the table says what it is.
-        phrase: its name in a sentence, where ``{split}`` stands for the samples that it was
-            measured on.
-        column: what records call it.
-        moment: whether a run's number is that of its ``last`` or its ``best`` round.
+        by: its word in ``fedkin compare --by``; the name by default.
+        label: a head that is understood without the rest of the table.
+        phrase: its name in a sentence; ``{split}`` stands for the samples that it was measured on.
+        column: its name in records.
+        moment: whether a run's number is the one of its ``last`` or its ``best`` round.
         over_all: the measure that takes its place where some clients had no cluster.
         kept: where it stands: in the record of a ``round``, in the summary of a ``run``, or in
             ``both``.
 
     Raises:
-        ConfigError: a name, a unit or a direction that cannot be.
+        ConfigError: an invalid name, unit or direction.
     """
 
     name: str
@@ -137,7 +136,7 @@ class Measure:
 
     @property
     def head_with_unit(self) -> str:
-        """Its head, with what its numbers are counted in: ``final (%)``."""
+        """Its head, with the mark of its unit: ``final (%)``."""
         mark = unit_mark(self.unit)
         return f"{self.head} ({mark})" if mark else self.head
 
@@ -152,22 +151,26 @@ class Measure:
 
     def text(self, value: float | int | None) -> str:
         """A value without the mark of its unit, which stands in the head; a dash for None."""
-        return NO_NUMBER if value is None else number_text(value, self.unit, self.digits)
+        if value is None:
+            return NO_NUMBER
+        return number_text(value, self.unit, self.digits)
 
     def text_with_unit(self, value: float | int | None) -> str:
-        """A value as it stands by itself: ``81.2%``, ``0.52``, ``3.1 MB``; a dash for None."""
+        """A value with the mark of its unit: ``81.2%``, ``0.52``, ``3.1 MB``; a dash for None."""
         return self.mean_with_unit(value, None)
 
     def mean_with_unit(self, value: float | int | None, high: float | int | None) -> str:
-        """A mean as it stands by itself, with half its interval where it has one: ``81.2 ± 0.6%``.
+        """A mean with the mark of its unit, and half its interval if it has one: ``81.2 ± 0.6%``.
 
         Args:
             value: the mean.
             high: upper end of its interval, None where it has none.
         """
+        if value is None:
+            return NO_NUMBER
         mark = unit_mark(self.unit)
         space = "" if mark in ("", "%") else " "
-        return NO_NUMBER if value is None else f"{self.text_with_half(value, high)}{space}{mark}"
+        return f"{self.text_with_half(value, high)}{space}{mark}"
 
     def gain_text(self, difference: float | int) -> str:
         """A difference of two values, with its sign: ``+1.2`` of shares (in points), ``-0.031`` of
@@ -176,7 +179,7 @@ class Measure:
 
     @property
     def points(self) -> str:
-        """What differences are counted in, behind a number: `` points`` of shares; empty of others."""
+        """The unit of differences, behind a number: `` points`` for shares; empty for others."""
         return " points" if self.unit == "share" else ""
 
     def text_with_half(self, value: float | int | None, high: float | int | None) -> str:
@@ -193,15 +196,18 @@ class Measure:
     def compute(self, scored: ScoredClients) -> float | None:
         """Its value after a round; None for NaN.
 
-        Raises ConfigError where it raises, or returns what is not one number that is finite or NaN.
+        Raises:
+            ConfigError: the measure's function raises, or does not return one number that is finite
+                or NaN.
         """
         assert self.of is not None
         place = f"run.measures: {self.name} in round {scored.round}"
         try:
             value = self.of(scored)
-        except Exception as error:  # a function of the user's own may raise anything
-            words = " ".join(str(error).split())
-            raise ConfigError(f"{place} raised {type(error).__name__}: {words}") from error
+        # A user's function may raise anything.
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"{place} raised {type(error).__name__}: {reason}") from error
         number = _number(value)
         if number is None or math.isinf(number):
             shown = " ".join(repr(value).split())
@@ -210,11 +216,9 @@ class Measure:
 
 
 def _number(value: Any) -> float | None:
-    """What a function returned as a number; None where it is not one."""
+    """A returned value as a number; None where it is not one."""
     if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
         return float(value)
-    return (
-        float(value)
-        if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb"
-        else None
-    )
+    if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb":
+        return float(value)
+    return None

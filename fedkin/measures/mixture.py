@@ -14,11 +14,10 @@ def responsibilities(
 
     Args:
         losses: of every component on every sample.
-        log_prior: logarithms of what each component has before the sample is seen; -inf: it is not
-            possible.
+        log_prior: logarithms of the prior of each component; -inf: it is not possible.
 
     Returns:
-        Numbers that sum to 1 over components; NaN for a sample with a loss that is no number.
+        Numbers that sum to 1 over components; NaN for a sample with a loss that is NaN.
     """
     logits = log_prior - np.asarray(losses, np.float64)
     weights = np.exp(logits - logits.max(axis=0))

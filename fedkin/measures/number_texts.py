@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 NO_NUMBER = "-"
+# Digits behind the point, by unit
 DIGITS = {
     "share": 1,
     "index": 2,
@@ -11,12 +12,12 @@ DIGITS = {
     "rounds": 1,
     "bytes": 1,
     "seconds": 1,
-}  # behind the point
+}
 _MARKS = {"share": "%", "bytes": "MB"}
 
 
 def unit_mark(unit: str) -> str:
-    """What numbers of a unit are counted in: ``%`` or ``MB``; empty of others."""
+    """The mark behind numbers of a unit: ``%`` or ``MB``; empty for other units."""
     return _MARKS.get(unit, "")
 
 
@@ -81,7 +82,7 @@ def byte_text(count: float | int) -> str:
 
 
 def duration(seconds: float | int) -> str:
-    """Seconds, minutes or hours, as a person reads them; empty of none."""
+    """Seconds, minutes or hours, as a person reads them; empty for 0."""
     if seconds < 120:
         return f"{seconds:,.1f} s" if seconds else ""
     minutes = round(seconds / 60)

@@ -16,8 +16,8 @@ def principal_scores(
     variance.
 
     Exact, and no n x P matrix is decomposed: with Z the centred rows and Z Z^T = U diag(s^2) U^T,
-    the scores are U s (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all. Signs are those of the
-    decomposition. Rows that are all alike have one component, of zeros.
+    the scores are U s (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all. Signs are as in the
+    decomposition. Rows that are all equal have one component, of zeros.
 
     Raises:
         MethodError: no rows, or a share that is not in (0, 1].
@@ -34,13 +34,17 @@ def principal_scores(
 def explained_variance(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n"]:
     """The share of the rows' variance that each principal component explains, largest first; zeros
     where there is none."""
-    return explained_shares(leading_eigenpairs(_centred_gram(rows), len(rows))[0])
+    values, _ = leading_eigenpairs(_centred_gram(rows), len(rows))
+    return explained_shares(values)
 
 
 def count_distinct(scores: Float64[np.ndarray, "n q"]) -> int:
     """Number of distinct rows, to nine digits of the largest number."""
     scale = np.abs(scores).max(initial=0)
-    return len(np.unique(np.round(scores / scale, 9), axis=0)) if scale > 0 else min(1, len(scores))
+    if not scale > 0:
+        return min(1, len(scores))
+    rounded = np.round(scores / scale, 9)
+    return len(np.unique(rounded, axis=0))
 
 
 def component_count(shares: Float64[np.ndarray, "n"], variance: float | int) -> int:

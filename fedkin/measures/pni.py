@@ -13,8 +13,8 @@ def client_pni(rmse: Float[np.ndarray, "N"]) -> Float64[np.ndarray, "N"]:
     follow N.
 
     ``rmse`` is the root mean square error of the class numbers that one random model predicts for
-    each client (eq. 16; ``World.label_errors``). The sum is N (RMSE_i - m)^2 + sum_j (RMSE_j -
-    m)^2, with m the mean: nothing cancels.
+    each client (eq. 16; ``World.label_errors``). The sum is computed as
+    N (RMSE_i - m)^2 + sum_j (RMSE_j - m)^2, with m the mean: no digits cancel.
 
     Raises:
         MethodError: a client without a finite error.

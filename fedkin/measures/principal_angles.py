@@ -14,9 +14,8 @@ from fedkin.core.validation import check_choice
 from fedkin.measures.gram import gram, leading_eigenpairs
 
 _WEAKEST = 0.5  # shorter columns are no directions: they are zero, or NaN
-_DEPENDENT = (
-    1e-5  # of the largest singular value: weaker directions of a basis are rounding of float32
-)
+# Of the largest singular value: weaker directions of a basis are rounding of float32.
+_DEPENDENT = 1e-5
 _BLOCK = 2**23  # cosines that are held at a time
 
 
@@ -26,17 +25,17 @@ def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.nd
 
     Samples are taken as they are, neither centred nor scaled, as in the authors' code: the first
     direction is near their mean. The largest component of each direction is positive (the first of
-    equals). Where there are fewer than p directions, as there are few samples or they are alike,
+    equals). Where there are fewer than p directions, as there are few samples or they are equal,
     the last columns are zero.
     """
     rows = samples.astype(np.float64)
-    wide = len(rows) <= rows.shape[1]
-    known = min(p, *rows.shape)
+    is_wide = len(rows) <= rows.shape[1]
+    count = min(p, *rows.shape)
     basis = np.zeros((rows.shape[1], p))
-    if known:
-        values, vectors = leading_eigenpairs(gram(rows if wide else rows.T), known)
+    if count:
+        values, vectors = leading_eigenpairs(gram(rows if is_wide else rows.T), count)
         lengths = np.sqrt(np.where(values > 0, values, 1))
-        basis[:, :known] = rows.T @ vectors / lengths if wide else vectors
+        basis[:, :count] = rows.T @ vectors / lengths if is_wide else vectors
     largest = np.take_along_axis(basis, np.abs(basis).argmax(axis=0)[None], axis=0)
     return np.where(largest < 0, -basis, basis)
 
@@ -48,28 +47,30 @@ def directions_by_label(
 
     Args:
         samples: one per row.
-        labels: theirs.
+        labels: of the samples.
         classes: C.
         p: how many of each label.
     """
-    own = (leading_directions(samples[labels == label], p) for label in range(classes))
-    return np.stack(list(own), axis=1)
+    bases = [leading_directions(samples[labels == label], p) for label in range(classes)]
+    return np.stack(bases, axis=1)
 
 
 def side_by_side(bases: Float[np.ndarray, "N d C p"]) -> Float[np.ndarray, "N d q"]:
     """The directions of all labels as the q = C p columns of one matrix, in the order of labels;
-    what is no direction becomes zero, and comes last."""
+    columns that are no directions become zero, and come last."""
     columns = bases.reshape(*bases.shape[:2], -1)
-    known = _directions(columns)
-    order = np.argsort(~known, axis=1, kind="stable")
-    return np.take_along_axis(np.where(known[:, None], columns, 0), order[:, None], axis=2)
+    is_direction = _directions(columns)
+    columns = np.where(is_direction[:, None], columns, 0)
+    order = np.argsort(~is_direction, axis=1, kind="stable")
+    return np.take_along_axis(columns, order[:, None], axis=2)
 
 
 def orthonormal(bases: Float[np.ndarray, "N d q"]) -> Float64[np.ndarray, "N d r"]:
     """Orthonormal columns with the same span, for principal angles between columns that are not;
     zero where the span has fewer dimensions than there are columns."""
     left, values, _ = np.linalg.svd(np.nan_to_num(bases.astype(np.float64)), full_matrices=False)
-    return left * (values > _DEPENDENT * np.maximum(values[:, :1], _WEAKEST))[:, None]
+    in_span = values > _DEPENDENT * np.maximum(values[:, :1], _WEAKEST)
+    return left * in_span[:, None]
 
 
 def _directions(bases: Float[np.ndarray, "N d p"]) -> Bool[np.ndarray, "N p"]:
@@ -80,32 +81,39 @@ def _directions(bases: Float[np.ndarray, "N d p"]) -> Bool[np.ndarray, "N p"]:
 def angles_between(
     first: Float[np.ndarray, "n d p"], second: Float[np.ndarray, "m d p"], form: str = "smallest"
 ) -> Float64[np.ndarray, "n m"]:
-    """The angles of all pairs of one client of each set, as ``subspace_angles`` has them; memory is
-    bounded.
+    """The angles of all pairs of one client of each set, by the forms of ``subspace_angles``;
+    memory is bounded.
 
     Args:
         first, second: columns of each client; for principal angles, orthonormal ones.
-        form: as there.
+        form: of ``subspace_angles``.
 
     Raises:
         MethodError: another form.
     """
     check_choice("form", form, tuple(FORMS))
-    known = _directions(first), _directions(second)
-    columns = np.where(known[1][:, None], second, 0).astype(np.float64).transpose(1, 0, 2)
-    columns = columns.reshape(columns.shape[0], -1)
-    clients, directions = len(second), second.shape[2]
+    exists_first = _directions(first)
+    exists_second = _directions(second)
+    clients = len(second)
+    p = second.shape[2]
     angles = np.full((len(first), clients), np.nan)
-    rows = max(1, _BLOCK // max(1, clients * directions * directions))
-    for start in range(0, len(first) if clients else 0, rows):
+    if not clients:
+        return angles
+
+    # The directions of all second clients, side by side
+    columns = np.where(exists_second[:, None], second, 0).astype(np.float64).transpose(1, 0, 2)
+    columns = columns.reshape(columns.shape[0], -1)
+
+    rows = max(1, _BLOCK // max(1, clients * p * p))
+    for start in range(0, len(first), rows):
         block = slice(start, start + rows)
-        own = np.where(known[0][block, None], first[block], 0).astype(np.float64).transpose(0, 2, 1)
-        cosines = (
-            (own @ columns).reshape(len(own), directions, clients, directions).transpose(0, 2, 1, 3)
-        )
-        both = known[0][block, None, :, None] & known[1][None, :, None, :]
-        flat = (part.reshape(-1, directions, directions) for part in (cosines, both))
-        values = FORMS[form](*flat).reshape(len(own), clients)
+        exists = exists_first[block]
+        bases = np.where(exists[:, None], first[block], 0).astype(np.float64)
+        cosines = bases.transpose(0, 2, 1) @ columns
+        cosines = cosines.reshape(len(bases), p, clients, p).transpose(0, 2, 1, 3)
+        both = exists[:, None, :, None] & exists_second[None, :, None, :]
+        values = FORMS[form](cosines.reshape(-1, p, p), both.reshape(-1, p, p))
+        values = values.reshape(len(bases), clients)
         angles[block] = np.where(both.any(axis=(2, 3)), values, np.nan)
     return angles
 
@@ -135,14 +143,16 @@ def subspace_angles(
         MethodError: another form.
     """
     check_choice("form", form, tuple(FORMS))
-    known = _directions(bases)
-    angles = np.full((len(bases), len(bases)), np.nan)
+    exists = _directions(bases)
     first, second = np.triu_indices(len(bases), 1)
-    cosines = _cosines(np.where(known[:, None], bases, 0))[first, second]
-    both = known[first, :, None] & known[second, None, :]
+    cosines = _cosines(np.where(exists[:, None], bases, 0))[first, second]
+    both = exists[first, :, None] & exists[second, None, :]
     pairs = np.where(both.any(axis=(1, 2)), FORMS[form](cosines, both), np.nan)
-    angles[first, second] = angles[second, first] = pairs
-    np.fill_diagonal(angles, np.where(known.any(axis=1), 0.0, np.nan))
+
+    angles = np.full((len(bases), len(bases)), np.nan)
+    angles[first, second] = pairs
+    angles[second, first] = pairs
+    np.fill_diagonal(angles, np.where(exists.any(axis=1), 0.0, np.nan))
     return angles
 
 
@@ -160,31 +170,35 @@ def _degrees(cosines: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 def _principal(
     cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
 ) -> tuple[Float[np.ndarray, "m p"], Bool[np.ndarray, "m p"]]:
-    """The principal angles of each pair, ascending, and which of them there are."""
-    dimensions = np.minimum(both.any(axis=2).sum(axis=1), both.any(axis=1).sum(axis=1))
-    return _degrees(np.linalg.svd(cosines, compute_uv=False)), np.arange(
-        both.shape[1]
-    ) < dimensions[:, None]
+    """The principal angles of each pair, ascending, and which of them exist."""
+    angles = _degrees(np.linalg.svd(cosines, compute_uv=False))
+    dimensions_first = both.any(axis=2).sum(axis=1)
+    dimensions_second = both.any(axis=1).sum(axis=1)
+    dimensions = np.minimum(dimensions_first, dimensions_second)
+    exists = np.arange(both.shape[1]) < dimensions[:, None]
+    return angles, exists
 
 
 def _smallest(
     cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
 ) -> Float[np.ndarray, "m"]:
-    return _principal(cosines, both)[0][:, 0]
+    angles, _ = _principal(cosines, both)
+    return angles[:, 0]
 
 
 def _sum(
     cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
 ) -> Float[np.ndarray, "m"]:
-    angles, there = _principal(cosines, both)
-    return np.where(there, angles, 0).sum(axis=1)
+    angles, exists = _principal(cosines, both)
+    return np.where(exists, angles, 0).sum(axis=1)
 
 
 def _same_rank(
     cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
 ) -> Float[np.ndarray, "m"]:
-    angles, there = (np.diagonal(part, axis1=1, axis2=2) for part in (_degrees(cosines), both))
-    return np.where(there, angles, 0).sum(axis=1)
+    angles = np.diagonal(_degrees(cosines), axis1=1, axis2=2)
+    exists = np.diagonal(both, axis1=1, axis2=2)
+    return np.where(exists, angles, 0).sum(axis=1)
 
 
 def _as_coded(

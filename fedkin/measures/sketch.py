@@ -1,8 +1,9 @@
 """Sketches: directions of long vectors in few numbers, by a projection that depends on no data.
 
-The count sketch (Charikar, Chen and Farach-Colton 2002) adds every coordinate, with a random sign, to one of s
-buckets. Inner products keep their expectation, with a standard deviation of about |x| |y| / sqrt(s). Shapes: r rows, P
-numbers of a vector, s of a sketch, m = s (s + 1) / 2 products of two.
+The count sketch (Charikar, Chen and Farach-Colton 2002) adds every coordinate, with a random sign,
+to one of s buckets. Inner products keep their expectation, with a standard deviation of about
+|x| |y| / sqrt(s). Shapes: r rows, P numbers of a vector, s of a sketch, m = s (s + 1) / 2 products
+of two.
 """
 
 from __future__ import annotations
@@ -14,23 +15,25 @@ from jaxtyping import Float, Float64
 def unit_sketches(
     rows: Float[np.ndarray, "r P"], size: int, seed: int
 ) -> Float64[np.ndarray, "r s"]:
-    """Sketches of rows, of length 1; zeros of a row of zeros, NaN of one that is not finite.
+    """Sketches of rows, of length 1; zeros for a row of zeros, NaN for one that is not finite.
 
     Args:
         rows: the vectors.
         size: s.
-        seed: of buckets and signs, which everybody may know.
+        seed: of buckets and signs, which are public.
     """
     from scipy.sparse import csr_array
 
-    rng, numbers = np.random.default_rng(seed), rows.shape[1]
-    buckets, signs = rng.integers(size, size=numbers), 2.0 * rng.integers(2, size=numbers) - 1
+    rng = np.random.default_rng(seed)
+    numbers = rows.shape[1]
+    buckets = rng.integers(size, size=numbers)
+    signs = 2.0 * rng.integers(2, size=numbers) - 1
     projection = csr_array((signs, (buckets, np.arange(numbers))), shape=(size, numbers))
     sketches = np.asarray((projection @ rows.T.astype(np.float64)).T)
-    with np.errstate(invalid="ignore"):  # a row that is not finite becomes NaN
-        return sketches / np.maximum(
-            np.linalg.norm(sketches, axis=1, keepdims=True), np.finfo(np.float64).tiny
-        )
+    # A row that is not finite becomes NaN.
+    with np.errstate(invalid="ignore"):
+        lengths = np.linalg.norm(sketches, axis=1, keepdims=True)
+        return sketches / np.maximum(lengths, np.finfo(np.float64).tiny)
 
 
 def second_moments(rows: Float[np.ndarray, "r s"]) -> Float64[np.ndarray, "r m"]:

@@ -1,17 +1,13 @@
-"""All measures that a run has: tables, charts, comparisons and the documentation take names, heads
-and units from here.
+"""The list of all measures that a run has: tables, charts, comparisons and the documentation take
+names, heads and units from here.
 
-``PLACED`` have a place in some tables, which say which. ``EXTRA`` stand in every table behind
-those: a new measure of scored clients is one line there. Measures of the user's own follow them
-(``measures_in``).
+``PLACED`` have a place in certain tables. ``EXTRA`` stand in every table, after those: a new
+measure of scored clients is one line there. The user's measures follow them. ``lookup`` finds
+measures by name, and in the description of a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-from fedkin.core.errors import ConfigError, unknown
 from fedkin.measures.measure import Measure
 
 PLACED = (
@@ -412,151 +408,16 @@ PLACED = (
     ),
 )
 EXTRA: tuple[Measure, ...] = (
-    # A measure a line, such as Measure("worst_client", of=worst_client, unit="share"): nothing else
-    # has to know it.
+    # One measure a line, such as Measure("worst_client", of=worst_client, unit="share"). No other
+    # file needs a change.
 )
 MEASURES = {measure.name: measure for measure in (*PLACED, *EXTRA)}
 
-# Entries of records and summaries that are no measures: names, lists, statements, settings.
-OTHER_ENTRIES = (
-    *(
-        "round",
-        "method",
-        "split",
-        "partial",
-        "seed",
-        "data",
-        "model",
-        "target",
-        "stopped",
-        "failed",
-    ),
-    *(
-        "accuracy_by_cluster",
-        "accuracy_by_detector",
-        "accuracy_interval",
-        "final_interval",
-        "final_partial",
-    ),
-    *(
-        "cluster_sizes",
-        "discrepancy_to_global",
-        "bytes_by_operation",
-        "messages_by_operation",
-        "trust",
-    ),
-    *("attackers", "rule_weights", "privacy", "secret"),
-)
-# Columns of tables over seeds and settings that are no measures.
-TABLE_ENTRIES = (
-    "setting",
-    "seeds",
-    "reached",
-    "reason",
-    "against",
-    "difference",
-    "low",
-    "high",
-    "p",
-    "verdict",
-    "why",
-)
-
-SCORE = MEASURES["accuracy"]  # by which the best round is chosen, and by which runs stop early
-MEANS = (
-    "final_accuracy",
-    "accuracy_all_clients",
-    "best_accuracy",
-    "bottom_decile",
-)  # of every table over seeds
+SCORE = MEASURES["accuracy"]  # decides which round is the best one, and when runs stop early
 AGREEMENT = ("ari", "nmi")
-HONEST = (
-    "honest_accuracy",
-    "honest_bottom_decile",
-    "honest_ari",
-    "attackers_alone",
-)  # where clients attack
-COMPARED = (
-    "final_accuracy",
-    "best_accuracy",
-    "bottom_decile",
-    "validation_accuracy",
-)  # by these methods are compared
-
-WORDS = (
-    "name",
-    "title",
-    "head",
-    "short",
-    "unit",
-    "digits",
-    "direction",
-)  # of a measure, that a description has
-
-
-def measures_of(names: Iterable[str]) -> list[Measure]:
-    """Measures by their names, in this order."""
-    return [MEASURES[name] for name in names]
-
-
-def measures_in(description: Mapping[str, Any]) -> tuple[Measure, ...]:
-    """The measures that stand in every table of a run, behind those that have a place there:
-    ``EXTRA``, and the user's own, as the run's description has them.
-
-    Nothing is imported for that. What a damaged description has is left out.
-    """
-    settings = description.get("run")
-    entries = settings.get("measures") if isinstance(settings, Mapping) else None
-    measures = [_from_entry(entry) for entry in (entries if isinstance(entries, Sequence) else ())]
-    return EXTRA + tuple(measure for measure in measures if measure is not None)
-
-
-def _from_entry(entry: Any) -> Measure | None:
-    """A measure of the user's own, as a description has it: its words, not its function. None of
-    what is none."""
-    if not isinstance(entry, Mapping):
-        return None
-    words = {name: value for name, value in entry.items() if name in WORDS}
-    digits = words.pop("digits", None)
-    if not all(isinstance(word, str) for word in words.values()) or not isinstance(
-        digits, (int, type(None))
-    ):
-        return None
-    try:
-        return Measure(**words, digits=digits)
-    except (ConfigError, TypeError):
-        return None
-
-
-def entry_of(measure: Measure, origin: str) -> dict[str, Any]:
-    """A measure of the user's own as a description has it.
-
-    Args:
-        measure: the measure.
-        origin: where it is imported from, ``module:name``.
-    """
-    words = {name: getattr(measure, name) for name in WORDS}
-    return {
-        "from": origin,
-        **{name: value for name, value in words.items() if value not in ("", None)},
-    }
-
-
-def compared_by(word: str, own: Iterable[Measure] = ()) -> Measure:
-    """The measure that a comparison calls so.
-
-    Args:
-        word: ``final``, ``best``, ``bottom``, ``validation``, or the name of a measure that stands
-            in every table.
-        own: those (``measures_in``).
-
-    Raises ConfigError for another word, and for a measure without a better direction.
-    """
-    known = {measure.by: measure for measure in (*measures_of(COMPARED), *own)}
-    if word not in known:
-        raise ConfigError(unknown("measure", str(word), known))
-    if known[word].direction == "neither":
-        raise ConfigError(
-            f'measure {word!r} says not which direction is better: give it direction="higher" or "lower"'
-        )
-    return known[word]
+# In every table over seeds
+MEANS = ("final_accuracy", "accuracy_all_clients", "best_accuracy", "bottom_decile")
+# In tables of runs in which clients attack
+HONEST = ("honest_accuracy", "honest_bottom_decile", "honest_ari", "attackers_alone")
+# Methods are compared by one of these.
+COMPARED = ("final_accuracy", "best_accuracy", "bottom_decile", "validation_accuracy")

@@ -41,6 +41,5 @@ def shift_threshold(
         classes: C.
         fraction: of the samples; to take away more than that is a shift.
     """
-    return (
-        np.round(fraction * sizes, 9) / classes
-    )  # rounded: a distance of exactly the fraction is no shift
+    # Rounded, as a distance of exactly the fraction is no shift.
+    return np.round(fraction * sizes, 9) / classes

@@ -1,5 +1,5 @@
-"""What a method says of itself: its name, its paper, its row in the map of the field, and what its
-options mean.
+"""A method's description of itself: its name, its paper, its row in the map of the field, and the
+meaning of its options.
 
 Configurations, comparisons and the documentation read it, so that a new method needs no line in any
 of them.
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 NOTHING = "nothing"
 
-# Meanings of options that several methods have. Methods share an option where they give it the same
-# meaning. A comparison of methods with five clusters is one in which all have five.
+# Meanings of options that several methods have. Two methods share an option if they give it the
+# same meaning: in a comparison of methods with five clusters, all methods have five.
 NUMBER_OF_MODELS = "K, the number of models that clients share"
 COLD_START_CLIENTS = "clients per cluster that the cold start trains"
 RATE_BETWEEN_CLUSTERS = "learning rate between clusters, a step of these papers"
@@ -22,25 +22,25 @@ SHIFTED_SHARE = "share of a client's samples that must change to count as a shif
 AVERAGED_PEERS = "peers whose models a peer averages"
 LAST_LAYER_CLUSTERING = "the clustering of last layers that both methods begin with"
 
-# The option has the name of another method's, and means something that no other method means by it.
+# The option has the name of another method's option, and a meaning that no other method has.
 UNLIKE_OTHERS = ""
 
 
 @dataclass(frozen=True)
 class About:
-    """What a method says of itself.
+    """A method's description of itself.
 
     Attributes:
-        name: its name in configurations.
-        paper: authors, venue and year; empty where there is no paper.
-        compares: what is compared to find clusters; ``nothing`` where there are none.
+        name: in configurations.
+        paper: authors, venue and year; empty for a method without a paper.
+        compares: the data that the method compares to find clusters; ``nothing`` if it finds none.
         when: the rounds in which clusters are found or changed.
         membership: hard (one cluster for a client), soft (shares of several), or -.
-        decides: who says where a client belongs.
+        decides: the party that chooses a client's cluster.
         count: how the number of clusters is known: given, found, or -.
-        leaves: what a client sends for it, in addition to the training that FedAvg has too.
+        leaves: data that a client sends in addition to the training of FedAvg.
         meanings: the meaning of each option that another method has too. In a comparison a method
-            takes over the options of the main method to which both give the same meaning. An option
+            takes over the main method's options to which both give the same meaning. An option
             without an entry is never taken over.
     """
 

@@ -1,23 +1,24 @@
-"""APFL: each client is served a mix of the global model and one of its own, in a share that it
+"""APFL: each client is served a mix of the global model and a personal one, in a share that it
 learns.
 
 Y. Deng, M. M. Kamani, M. Mahdavi: Adaptive Personalized Federated Learning. arXiv 2003.13461
 (2020).
 
     w:        FedAvg; w_i its local solution, step by step
-    client i: v_i  <- v_i - lr grad_v f_i(v~_i),   v~_i = a_i v_i + (1 - a_i) w_i      (the gradient has a factor a_i)
+    client i: v_i  <- v_i - lr grad_v f_i(v~_i),   v~_i = a_i v_i + (1 - a_i) w_i
+                      (the gradient has a factor a_i)
               a_i  <- a_i - lr <v_i - w, grad f_i(v~_i)>, cut to 0 .. 1, once a round
     served:   a_i v_i + (1 - a_i) w
 
-Both steps are on the same batch, and w_i in the mix is that before its own step. The share's
-gradient is taken where the round begins, at the w that was received; training goes by the share of
-before. It is a product over the *whole* model, so that at lr 0.1 a share is 0 or 1 after few
-rounds: ``share_lr`` slows it down, and ``adapt=False`` keeps it.
+Both steps are on the same batch, and the mix has w_i from before its step. The share's gradient is
+taken where the round begins, at the w that was received; training uses the share from before. The
+gradient is a product over the *whole* model, so that at lr 0.1 a share is 0 or 1 after few rounds:
+``share_lr`` slows it down, and ``adapt=False`` keeps the share.
 
-Differs: the share's gradient is that of the full training loss (the text: of one batch), one pass
-more; v_i begins as the first w that the client receives. A client that never trained, such as a
-newcomer, is tested with w. Other libraries have other methods by this name: PFLlib trains v_i on
-its own loss and overwrites it with the mix; FedEM's and FedRC's code replaces it after every batch.
+Differs: the share's gradient is of the full training loss (the text: of one batch), one pass more;
+v_i begins as the first w that the client receives. A client that never trained, such as a newcomer,
+is tested with w. Other libraries have other methods by this name: PFLlib trains v_i on its own loss
+and overwrites it with the mix; FedEM's and FedRC's code replaces it after every batch.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from fedkin.tasks.apfl import EvaluateMixed, TrainMixed
 
 @dataclass(frozen=True)
 class APFLState(State):
-    """One model; clients have their own and its share, with which they are tested."""
+    """One model; clients keep a personal model and its share, and are tested with the mix."""
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluateMixed(self.models, self.assignment[clients])
@@ -60,7 +61,7 @@ class APFL:
         paper="Deng et al., arXiv 2003.13461",
     )
 
-    share: float = 0.5  # of the client's own model in the mix, at first
+    share: float = 0.5  # of the personal model in the mix, at first
     adapt: bool = True  # whether clients learn their shares
     share_lr: float | None = None  # the share's learning rate; None: the run's
 
@@ -76,21 +77,20 @@ class APFL:
         )
 
     def init(self, world: World, stream: Stream) -> APFLState:
-        first = single_model_state(world, stream)
-        return APFLState(first.models, first.assignment)
+        start = single_model_state(world, stream)
+        return APFLState(models=start.models, assignment=start.assignment)
 
     def round(
         self, world: World, state: APFLState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> APFLState:
-        lr = world.work.rate(stream.round) if self.share_lr is None else self.share_lr
-        lr = float(lr) if self.adapt else 0.0
+        share_lr = world.work.rate(stream.round) if self.share_lr is None else self.share_lr
         task = TrainMixed(
-            state.models,
-            world.work,
-            state.assignment[cohort],
+            models=state.models,
+            work=world.work,
+            model_index=state.assignment[cohort],
             reduce=True,
             share=float(self.share),
-            share_lr=lr,
+            share_lr=float(share_lr) if self.adapt else 0.0,
         )
         reply = world.run(task, cohort, stream.child("train"))
         return replace(state, models=state.models + reply.update)

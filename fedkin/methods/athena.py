@@ -5,16 +5,17 @@ L. A. C. de Souza, G. F. Camilo, G. A. F. Rebello, M. Sammarco, M. E. M. Campist
 Costa: ATHENA-FL: Evitando a Heterogeneidade Estatistica atraves do Um-contra-Todos no Aprendizado
 Federado. CoUrb 2023; and the thesis.
 
-    f_d  detector d, a model with one score, trained by FedAvg in its cluster: its class against the
-    cluster's others class of x = argmax_c f_{d(c)}(x), the first of equals, over one detector d(c)
-    of each class
+    f_d         detector d, a model with one score, trained by FedAvg in its cluster: its class
+                against the cluster's other classes
+    class of x  = argmax_c f_{d(c)}(x), the first of equals, over one detector d(c) of each class
 
-Clusters come from the detectors' own last layers, or are given: ``assignment`` has one for every
-client (-1: excluded), such as ``tuple(run.assignment)`` of Hierarchical with another model; the
-paper clusters by a MobileNet. A class that several clusters have is detected by a client's own, or
-by that where most clients have it. Every client trains all detectors of its cluster, on the same
-batches, and only those travel. The server learns which classes a client has. A class that comes
-later, with a newcomer, gets no detector: its samples are others to those of its cluster.
+Clusters come from the detectors' last layers, or are given: ``assignment`` has one for every client
+(-1: excluded), such as ``tuple(run.assignment)`` of Hierarchical with another model; the paper
+clusters by a MobileNet. For a class that several clusters have, a client uses the detector of its
+cluster, or else of the cluster where most clients have the class. Every client trains all detectors
+of its cluster, on the same batches, and only those travel. The server learns which classes a client
+has. A class that comes later, with a newcomer, gets no detector: its samples are negatives for the
+detectors of its cluster.
 
 In a cluster with a single class there is nothing to detect it against: its detector is not trained.
 Its score is zero, probability 1/2, so the class is chosen where all other detectors say no. A class
@@ -23,7 +24,7 @@ that no cluster has is never chosen.
 Detectors of different clusters were not trained on each other's classes: their scores may not be
 comparable. Every ``calibrate`` rounds (0, as in the paper: never) all clients try all detectors on
 their training samples and return histograms of the scores; each detector's score is then scaled by
-Platt's method, from those of all clusters.
+Platt's method, from the histograms of all clusters.
 
 Differs from the authors' code: clusters there are given; scores are compared before the sigmoid,
 which keeps their order and has fewer ties; images are augmented after the split, not before.
@@ -31,7 +32,7 @@ which keeps their order and has fewer ties; images are augmented after the split
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,16 +62,14 @@ from fedkin.tasks.train import train
 
 @dataclass(frozen=True)
 class AthenaState(LastLayerState):
-    """What Athena keeps from round to round."""
+    """Arrays that Athena keeps from round to round."""
 
     positive: Int[np.ndarray, "D"]  # class of each detector
     home: Int[np.ndarray, "D"]  # and its cluster
     trained: Bool[np.ndarray, "D"]  # not where its cluster has no other class
     table: Int[np.ndarray, "k C"]  # the detector of each class that a cluster's clients use
     scale: Float[np.ndarray, "D 2"]  # (a, b): the score is a f_d(x) + b
-    head: Int[
-        np.ndarray, "3"
-    ]  # where in a vector the last layer begins, its bias begins, and both end
+    head: Int[np.ndarray, "3"]  # positions where the last layer begins, its bias begins, both end
 
     @property
     def clusters(self) -> int:
@@ -78,9 +77,11 @@ class AthenaState(LastLayerState):
 
     def models_for(self, clients: Int[np.ndarray, "n"]) -> AssignedModels:
         first, bias, end = self.head.tolist()
-        models = fold_scale(self.models, slice(first, end), slice(bias, end), self.scale)
         return AssignedModels(
-            models, self.table[self.assignment[clients]], self.positive, self.home
+            models=fold_scale(self.models, slice(first, end), slice(bias, end), self.scale),
+            model_index=self.table[self.assignment[clients]],
+            positive=self.positive,
+            cluster=self.home,
         )
 
     def aggregated_into(
@@ -115,20 +116,21 @@ class Athena(LastLayerClustering):
         check_fraction("fraction", self.fraction)
         if self.calibrate:
             check_positive_integer("calibrate", self.calibrate)
-        labels = np.unique((0,) if self.assignment is None else self.assignment)
+        if self.assignment is not None:
+            self._check_assignment()
+            object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
+
+    def _check_assignment(self) -> None:
+        """Refuse (MethodError) other clusters than 0, 1, .., and options that find clusters."""
+        labels = np.unique(np.asarray(self.assignment))
         clusters = labels[labels != UNASSIGNED]
-        if (
-            not len(clusters)
-            or labels.dtype.kind != "i"
-            or not np.array_equal(clusters, np.arange(len(clusters)))
-        ):
+        are_integers = len(clusters) and labels.dtype.kind == "i"
+        if not are_integers or not np.array_equal(clusters, np.arange(len(clusters))):
             raise MethodError(
                 f"assignment must number its clusters 0, 1, .. without a gap, got {self.assignment}"
             )
-        if self.assignment is not None and (self.suspicious, self.clusters) != (None, None):
+        if self.suspicious is not None or self.clusters is not None:
             raise MethodError("assignment gives the clusters: leave suspicious and clusters out")
-        if self.assignment is not None:
-            object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
 
     def requirements(self) -> Requirements:
         needs = super().requirements()
@@ -143,14 +145,19 @@ class Athena(LastLayerClustering):
             )
 
     def init(self, world: World, stream: Stream) -> AthenaState:
-        head, bias = world.spec.head, world.spec.head_bias
+        head = world.spec.head
+        bias = world.spec.head_bias
         if not world.spec.detects or head is None or bias is None:
             raise MethodError(
                 "Athena trains detectors: models with one score, and a last layer [1, d], [1] at "
                 "the end"
             )
-        cluster_clients = self.cluster_clients if self.assignment is None else self._given_clusters
-        clustering = cluster_clients(world, stream)
+        if self.assignment is None:
+            clustering = self.cluster_clients(world, stream)
+        else:
+            clustering = self._given_clusters(world, stream)
+
+        # A detector for each class of a cluster
         assigned = np.flatnonzero(clustering.assignment != UNASSIGNED)
         clients = np.intersect1d(world.clients(stream.round), assigned)
         counts = count_classes(world, clients, clustering.assignment[clients], clustering.clusters)
@@ -158,53 +165,48 @@ class Athena(LastLayerClustering):
         trained = np.count_nonzero(counts, axis=1)[home] > 1
         models = np.repeat(clustering.start[None], len(home), axis=0)
         models[~trained, head] = 0
-        base = {f.name: getattr(clustering, f.name) for f in fields(clustering)} | {
-            "models": models
-        }
-        detectors = {
-            "positive": positive,
-            "home": home,
-            "trained": trained,
-            "table": detector_table(counts),
-        }
-        scale, head_place = (
-            np.tile([1.0, 0.0], (len(home), 1)),
-            np.array([head.start, bias.start, bias.stop]),
+        return AthenaState(
+            models=models,
+            assignment=clustering.assignment,
+            start=clustering.start,
+            layers=clustering.layers,
+            suspects=clustering.suspects,
+            positive=positive,
+            home=home,
+            trained=trained,
+            table=detector_table(counts),
+            scale=np.tile([1.0, 0.0], (len(home), 1)),
+            head=np.array([head.start, bias.start, bias.stop]),
         )
-        return AthenaState(**base, **detectors, scale=scale, head=head_place)
 
     def round(
         self, world: World, state: AthenaState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> AthenaState:
         cohort = sample_members(cohort, state.assignment, self.fraction, stream)
-        row, detector = np.nonzero(
-            (state.assignment[cohort][:, None] == state.home) & state.trained
-        )
+        trains = (state.assignment[cohort][:, None] == state.home) & state.trained
+        row, detector = np.nonzero(trains)
         if len(row):
-            options = {
-                "work": replace(world.work, positive=state.positive[detector]),
-                "reduce": True,
-            }
             reply = train(
-                world, state.models, cohort[row], detector, stream=stream.child("train"), **options
+                world,
+                state.models,
+                cohort[row],
+                detector,
+                work=replace(world.work, positive=state.positive[detector]),
+                reduce=True,
+                stream=stream.child("train"),
             )
             state = replace(state, models=state.models + reply.update)
-        return (
-            self._calibrate(world, state, stream)
-            if self.calibrate and not stream.round % self.calibrate
-            else state
-        )
+        if self.calibrate and stream.round % self.calibrate == 0:
+            return self._calibrate(world, state, stream)
+        return state
 
     def remarks(self, state: Any) -> tuple[str, ...]:
         remarks = super().remarks(state) if self.assignment is None else ()
-        missing, single = (
-            np.flatnonzero((state.table == NO_DETECTOR).all(axis=0)),
-            state.home[~state.trained],
-        )
+        missing = np.flatnonzero((state.table == NO_DETECTOR).all(axis=0))
         if len(missing):
-            remarks += (
-                f"no client has class {', '.join(map(str, missing))}: no detector finds it",
-            )
+            names = ", ".join(map(str, missing))
+            remarks += (f"no client has class {names}: no detector finds it",)
+        single = state.home[~state.trained]
         if len(single):
             names = ", ".join(map(str, single))
             remarks += (
@@ -218,23 +220,27 @@ class Athena(LastLayerClustering):
         clients = world.total_clients
         self.check_run(world.spec, clients, world.work)
         start = world.initial(stream.child("model"))
-        models = np.repeat(start[None], assignment.max() + 1, axis=0)
         return LastLayerState(
-            models, assignment, start, np.zeros((clients, 0), np.float32), assignment == UNASSIGNED
+            models=np.repeat(start[None], assignment.max() + 1, axis=0),
+            assignment=assignment,
+            start=start,
+            layers=np.zeros((clients, 0), np.float32),
+            suspects=assignment == UNASSIGNED,
         )
 
     def _calibrate(self, world: World, state: AthenaState, stream: Stream) -> AthenaState:
         """Platt's scale for every detector, from the samples of all clusters."""
         reachable = world.clients(stream.round)
         clients = reachable[state.assignment[reachable] != UNASSIGNED]
-        row, detector = np.divmod(np.arange(len(clients) * len(state.home)), len(state.home))
-        counts = world.run(
-            Detections(state.models, detector, state.positive[detector]), clients[row]
-        ).counts
-        counts = (
-            np.maximum(counts, 0)
-            .reshape(len(clients), len(state.home), *counts.shape[1:])
-            .sum(axis=0)
-        )
-        known = state.trained & (counts.sum(axis=2) > 0).all(axis=1)
-        return replace(state, scale=np.where(known[:, None], platt_scale(counts), state.scale))
+        detectors = len(state.home)
+
+        # Every client tries every detector; histograms are summed over clients.
+        row, detector = np.divmod(np.arange(len(clients) * detectors), detectors)
+        task = Detections(state.models, detector, state.positive[detector])
+        counts = np.maximum(world.run(task, clients[row]).counts, 0)
+        histograms = counts.reshape(len(clients), detectors, *counts.shape[1:]).sum(axis=0)
+
+        # A scale needs positive and negative samples.
+        scalable = state.trained & (histograms.sum(axis=2) > 0).all(axis=1)
+        scale = np.where(scalable[:, None], platt_scale(histograms), state.scale)
+        return replace(state, scale=scale)

@@ -4,27 +4,30 @@ queries.
 H. Kim, H. Kim, G. de Veciana: Clustered Federated Learning via Gradient-based Partitioning. ICML
 2024 (PMLR 235).
 
-    every p-th round before T_c: all clients get the criterion model, and reply with the gradient g_i there
-    G    <- (1 - beta) G + beta [g_1 .. g_N]       columns are clients; beta = 1, 1/2, 1/3 ..: the mean of all queries
+    every p-th round before T_c: all clients get the criterion model, and reply with the gradient
+                                 g_i there
+    G    <- (1 - beta) G + beta [g_1 .. g_N]       columns are clients; beta = 1, 1/2, 1/3 ..:
+                                                   G is the mean of all queries
     Z    =  U_K^T G                                U_K the first K left singular vectors of G
     clusters: K-means on the columns of Z, numbered so that most clients keep their cluster
-    in all rounds: FedAvg in each cluster (one step of one batch a round is the paper's averaging of gradients)
+    in all rounds: FedAvg in each cluster (one step of one batch a round is the paper's averaging
+                   of gradients)
 
 With ``clusters = None`` K is the number, up to ``max_clusters``, with the highest silhouette of
 K-means at the first query, in max(3, r) directions, r the rank of the largest gap between singular
 values. It should see a model that has trained: ``warm_up`` rounds with one model come first.
 
 Differs from the paper: it has a block of G for each of its K models in turn; here there is one, of
-the criterion model, which is that of cluster 0. Differs from the authors' code: (1) there, clients
-outside cluster 0 get their own model in place of the criterion, so that columns of G are gradients
-at different models. (2) beta stays 1 while t + 1 < K p, so that the first queries are forgotten:
-``weighting="as_coded"``. (3) The gradient is that of all samples, not of one batch. (4) Clusters
-begin as copies of the one model before the first query. (5) Ids are matched by linear assignment,
-where all K! orders are tried.
+the criterion model, which is the model of cluster 0. Differs from the authors' code: (1) there,
+clients outside cluster 0 get the model of their cluster in place of the criterion, so that columns
+of G are gradients at different models. (2) beta stays 1 while t + 1 < K p, so that the first
+queries are forgotten: ``weighting="as_coded"``. (3) The gradient is of all samples, not of one
+batch. (4) Clusters begin as copies of the one model before the first query. (5) Ids are matched by
+linear assignment, where all K! orders are tried.
 
 A newcomer answers all queries of the past at once, from the criterion models that the state keeps,
-and joins the nearest mean of Z; who missed a query has the mean of the others. The state holds N
-gradients and T_c / p models.
+and joins the nearest mean of Z; a client that missed a query has the mean of the other queries. The
+state holds N gradients and T_c / p models.
 """
 
 from __future__ import annotations
@@ -113,20 +116,28 @@ class CFLGP:
         )
 
     def init(self, world: World, stream: Stream) -> CFLGPState:
-        """One model, and all clients in its cluster. Raises MethodError where there are fewer
-        clients than clusters."""
-        clients, parameters = world.total_clients, world.spec.parameters
+        """One model, and all clients in its cluster.
+
+        Raises:
+            MethodError: fewer clients than clusters.
+        """
+        clients = world.total_clients
         if clients < (self.clusters or 1):
             raise MethodError(
                 f"{self.clusters} clusters need as many clients, got {clients}; lower "
-                f"method.clusters"
+                "method.clusters"
             )
-        one, queries = single_model_state(world, stream), -(-self.last_query // self.period)
-        profiles, criteria = (
-            np.zeros((rows, parameters), np.float32) for rows in (clients, queries)
+        start = single_model_state(world, stream)
+        queries = -(-self.last_query // self.period)
+        parameters = world.spec.parameters
+        return CFLGPState(
+            models=start.models,
+            assignment=start.assignment,
+            profiles=np.zeros((clients, parameters), np.float32),
+            answers=np.zeros(clients, np.int64),
+            criteria=np.zeros((queries, parameters), np.float32),
+            asked=np.zeros(queries, bool),
         )
-        answers, asked = np.zeros(clients, np.int64), np.zeros(queries, bool)
-        return CFLGPState(one.models, one.assignment, profiles, answers, criteria, asked)
 
     def round(
         self, world: World, state: CFLGPState, cohort: Int[np.ndarray, "n"], stream: Stream
@@ -134,7 +145,8 @@ class CFLGP:
         t = stream.round - 1 - self.warm_up
         if 0 <= t < self.last_query and t % self.period == 0:
             state = self._query(world, state, t // self.period, stream)
-        return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        return replace(state, models=models)
 
     def place(
         self, world: World, state: CFLGPState, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -142,57 +154,75 @@ class CFLGP:
         """The nearest mean of Z, once there are clusters."""
         for query in np.flatnonzero(state.asked).tolist():
             state = self._answers(world, state, query, newcomers)
-        known = np.flatnonzero((state.assignment != UNASSIGNED) & (state.answers > 0))
+        clustered = np.flatnonzero((state.assignment != UNASSIGNED) & (state.answers > 0))
         newcomers = newcomers[state.answers[newcomers] > 0]
-        if not len(known) or not len(newcomers):
+        if not len(clustered) or not len(newcomers):
             return state
-        inner, n, K = (
-            gram(state.profiles[np.concatenate([known, newcomers])]),
-            len(known),
-            len(state.models),
-        )
+        n = len(clustered)
+        K = len(state.models)
+        inner = gram(state.profiles[np.concatenate([clustered, newcomers])])
+
+        # Z of the clustered clients, and its mean in each cluster
         decomposition = spectrum(inner[:n, :n])
-        means = simple_mean_by_cluster(decomposition.projected(K), state.assignment[known], K)
-        empty = np.bincount(state.assignment[known], minlength=K) == 0
-        distance = np.linalg.norm(decomposition.project(inner[n:, :n], K)[:, None] - means, axis=2)
-        return policies.assign(
-            world, state, newcomers, np.where(empty, np.inf, distance).argmin(axis=1)
-        )
+        cluster = state.assignment[clustered]
+        means = simple_mean_by_cluster(decomposition.projected(K), cluster, K)
+
+        # Z of the newcomers, by the same directions
+        points = decomposition.project(inner[n:, :n], K)
+        distance = np.linalg.norm(points[:, None] - means, axis=2)
+        empty = np.bincount(cluster, minlength=K) == 0
+        nearest = np.where(empty, np.inf, distance).argmin(axis=1)
+        return policies.assign(world, state, newcomers, nearest)
 
     def _query(self, world: World, state: CFLGPState, query: int, stream: Stream) -> CFLGPState:
         """The state after the gradients of all reachable clients at the model of cluster 0, with
         new clusters."""
-        criteria, asked = state.criteria.copy(), state.asked.copy()
-        criteria[query], asked[query] = state.models[0], True
+        criteria = state.criteria.copy()
+        criteria[query] = state.models[0]
+        asked = state.asked.copy()
+        asked[query] = True
         state = replace(state, criteria=criteria, asked=asked)
         state = self._answers(world, state, query, world.clients(stream.round))
-        known, seed = np.flatnonzero(state.answers > 0), int(stream.child("kmeans").words()[0])
-        if len(known) < max(len(state.models), self.clusters or 3):
-            return state  # too few have replied so far
-        decomposition, first = spectrum(gram(state.profiles[known])), len(state.models) == 1
+
+        clients = np.flatnonzero(state.answers > 0)
+        # Too few have replied so far.
+        if len(clients) < max(len(state.models), self.clusters or 3):
+            return state
+        decomposition = spectrum(gram(state.profiles[clients]))
+        seed = int(stream.child("kmeans").words()[0])
+
+        # Before the first clustering all clients are in the cluster of one model.
         K = len(state.models)
-        if first:
+        if K == 1:
             K = self.clusters or count_by_silhouette(decomposition, self.max_clusters, seed)
-        before = np.full(len(known), UNASSIGNED) if first else state.assignment[known]
-        cluster = match_labels(spectral_clusters(decomposition, K, seed), before, K)
-        assignment = np.full_like(state.assignment, UNASSIGNED) if first else state.assignment
-        models = np.repeat(state.models, K, axis=0) if first else state.models
-        state = replace(state, models=models, assignment=assignment)
-        return policies.update_assignment(world, state, known, cluster)
+            state = replace(
+                state,
+                models=np.repeat(state.models, K, axis=0),
+                assignment=np.full_like(state.assignment, UNASSIGNED),
+            )
+        labels = spectral_clusters(decomposition, K, seed)
+        cluster = match_labels(labels, state.assignment[clients], K)
+        return policies.update_assignment(world, state, clients, cluster)
 
     def _answers(
         self, world: World, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]
     ) -> CFLGPState:
-        """The state with the gradients of some clients at the criterion model of a query."""
-        task = CriterionGradients(state.criteria[query][None], np.zeros(len(clients), np.int64))
+        """The state with the gradients of these clients at the criterion model of a query."""
+        criterion = state.criteria[query][None]
+        task = CriterionGradients(criterion, np.zeros(len(clients), np.int64))
         reply = world.run(task, clients)
-        clients, gradients = clients[reply.arrived], reply.gradients[reply.arrived]
-        first = state.answers[clients] == 0
-        beta = np.where(first, 1, self._beta(state, query, clients)).astype(np.float32)[:, None]
-        profiles, answers = state.profiles.copy(), state.answers.copy()
-        profiles[clients] = (
-            np.where(first[:, None], 0, (1 - beta) * profiles[clients]) + beta * gradients
-        )
+        clients = clients[reply.arrived]
+        gradients = reply.gradients[reply.arrived]
+
+        # G <- (1 - beta) G + beta g; the first answer of a client stands alone.
+        is_first = state.answers[clients] == 0
+        beta = np.where(is_first, 1, self._beta(state, query, clients))
+        beta = beta.astype(np.float32)[:, None]
+        earlier = np.where(is_first[:, None], 0, (1 - beta) * state.profiles[clients])
+        profiles = state.profiles.copy()
+        profiles[clients] = earlier + beta * gradients
+
+        answers = state.answers.copy()
         answers[clients] += 1
         return replace(state, profiles=profiles, answers=answers)
 
@@ -203,4 +233,6 @@ class CFLGP:
         if self.weighting == "mean":
             return 1 / (state.answers[clients] + 1)
         models = self.clusters or len(state.models)
-        return np.full(len(clients), 1 / ((query * self.period + 1) // (models * self.period) + 1))
+        t = query * self.period
+        turn = (t + 1) // (models * self.period)
+        return np.full(len(clients), 1 / (turn + 1))

@@ -1,16 +1,17 @@
 """What methods without a server share: every peer keeps its own model, queries others, and averages
 with some of them.
 
-Row i of an array is what peer i knows, and nothing that a peer decides needs another row: so the
+Row i of an array belongs to peer i, and no decision of a peer needs another row: so the
 simulator decides for all peers at once, and a real peer, by the same functions, for itself. Shapes:
 N peers, n rows, P parameters.
 
-A round of a peer, the t-th of its own:
+A round of a peer, its t-th:
 
     w_i^{t-1/2} <- local training from w_i^{t-1};  g_i = the update
     select_queries      peers whose models it queries; the replies give the similarities s_ij
     match_neighbours    peers that it trusts now
-    select_partners     peers that it averages with:  w_i^t <- mean of w_j^{t-1/2} over these and itself, by examples
+    select_partners     peers that it averages with:  w_i^t <- mean of w_j^{t-1/2} over these and
+                        itself, by examples
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from fedkin.tasks.ask import Ask
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.train import train
 
-_MIN_LOSS = 1e-12
+_MIN_LOSS = 1e-12  # lower losses count as this, so that 1 / loss stays finite
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """What some peers have stored about all others."""
+    """Notes of n peers about all N."""
 
     trust: Bool[np.ndarray, "n N"]  # their neighbours; of PANM in stage two, the bag
     votes: Int[np.ndarray, "n N"]  # how often each was among the best (PENS)
-    age: Int[np.ndarray, "n"]  # the round of its own that each peer is in, from 1
+    age: Int[np.ndarray, "n"]  # the number of the round that each peer is in, from its first, 1
 
 
 @dataclass(frozen=True)
@@ -67,27 +68,27 @@ class PeerState(State):
         return trained
 
     def neighbourhood(self, peers: Int[np.ndarray, "n"]) -> Neighbourhood:
-        """What these peers have stored, in the round that they begin."""
+        """The notes of these peers, in the round that they begin."""
         return Neighbourhood(self.trust[peers], self.votes[peers], self.age[peers] + 1)
 
 
 class PeerMethod:
-    """A method whose clients decide for themselves, and how its rounds go in any world.
+    """A method whose clients decide for themselves: its rounds, in any world.
 
     ``select_queries``, ``match_neighbours`` and ``select_partners`` are pure, with a row per peer.
-    Peers outside the cohort, and those that drop out, are inactive in that round: they do not train
+    Peers outside the cohort, and peers that drop out, are inactive in that round: they do not train
     and do not reply. Peers that have left are forgotten. A peer that runs out of time goes on with
-    the steps it has done. By default a peer queries none, and averages with ``neighbours`` of those
-    it trusts.
+    the steps it has done. By default a peer queries none, and averages with ``neighbours`` of the
+    peers that it trusts.
     """
 
     neighbours: int = 0
-    alpha: float | int = 0.0  # weight of the last updates, where similarity is that of gradients
+    alpha: float | int = 0.0  # weight of the last updates, where gradients are compared
     similarity_of: ClassVar[str] = "nothing"  # "gradient" (updates, last and total), "loss"
 
     @property
     def needs_updates(self) -> bool:
-        """Whether a reply holds the last update beside the model."""
+        """Whether a reply holds the last update in addition to the model."""
         return self.similarity_of == "gradient" and self.alpha > 0
 
     def requirements(self) -> Requirements:
@@ -106,8 +107,13 @@ class PeerMethod:
         reachable: Bool[np.ndarray, "n N"],
         noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
-        """The peers that each peer queries in this round, of the ``reachable``; ``noise`` is that
-        of ``draw_noise``."""
+        """The peers that each peer queries in this round.
+
+        Args:
+            neighbourhood: of the peers.
+            reachable: peers that may be queried.
+            noise: of ``draw_noise``.
+        """
         return np.zeros_like(reachable)
 
     def match_neighbours(
@@ -116,8 +122,13 @@ class PeerMethod:
         replied: Bool[np.ndarray, "n N"],
         similarity: Float[np.ndarray, "n N"],
     ) -> Neighbourhood:
-        """The peers that each peer trusts after the replies; ``similarity`` counts only where one
-        ``replied``."""
+        """The peers that each peer trusts after the replies.
+
+        Args:
+            neighbourhood: of the peers, before.
+            replied: peers whose models arrived.
+            similarity: to each of these; numbers of other peers do not count.
+        """
         return neighbourhood
 
     def select_partners(
@@ -126,27 +137,34 @@ class PeerMethod:
         reachable: Bool[np.ndarray, "n N"],
         noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
-        """The peers that each peer averages with, of the ``reachable``."""
+        """The peers that each peer averages with.
+
+        Args:
+            neighbourhood: of the peers.
+            reachable: peers that may be chosen.
+            noise: of ``draw_noise``.
+        """
         return lowest(noise, neighbourhood.trust & reachable, self.neighbours)
 
     def init(self, world: World, stream: Stream) -> PeerState:
         """All peers have the same model and no neighbours."""
-        start, total = world.initial(stream.child("model")), world.total_clients
-        trust, counts = np.zeros((total, total), bool), np.zeros((total, 2), np.int64)
-        neighbourhood = (trust, trust.astype(np.int32), np.zeros(total, np.int64))
+        start = world.initial(stream.child("model"))
+        total = world.total_clients
         return PeerState(
-            np.tile(start, (total, 1)),
-            np.arange(total),
-            start,
-            *neighbourhood,
-            counts,
-            counts.copy(),
+            models=np.tile(start, (total, 1)),
+            assignment=np.arange(total),
+            start=start,
+            trust=np.zeros((total, total), bool),
+            votes=np.zeros((total, total), np.int32),
+            age=np.zeros(total, np.int64),
+            messages=np.zeros((total, 2), np.int64),
+            vectors=np.zeros((total, 2), np.int64),
         )
 
     def place(
         self, world: World, state: PeerState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> PeerState:
-        """Nothing to do: a peer begins with w_0, and its first round is its own round 1."""
+        """The same state: a newcomer begins with w_0, and counts rounds from its first."""
         return state
 
     def round(
@@ -154,40 +172,54 @@ class PeerMethod:
     ) -> PeerState:
         """Every peer of the cohort does its next round, all at once: their replies are of this
         round."""
+        # w_i^{t-1/2} <- local training from w_i^{t-1}
         work = replace(world.work, partial=True)
         reply = train(
             world, state.models, cohort, cohort, work=work, local=True, stream=stream.child("train")
         )
-        active, update = cohort[reply.arrived], reply.update[reply.arrived]
-        all_peers = np.arange(len(state.models))
-        whole = np.array_equal(active, all_peers)
-        solution = (state.models if whole else state.models[active]) + update
+        active = cohort[reply.arrived]
+        update = reply.update[reply.arrived]
+        total = len(state.models)
+        all_peers = np.arange(total)
+        all_active = np.array_equal(active, all_peers)
+        # N models are not copied where all peers are active.
+        solution = (state.models if all_active else state.models[active]) + update
+
         reachable = (active[:, None] != all_peers) & np.isin(all_peers, world.clients(stream.round))
         responsive = np.isin(all_peers, cohort[~reply.nonfinite])
-        neighbourhood = state.neighbourhood(active)
-        neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
+        neighbourhood = _only(reachable, state.neighbourhood(active))
 
-        queried = self.select_queries(
-            neighbourhood, reachable, draw_noise(stream.child("ask"), active, len(all_peers))
-        )
-        replied, state = query(
-            world, state, active, queried & responsive, 2 if self.needs_updates else 1
-        )
+        # select_queries, and similarities by the replies
+        noise = draw_noise(stream.child("ask"), active, total)
+        queried = self.select_queries(neighbourhood, reachable, noise)
+        vectors = 2 if self.needs_updates else 1
+        replied, state = query(world, state, active, queried & responsive, vectors=vectors)
         similarity = np.zeros(reachable.shape)
         if replied.any():
             similarity[:, active] = self._similarity(
-                world, state.start, active, solution, update, replied[:, active]
+                world,
+                state.start,
+                active=active,
+                solution=solution,
+                update=update,
+                replied=replied[:, active],
             )
+
+        # match_neighbours
         neighbourhood = self.match_neighbours(neighbourhood, replied, similarity)
-        neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
-        noise = draw_noise(stream.child("partners"), active, len(all_peers))
+        neighbourhood = _only(reachable, neighbourhood)
+
+        # select_partners; partners that were not queried before are queried now
+        noise = draw_noise(stream.child("partners"), active, total)
         partners = self.select_partners(neighbourhood, reachable, noise)
-        replied_later, state = query(world, state, active, partners & responsive & ~queried, 1)
-        averaged = (partners & (replied | replied_later))[:, active] | np.eye(
-            len(active), dtype=bool
-        )
+        queried_later = partners & responsive & ~queried
+        replied_later, state = query(world, state, active, queried_later, vectors=1)
+
+        # w_i^t <- mean of w_j^{t-1/2} over the partners and itself, by examples
+        averaged = (partners & (replied | replied_later))[:, active]
+        np.fill_diagonal(averaged, True)
         average_models(solution, averaged * reply.examples[reply.arrived], solution)
-        models = solution if whole else _replace_rows(state.models, active, solution)
+        models = solution if all_active else _replace_rows(state.models, active, solution)
         return update_peers(state, active, neighbourhood, models)
 
     def _similarity(
@@ -199,10 +231,10 @@ class PeerMethod:
         update: Float[np.ndarray, "n P"],
         replied: Bool[np.ndarray, "n n"],
     ) -> Float[np.ndarray, "n n"]:
-        """s_ij: by gradient for all pairs at once, by loss for those that replied."""
+        """s_ij: by gradient for all pairs at once, by loss for pairs with a reply."""
         if self.similarity_of == "gradient":
-            both = (solution, update)
-            return gradient_similarity(self.alpha, start, both, both)
+            vectors = (solution, update)
+            return gradient_similarity(self.alpha, start, vectors, vectors)
         similarity = np.zeros(replied.shape)
         row, other = np.nonzero(replied)
         scores = evaluate(world, solution, active[row], other, split="train", local=True)
@@ -222,16 +254,18 @@ def gradient_similarity(
         alpha: weight of the last updates, in [0, 1].
         start: w_0.
         own: (models w_i, updates g_i) of the peers that compare.
-        others: (models w_j, updates g_j) of those they are compared with.
+        others: (models w_j, updates g_j) of the peers they are compared with.
 
     Returns:
         One row per peer of ``own``. A vector of zeros is similar to nothing: its cosine is 0.
     """
-    similarity = np.zeros((len(own[0]), len(others[0])))
+    own_models, own_updates = own
+    other_models, other_updates = others
+    similarity = np.zeros((len(own_models), len(other_models)))
     if alpha:
-        similarity += alpha * cosine_from(own[1], others[1])
+        similarity += alpha * cosine_from(own_updates, other_updates)
     if alpha < 1:
-        similarity += (1 - alpha) * cosine_from(own[0], others[0], start)
+        similarity += (1 - alpha) * cosine_from(own_models, other_models, start)
     return similarity
 
 
@@ -248,9 +282,9 @@ def average_models(
     """Weighted means of models, one per row of weights: a matrix product.
 
     Args:
-        models: what is averaged.
+        models: to average.
         weights: from 0 up, not all 0 in a row.
-        out: where the means are written; may be ``models`` itself. A new array by default.
+        out: array for the means; may be ``models`` itself. A new array by default.
     """
     share = (weights / weights.sum(axis=1, keepdims=True)).astype(models.dtype)
     out = np.empty((len(weights), models.shape[1]), models.dtype) if out is None else out
@@ -260,16 +294,15 @@ def average_models(
 
 
 def draw_noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float[np.ndarray, "n N"]:
-    """Random numbers in [0, 1) by which each peer draws others: those of the lowest noise.
+    """Random numbers in [0, 1) by which each peer draws other peers: the ones of the lowest noise.
 
     Args:
         stream: of the round and purpose.
-        peers: those that draw.
-        total: N; the number for peer j is the same whatever it is.
+        peers: that draw.
+        total: N; the number for peer j does not depend on it.
     """
-    return np.array([stream.client(int(peer)).random(total) for peer in peers]).reshape(
-        len(peers), total
-    )
+    rows = [stream.client(int(peer)).random(total) for peer in peers]
+    return np.array(rows).reshape(len(peers), total)
 
 
 def lowest(
@@ -278,9 +311,9 @@ def lowest(
     """Mask of the lowest values of each row.
 
     Args:
-        values: what is compared.
+        values: to compare.
         mask: which values take part.
-        count: how many of a row, the first of equals; all where there are fewer.
+        count: how many of a row, the first of equals; all values of a row with fewer.
     """
     return ranks(values, mask) < count
 
@@ -288,8 +321,8 @@ def lowest(
 def ranks(
     values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"]
 ) -> Int[np.ndarray, "n N"]:
-    """Rank of each value under the mask in its row, from 0 for the lowest; of others, the highest
-    integer."""
+    """Rank of each value under the mask in its row, from 0 for the lowest; the highest integer for
+    values outside the mask."""
     order = np.lexsort((values, ~mask), axis=1)
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(mask.shape[1]), order.shape), axis=1)
@@ -306,12 +339,11 @@ def query(
     """Let peers query others for their models.
 
     Args:
-        world: where the queries may fail.
+        world: of the peers; queries may fail.
         state: counts messages and vectors.
-        peers: those that query.
-        queried: those queried.
-        vectors: how many vectors a reply holds: the model, and the last update where that is
-            needed.
+        peers: that query.
+        queried: the peers that each of them queries.
+        vectors: how many vectors a reply holds: the model, and the last update if it is needed.
 
     Returns:
         Which replied, and the state with the replies counted.
@@ -320,11 +352,12 @@ def query(
     arrived = world.run(Ask(vectors), other).arrived
     replied = np.zeros_like(queried)
     replied[row[arrived], other[arrived]] = True
-    sides = (peers[row[arrived]], other[arrived])
-    count = np.stack([np.bincount(side, minlength=len(state.models)) for side in sides], axis=1)
-    return replied, replace(
-        state, messages=state.messages + count, vectors=state.vectors + vectors * count
-    )
+    total = len(state.models)
+    received = np.bincount(peers[row[arrived]], minlength=total)
+    sent = np.bincount(other[arrived], minlength=total)
+    count = np.stack([received, sent], axis=1)
+    state = replace(state, messages=state.messages + count, vectors=state.vectors + vectors * count)
+    return replied, state
 
 
 def update_peers(
@@ -337,15 +370,24 @@ def update_peers(
 
     Args:
         state: before it.
-        peers: those that did the round.
-        neighbourhood: what these have stored now.
+        peers: that did the round.
+        neighbourhood: their notes now.
         models: of all peers.
     """
-    rows = {name: getattr(neighbourhood, name) for name in ("trust", "votes", "age")}
-    arrays = {
-        name: _replace_rows(getattr(state, name), peers, values) for name, values in rows.items()
-    }
-    return replace(state, models=models, **arrays, assignment=communities(arrays["trust"]))
+    trust = _replace_rows(state.trust, peers, neighbourhood.trust)
+    return replace(
+        state,
+        models=models,
+        trust=trust,
+        votes=_replace_rows(state.votes, peers, neighbourhood.votes),
+        age=_replace_rows(state.age, peers, neighbourhood.age),
+        assignment=communities(trust),
+    )
+
+
+def _only(reachable: Bool[np.ndarray, "n N"], neighbourhood: Neighbourhood) -> Neighbourhood:
+    """The same notes, without trust in peers that have left."""
+    return replace(neighbourhood, trust=neighbourhood.trust & reachable)
 
 
 def _replace_rows(array: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndarray) -> np.ndarray:
@@ -361,4 +403,5 @@ def communities(trust: Bool[np.ndarray, "N N"]) -> Int[np.ndarray, "N"]:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    return connected_components(csr_array(trust & trust.T), directed=False)[1].astype(np.int64)
+    _, labels = connected_components(csr_array(trust & trust.T), directed=False)
+    return labels.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Ditto: beside the global model each client trains one of its own, pulled to the global one.
+"""Ditto: with the global model each client trains a personal one, pulled to the global one.
 
 T. Li, S. Hu, A. Beirami, V. Smith: Ditto: Fair and Robust Federated Learning Through
 Personalization. ICML 2021, arXiv 2012.04221.
@@ -6,14 +6,14 @@ Personalization. ICML 2021, arXiv 2012.04221.
     w:        FedAvg, from the w^t that clients receive in round t
     client i: v_i <- v_i - lr (grad f_i(v_i) + lambda (v_i - w^t))     v_i stays on the client
 
-w^t is the model as it was received in this round, and not the client's own solution from it: a
-known misreading, as is pulling to parameters that are trained at the same time, where the term is
-always 0. lambda = 0 is training alone, a large one FedAvg; the text lets each client pick one on
-validation samples, here it is one number for all. Clients are tested with v_i. Differs: v_i begins
-as the first w^t that the client receives (the text has w^0 for all: the same where everybody takes
-part in the first round), and v_i is trained on the same batches as w, for as many epochs unless
-``own_epochs`` says otherwise (the authors' code alternates single steps). A client that never
-trained, such as a newcomer, is tested with w.
+w^t is the model as it was received in this round, and not the client's solution from it. Two known
+misreadings pull to that solution, or to parameters that are trained at the same time (the term is
+then always 0). lambda = 0 is training alone, a large one FedAvg; the text lets each client pick one
+on validation samples, here it is one number for all. Clients are tested with v_i. Differs: v_i
+begins as the first w^t that the client receives (the text has w^0 for all: the same where all
+clients take part in the first round), and v_i is trained on the same batches as w, for as many
+epochs unless ``own_epochs`` says otherwise (the authors' code alternates single steps). A client
+that never trained, such as a newcomer, is tested with w.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from fedkin.tasks.own_model import EvaluateOwn
 
 @dataclass(frozen=True)
 class DittoState(State):
-    """One model; clients have their own, with which they are tested."""
+    """One model; clients keep a personal model, and are tested with it."""
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluateOwn(self.models, self.assignment[clients])
@@ -57,9 +57,7 @@ class Ditto:
     )
 
     strength: float = 1.0  # lambda
-    own_epochs: int | None = (
-        None  # of the training of v_i (or steps, where the run's training has steps)
-    )
+    own_epochs: int | None = None  # of v_i's training (steps, where the run's training has steps)
     own_lr: float | None = None  # None: the run's
 
     def __post_init__(self) -> None:
@@ -76,19 +74,20 @@ class Ditto:
         )
 
     def init(self, world: World, stream: Stream) -> DittoState:
-        first = single_model_state(world, stream)
-        return DittoState(first.models, first.assignment)
+        start = single_model_state(world, stream)
+        return DittoState(models=start.models, assignment=start.assignment)
 
     def round(
         self, world: World, state: DittoState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> DittoState:
-        beside = {
-            "strength": float(self.strength),
-            "own_epochs": self.own_epochs,
-            "own_lr": self.own_lr,
-        }
         task = TrainBeside(
-            state.models, world.work, state.assignment[cohort], reduce=True, **beside
+            models=state.models,
+            work=world.work,
+            model_index=state.assignment[cohort],
+            reduce=True,
+            strength=float(self.strength),
+            own_epochs=self.own_epochs,
+            own_lr=self.own_lr,
         )
         reply = world.run(task, cohort, stream.child("train"))
         return replace(state, models=state.models + reply.update)

@@ -1,5 +1,4 @@
-"""What clients tell of their history: how many samples of each step each model classifies
-correctly.
+"""Histories of clients: how many samples of each step each model classifies correctly.
 
 Shapes: n clients of a call, N in all, M models, S steps, k models.
 """
@@ -19,31 +18,29 @@ from fedkin.tasks.feddrift import SampleCounts, SpanScores
 
 @dataclass(frozen=True)
 class History:
-    """Correct predictions of each model in use on each step of each client, and samples, 0 where it
-    did not reply."""
+    """Correct predictions of the models in use on each step of each client."""
 
     correct: Int[np.ndarray, "N S M"]
-    samples: Int[np.ndarray, "N S"]
-    in_use: Int[np.ndarray, "k"]
+    samples: Int[np.ndarray, "N S"]  # 0 for a client that did not reply
+    in_use: Int[np.ndarray, "k"]  # models
 
     def accuracy(self, step: int) -> Float[np.ndarray, "N M"]:
-        """On the samples of one step; -inf of models that are not in use, and of clients without
+        """On the samples of one step; -inf for models that are not in use, and for clients without
         samples."""
+        clients = np.flatnonzero(self.samples[:, step])
+        correct = self.correct[clients, step][:, self.in_use]
         accuracy = np.full((len(self.samples), self.correct.shape[2]), -np.inf)
-        own = np.flatnonzero(self.samples[:, step])
-        accuracy[np.ix_(own, self.in_use)] = (
-            self.correct[own, step][:, self.in_use] / self.samples[own, step, None]
-        )
+        accuracy[np.ix_(clients, self.in_use)] = correct / self.samples[clients, step, None]
         return accuracy
 
     def between(
         self, owner: Int[np.ndarray, "N S"], models: Int[np.ndarray, "k"]
     ) -> Float[np.ndarray, "k k"]:
-        """Accuracy of model i on all samples that model j owns; NaN where these are none.
+        """Accuracy of model i on all samples that model j owns; NaN where j owns none.
 
         Args:
             owner: model of each (client, step).
-            models: which of them.
+            models: to compare.
         """
         owned = (owner[..., None] == models).astype(np.float64)
         correct = np.einsum("nsi,nsj->ij", self.correct[:, :, models], owned)
@@ -62,18 +59,22 @@ def gather(
 
     Args:
         world: of the clients.
-        models: all of them.
-        in_use: those that are sent.
+        models: all M.
+        in_use: models that are sent.
         ends: how many samples each client had after each step.
-        clients: who is asked.
+        clients: that are asked.
     """
     start, stop = np.moveaxis(spans_of(ends), 2, 0)
     row, step = np.nonzero((stop > start)[clients])
     client = clients[row]
-    reply = world.run(SpanScores(models[in_use], start[client, step], stop[client, step]), client)
-    correct, samples = np.zeros((*ends.shape, len(models)), np.int64), np.zeros_like(ends)
-    client, step = client[reply.arrived], step[reply.arrived]
+    task = SpanScores(models[in_use], start[client, step], stop[client, step])
+    reply = world.run(task, client)
+
+    client = client[reply.arrived]
+    step = step[reply.arrived]
+    correct = np.zeros((*ends.shape, len(models)), np.int64)
     correct[client[:, None], step[:, None], in_use] = reply.correct[reply.arrived]
+    samples = np.zeros_like(ends)
     samples[client, step] = (stop - start)[client, step]
     return History(correct, samples, in_use)
 
@@ -81,25 +82,25 @@ def gather(
 def count(
     world: World, ends: Int[np.ndarray, "N S"], clients: Int[np.ndarray, "n"]
 ) -> Int[np.ndarray, "N S"]:
-    """How many samples clients had after each step, with the present number of some clients in the
-    last.
+    """How many samples clients had after each step, with the present number in the last one.
 
     Args:
         world: of the clients.
-        ends: as they were known.
-        clients: who is asked.
+        ends: as they were known before.
+        clients: that are asked for their present number.
 
     Raises:
         MethodError: a client that has fewer than before.
     """
-    reply, ends = world.run(SampleCounts(), clients), ends.copy()
+    reply = world.run(SampleCounts(), clients)
+    ends = ends.copy()
     ends[clients[reply.arrived], -1] = reply.samples[reply.arrived]
     fewer = np.flatnonzero((np.diff(ends, axis=1) < 0).any(axis=1))
     if len(fewer):
         raise MethodError(
-            f"FedDrift needs clients that keep the samples of earlier steps, and client "
-            f"{client_list(fewer[:1], client_names(world))} has fewer than "
-            "before: set shift.history = true, or take another method"
+            "FedDrift needs clients that keep the samples of earlier steps, and client "
+            f"{client_list(fewer[:1], client_names(world))} has fewer than before: set "
+            "shift.history = true, or take another method"
         )
     return ends
 

@@ -3,11 +3,12 @@
 H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas: Communication-Efficient Learning
 of Deep Networks from Decentralized Data. AISTATS 2017, arXiv 1602.05629.
 
-    w_{t+1} = sum_i n_i w_i / sum_i n_i        over the clients whose solution w_i arrived, n_i training samples
+    w_{t+1} = sum_i n_i w_i / sum_i n_i     over the clients whose solution w_i arrived
+                                            n_i: training samples of client i
 
-Differs from the common code bases: the sum is over updates w_i - w_t (equal, and what travels), in
-float64; batches are drawn anew in every epoch, where the FedProx family repeats one permutation for
-ever.
+Differs from the common code bases: the sum is over updates w_i - w_t, which is equal (clients send
+updates), and it is in float64; every epoch draws new batches, where the FedProx family repeats one
+permutation for ever.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from fedkin.tasks.train import train
 @plain_options
 @dataclass(frozen=True)
 class FedAvg:
-    """One global model for all clients; no hyper-parameters beyond the local work and the cohort."""
+    """One global model for all clients; no hyper-parameters but the local work and the cohort."""
 
     about: ClassVar[About] = About(
         name="fedavg",
@@ -47,7 +48,8 @@ class FedAvg:
     def round(
         self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
-        return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        return replace(state, models=models)
 
     def place(
         self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -57,31 +59,31 @@ class FedAvg:
 
 def single_model_state(world: World, stream: Stream) -> State:
     """A state of one new model, and all clients in its cluster."""
-    return State(
-        world.initial(stream.child("model"))[None], np.zeros(world.total_clients, np.int64)
-    )
+    start = world.initial(stream.child("model"))
+    return State(models=start[None], assignment=np.zeros(world.total_clients, np.int64))
 
 
 def train_and_average(
     world: World, state: State, cohort: Int[np.ndarray, "n"], work: LocalTraining, stream: Stream
 ) -> Float[np.ndarray, "K P"]:
-    """The models of all clusters after each client of the cohort has trained its cluster's.
+    """The models of all clusters after one round of FedAvg in each.
 
-    Every model gets the mean update of its clients; one without a reply stays as it is.
+    Each client of the cohort trains the model of its cluster, and every model gets the mean update
+    of its clients. A model without a reply stays as it is.
 
     Args:
         world: of the clients.
         state: before the round.
-        cohort: the clients of the round; those without a cluster are left out.
+        cohort: the clients of the round; clients without a cluster are left out.
         work: local training of every client.
         stream: of the round.
     """
-    cohort = cohort[state.assignment[cohort] != UNASSIGNED]
+    members = cohort[state.assignment[cohort] != UNASSIGNED]
     reply = train(
         world,
         state.models,
-        cohort,
-        state.assignment[cohort],
+        members,
+        state.assignment[members],
         work=work,
         reduce=True,
         stream=stream.child("train"),

@@ -1,5 +1,5 @@
-"""FedEM: every client's data are a mixture of K shared components, and each client has mixture
-weights of its own.
+"""FedEM: the data of every client are a mixture of K shared components, in shares that differ from
+client to client.
 
 O. Marfoq, G. Neglia, A. Bellet, L. Kameni, R. Vidal: Federated Multi-Task Learning under a Mixture
 of Distributions. NeurIPS 2021, arXiv 2108.10252 (Alg. 1).
@@ -18,12 +18,12 @@ models travel down to every client of a round, and K back. Components that start
 separate: they are drawn at random, and refused where they are the same. A weight that has become 0
 stays 0.
 
-Partial participation is that of the authors' code (the paper has none): the mean is over all N
-clients, of which those not selected count with the models as they are, so that a smaller cohort is
-a smaller step. ``average_over="cohort"`` is the usual mean over those that replied. Differs: sizes
-of clients never seen count as the mean of the others', and one whose reply is lost counts as not
-selected. The server knows the weights, which the authors' clients keep for themselves: K numbers of
-each client, for readers (``membership``), and so clients keep nothing.
+Partial participation is as in the authors' code (the paper has none): the mean is over all N
+clients. Clients that are not selected count with the models as they are, so that a smaller cohort
+makes a smaller step. ``average_over="cohort"`` is the usual mean over the clients that replied.
+Differs: a client never seen counts with the mean size of the known ones, and one whose reply is
+lost counts as not selected. The server knows the weights, which the authors' clients keep for
+themselves: K numbers of each client, for readers (``membership``), and so clients keep nothing.
 
 A client is in the cluster of its largest weight, the first of equals; before its first round all
 are 1/K. A newcomer gets its weights by one E-step on its training samples, and trains nothing, as
@@ -55,7 +55,7 @@ from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 
 @dataclass(frozen=True)
 class MixtureState(State):
-    """Components, and what each client has of them."""
+    """Components, and the mixture weights of each client."""
 
     membership: Float[np.ndarray, "N K"]  # pi
     samples: Int[np.ndarray, "N"]  # training samples of each client; 0: not known yet
@@ -99,9 +99,12 @@ class FedEM:
         )
 
     def init(self, world: World, stream: Stream) -> MixtureState:
-        """K different random models, of which all clients have 1/K; MethodError where some of them
-        are equal."""
-        return MixtureState(*first_mixture(world, self.clusters, stream))
+        """K different random models, of which all clients have 1/K.
+
+        Raises:
+            MethodError: two of them are equal.
+        """
+        return first_mixture(world, self.clusters, stream)
 
     def round(
         self, world: World, state: MixtureState, cohort: Int[np.ndarray, "n"], stream: Stream
@@ -110,55 +113,53 @@ class FedEM:
         task = TrainMixture(state.models.reshape(1, -1), world.work, state.membership[cohort])
         reply = world.run(task, cohort, stream.child("train"))
         state = with_membership(state, cohort, reply, reply.examples)
-        return replace(
-            state,
-            models=state.models + self._share(state, cohort[reply.arrived]) * steps(state, reply),
-        )
+        share = self._share(state, cohort[reply.arrived])
+        return replace(state, models=state.models + share * steps(state, reply))
 
     def place(
         self, world: World, state: MixtureState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> MixtureState:
         """One E-step, from equal weights."""
-        reply = world.run(
-            MixtureWeights(state.models, equal_weights(len(newcomers), state.clusters)), newcomers
-        )
-        return with_membership(state, newcomers, reply)
+        task = MixtureWeights(state.models, equal_weights(len(newcomers), state.clusters))
+        return with_membership(state, newcomers, world.run(task, newcomers))
 
     def _share(self, state: MixtureState, trained: Int[np.ndarray, "a"]) -> np.float32:
-        """Of all training samples, those of the clients that trained."""
-        known = state.samples[state.samples > 0]
-        if self.average_over == "cohort" or not len(known):
+        """The share of all training samples that the clients that trained have."""
+        is_known = state.samples > 0
+        if self.average_over == "cohort" or not is_known.any():
             return np.float32(1)
-        everyone = np.where(state.samples > 0, state.samples, known.mean())[
-            state.assignment != UNASSIGNED
-        ]
-        return np.float32(state.samples[trained].sum() / everyone.sum())
+        sizes = np.where(is_known, state.samples, state.samples[is_known].mean())
+        total = sizes[state.assignment != UNASSIGNED].sum()
+        return np.float32(state.samples[trained].sum() / total)
 
 
-def first_mixture(
-    world: World, clusters: int, stream: Stream
-) -> tuple[
-    Float[np.ndarray, "K P"], Int[np.ndarray, "N"], Float[np.ndarray, "N K"], Int[np.ndarray, "N"]
-]:
-    """Different random components, the first cluster for clients that are here, equal weights, and
-    no known sizes.
+def first_mixture(world: World, clusters: int, stream: Stream) -> MixtureState:
+    """Different random components and equal weights; reachable clients are in the first cluster,
+    and sizes are not known.
 
     Args:
         world, stream: of the start.
         clusters: K.
 
-    Raises MethodError where two components are equal.
+    Raises:
+        MethodError: two components are equal.
     """
-    models, total = random_models(world, clusters, stream), world.total_clients
+    models = random_models(world, clusters, stream)
     if len(np.unique(models, axis=0)) < clusters:
         raise MethodError(
             f"{clusters} components of a mixture must start from different models, and some of "
-            f"them are equal, so that "
-            "they would never separate: take a model whose initial weights are drawn at random"
+            "them are equal, so that they would never separate: take a model whose initial "
+            "weights are drawn at random"
         )
+    total = world.total_clients
     assignment = np.full(total, UNASSIGNED, np.int64)
     assignment[world.clients(stream.round)] = 0
-    return models, assignment, equal_weights(total, clusters), np.zeros(total, np.int64)
+    return MixtureState(
+        models=models,
+        assignment=assignment,
+        membership=equal_weights(total, clusters),
+        samples=np.zeros(total, np.int64),
+    )
 
 
 def equal_weights(clients: int, clusters: int) -> Float[np.ndarray, "n K"]:
@@ -183,16 +184,17 @@ def with_membership(
         state: before.
         clients: of the reply's rows.
         reply: with ``membership``.
-        samples: training samples of each row; None: they are not told.
+        samples: training samples of each row; None: clients did not tell.
     """
     arrived = clients[reply.arrived]
-    membership, assignment, sizes = (
-        state.membership.copy(),
-        state.assignment.copy(),
-        state.samples.copy(),
-    )
+
+    membership = state.membership.copy()
     membership[arrived] = reply.membership[reply.arrived]
+
+    assignment = state.assignment.copy()
     assignment[arrived] = membership[arrived].argmax(axis=1)
+
+    sizes = state.samples.copy()
     if samples is not None:
         sizes[arrived] = samples[reply.arrived]
     return replace(state, membership=membership, assignment=assignment, samples=sizes)

@@ -15,10 +15,12 @@ Differs from the paper, as the authors' code does:
 * all clients that are reachable and reply are placed before the first round, and so tested from the
   start;
 * a newcomer trains from w_0 (eq. 10 says the current global model): directions are comparable from
-one start only. Differs from both: a group keeps the direction of its cold start for later
-newcomers. The paper compares with the group's latest update; in the code that is overwritten by
-what inter-group aggregation changed, which says nothing of the clients, and from w_0 the direction
-of the start is the one to compare with.
+  one start only.
+
+Differs from both: a group keeps the direction of its cold start for later newcomers. The paper
+compares with the group's latest update. In the code the change by inter-group aggregation takes
+that update's place, which says nothing of the clients; and from w_0 the direction of the start is
+the one to compare with.
 """
 
 from __future__ import annotations
@@ -121,42 +123,50 @@ class FedGroup:
         if self.clusters > len(reachable):
             raise MethodError(
                 f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower "
-                f"method.clusters"
+                "method.clusters"
             )
         start = world.initial(stream.child("model"))
+
+        # Alg. 3, l. 2-6: the pre-training of some clients
         sample_size = self.clusters if self.centers == "random" else self.alpha * self.clusters
-        sample = (
-            stream.child("pretrain")
-            .rng()
-            .choice(reachable, min(sample_size, len(reachable)), replace=False)
-        )
+        rng = stream.child("pretrain").rng()
+        sample = rng.choice(reachable, min(sample_size, len(reachable)), replace=False)
         sample.sort()
-        clients, updates = self._pretrain(world, start, sample, stream)  # Alg. 3, l. 2-6
+        clients, updates = self._pretrain(world, start, sample, stream)
         if len(clients) < self.clusters:
             raise MethodError(
                 f"cold start of {self.clusters} clusters: {len(clients)} of {len(sample)} clients "
-                f"gave an update"
+                "gave an update"
             )
         labels = self._partition(updates, stream)
-        directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 4, l. 10
+
+        # Alg. 4, l. 10
+        directions = simple_mean_by_cluster(updates, labels, self.clusters)
         assignment = np.full(world.total_clients, UNASSIGNED, np.int64)
         assignment[clients] = labels
         state = FedGroupState(
-            start + directions, assignment, start, directions, assignment != UNASSIGNED
+            models=start + directions,
+            assignment=assignment,
+            start=start,
+            directions=directions,
+            pretrained=assignment != UNASSIGNED,
         )
         return self.place(world, state, np.setdiff1d(reachable, clients), stream)
 
     def round(
         self, world: World, state: FedGroupState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FedGroupState:
-        if self.newcomers == "random":  # RAC draws anew every time a client is selected
+        # RAC draws a group every time that a client is selected.
+        if self.newcomers == "random":
             state = self.place(world, state, cohort[~state.pretrained[cohort]], stream)
-        models = train_and_average(
-            world, state, cohort, self._work(world), stream
-        )  # Alg. 2, l. 5-8
-        return replace(
-            state, models=inter_cluster_aggregation(models, self.eta_g, self.normalize)
-        )  # Alg. 2, l. 9-10
+
+        # Alg. 2, l. 5-8
+        work = self._work(world)
+        models = train_and_average(world, state, cohort, work=work, stream=stream)
+
+        # Alg. 2, l. 9-10
+        models = inter_cluster_aggregation(models, self.eta_g, self.normalize)
+        return replace(state, models=models)
 
     def place(
         self, world: World, state: FedGroupState, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -164,13 +174,11 @@ class FedGroup:
         """Client cold start: the group whose direction is nearest to the newcomer's (eq. 10)."""
         assignment = state.assignment.copy()
         if self.newcomers == "random":
-            assignment[newcomers] = (
-                stream.child("place").rng().integers(self.clusters, size=len(newcomers))
-            )
+            rng = stream.child("place").rng()
+            assignment[newcomers] = rng.integers(self.clusters, size=len(newcomers))
             return replace(state, assignment=assignment)
-        portion = (
-            self.alpha * self.clusters
-        )  # updates in memory at a time, as in the group cold start
+        # At a time memory holds as many updates as in the group cold start.
+        portion = self.alpha * self.clusters
         for part in np.split(newcomers, range(portion, len(newcomers), portion)):
             clients, updates = self._pretrain(world, state.start, part, stream)
             assignment[clients] = np.argmin(dissimilarity(updates, state.directions), axis=1)
@@ -183,26 +191,34 @@ class FedGroup:
         clients: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """One epoch from w_0 (Alg. 3, l. 11-16); the clients that replied with an update that is
-        not zero, and these: a zero update has no direction, and its client stays without a group.
+        """One epoch from w_0 (Alg. 3, l. 11-16).
+
+        Returns:
+            The clients whose update is not zero, and their updates. A zero update has no direction,
+            and its client stays without a group.
         """
-        work = replace(self._work(world), epochs=1, steps=None)
-        model_index = np.zeros(len(clients), np.int64)
         reply = train(
-            world, start[None], clients, model_index, work=work, stream=stream.child("pretrain")
+            world,
+            start[None],
+            clients,
+            np.zeros(len(clients), np.int64),
+            work=replace(self._work(world), epochs=1, steps=None),
+            stream=stream.child("pretrain"),
         )
         usable = reply.arrived & reply.update.any(axis=1)
         return clients[usable], reply.update[usable]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
-        if self.centers == "random":  # RCC: every drawn client is a group of its own
+        """The group of each update."""
+        # RCC: every drawn client is a group.
+        if self.centers == "random":
             return np.arange(len(updates))
-        similarity = ternary_similarity(
-            updates, base_directions(updates, min(self.components, len(updates)))
-        )
-        return kmeans(
-            similarity, self.clusters, seed=int(stream.child("kmeans").words()[0])
-        )  # Alg. 4, l. 3
+        directions = base_directions(updates, min(self.components, len(updates)))
+        similarity = ternary_similarity(updates, directions)
+
+        # Alg. 4, l. 3
+        seed = int(stream.child("kmeans").words()[0])
+        return kmeans(similarity, self.clusters, seed=seed)
 
     def _work(self, world: World) -> LocalTraining:
         return replace(world.work, mu=self.mu, partial=self.mu > 0)

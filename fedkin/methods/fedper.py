@@ -1,4 +1,4 @@
-"""FedPer: one global body, and a last layer of each client's own.
+"""FedPer: one global body, and a personal last layer for each client.
 
 M. G. Arivazhagan, V. Aggarwal, A. K. Singh, S. Choudhary: Federated Learning with Personalization
 Layers. arXiv 1912.00818, 2019.
@@ -6,17 +6,18 @@ Layers. arXiv 1912.00818, 2019.
 and FedRep, which trains the head first: L. Collins, H. Hassani, A. Mokhtari, S. Shakkottai:
 Exploiting Shared Representations for Personalized Federated Learning. ICML 2021, arXiv 2102.07078.
 
-    w_i = (b, h_i)                              body b of all clients, head h_i of client i, which stays there
-    client i:  (b_i, h_i) <- local SGD on both, from (b, h_i)                    FedPer
-              h_i <- local SGD on the head alone, then b_i <- local SGD on the body alone     FedRep
-    server:    b <- sum_i n_i b_i / sum_i n_i   over the clients whose body arrived, n_i training samples
+    w_i = (b, h_i)     body b of all clients; head h_i of client i, which stays there
+    client i:  (b_i, h_i) <- local SGD on both, from (b, h_i)                              FedPer
+               h_i <- local SGD on the head alone, then b_i <- local SGD on the body       FedRep
+    server:    b <- sum_i n_i b_i / sum_i n_i
+               over the clients whose body arrived, n_i training samples
 
 Differs: the head is the last layer (weight and bias), where the paper also has heads of several
-blocks; and all heads begin as that of the initial model. Statistics of normalisation layers belong
-to the body, and are averaged with it. Clients are tested with their own heads. One that was never
-in a cohort is tested with the first head, which is as good as random: heads need cohorts that reach
-everybody. A newcomer gets its head in its first round. FedRep's head and body see the same batches,
-and the epochs of the run's training are those of the body.
+blocks; and all heads begin as the head of the initial model. Statistics of normalisation layers
+belong to the body, and are averaged with it. Clients are tested with their own heads. One that was
+never in a cohort is tested with the first head, which is as good as random: heads need cohorts that
+reach all clients. A newcomer gets its head in its first round. FedRep's head and body see the same
+batches, and the run's training sets the epochs of the body.
 """
 
 from __future__ import annotations
@@ -42,13 +43,16 @@ from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of, join
 
 @dataclass(frozen=True)
 class FedPerState(State):
-    """One model, whose head stays that of the initial model: clients have their own."""
+    """One model, whose head stays the initial one: clients keep their heads."""
 
     start: Float[np.ndarray, "P"]  # the initial model
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluatePersonal(
-            body_of(self.models, spec.head), self.assignment[clients], self.start, spec.head
+            models=body_of(self.models, spec.head),
+            model_index=self.assignment[clients],
+            start=self.start,
+            head=spec.head,
         )
 
 
@@ -76,16 +80,24 @@ class FedPer:
         )
 
     def init(self, world: World, stream: Stream) -> FedPerState:
-        """Raises MethodError where the last layer is not known, or is the whole model."""
-        start, head = world.initial(stream.child("model")), world.spec.head
+        """One model, and all clients in its cluster.
+
+        Raises:
+            MethodError: the last layer is not known, or is the whole model.
+        """
+        start = world.initial(stream.child("model"))
+        head = world.spec.head
         if head is None or not len(body_of(start, head)):
             why = "has no other" if head else "does not end in a weight [C, d] and a bias [C]"
             raise MethodError(
                 f"{type(self).__name__} shares all layers but the last, and this model {why}: "
-                f"take one with hidden "
-                "layers, such as model.name=mlp"
+                "take one with hidden layers, such as model.name=mlp"
             )
-        return FedPerState(start[None], np.zeros(world.total_clients, np.int64), start)
+        return FedPerState(
+            models=start[None],
+            assignment=np.zeros(world.total_clients, np.int64),
+            start=start,
+        )
 
     def round(
         self, world: World, state: FedPerState, cohort: Int[np.ndarray, "n"], stream: Stream
@@ -93,10 +105,16 @@ class FedPer:
         head = world.spec.head
         bodies = body_of(state.models, head)
         task = Personal(
-            bodies, world.work, state.assignment[cohort], state.start, head, self.head_epochs
+            models=bodies,
+            work=world.work,
+            model_index=state.assignment[cohort],
+            start=state.start,
+            head=head,
+            head_epochs=self.head_epochs,
         )
         reply = world.run(task, cohort, stream.child("train"))
-        return replace(state, models=join(bodies + reply.update, state.start[None, head], head))
+        models = join(bodies + reply.update, state.start[None, head], head)
+        return replace(state, models=models)
 
     def place(
         self, world: World, state: FedPerState, newcomers: Int[np.ndarray, "c"], stream: Stream

@@ -6,9 +6,9 @@ Heterogeneous Networks. MLSys 2020, arXiv 1812.06127.
     local step:    w <- w - lr (grad F_i(w; batch) + mu (w - w_t))
     aggregation:   w_{t+1} = sum_i n_i w_i / sum_i n_i
 
-A client that runs out of time sends what it has done (a random number of epochs in [1, E)), where
-FedAvg drops it. Follows the authors' code in weighting by n_i; the paper's Algorithm 2 samples
-clients by n_i and averages plainly.
+A client that runs out of time sends its unfinished solution (after a random number of epochs in [1,
+E)), where FedAvg drops the client. Follows the authors' code in weighting by n_i; the paper's
+Algorithm 2 samples clients by n_i and averages plainly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedkin.methods.fedavg import single_model_state, train_and_average
 @plain_options
 @dataclass(frozen=True)
 class FedProx:
-    """FedAvg with a proximal term; keeps what stragglers manage."""
+    """FedAvg with a proximal term; unfinished solutions of stragglers count."""
 
     about: ClassVar[About] = About(
         name="fedprox",
@@ -57,7 +57,8 @@ class FedProx:
         self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
         work = replace(world.work, mu=self.mu, partial=True)
-        return replace(state, models=train_and_average(world, state, cohort, work, stream))
+        models = train_and_average(world, state, cohort, work=work, stream=stream)
+        return replace(state, models=models)
 
     def place(
         self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream

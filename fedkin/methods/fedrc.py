@@ -1,5 +1,5 @@
-"""FedRC: a mixture of K shared models whose components follow what a label means, not how frequent
-it is.
+"""FedRC: a mixture of K shared models whose components follow the meaning of labels, not their
+frequency.
 
 Y. Guo, X. Tang, T. Lin: FedRC: Tackling Diverse Distribution Shifts Challenge in Federated Learning
 by Robust Clustering. ICML 2024, arXiv 2301.12379.
@@ -10,13 +10,14 @@ y in component k.
     g_ij(k)  = omega_ik exp(-l(theta_k; x_ij, y_ij)) / C_k(y_ij), divided by its sum over k
     omega_ik = (1/n_i) sum_j g_ij(k)
     C_k(y)   = sum_{ij: y_ij = y} g_ij(k) / sum_ij g_ij(k)
-    theta_k  <- sum_i n_i theta_ik / sum_i n_i          local SGD on (1/B) sum_j g_ij(k) l(theta_k; x_ij, y_ij)
+    theta_k  <- sum_i n_i theta_ik / sum_i n_i
+                theta_ik by local SGD on (1/B) sum_j g_ij(k) l(theta_k; x_ij, y_ij)
 
 With C divided out a component gains nothing by having most samples of a label: clients with other
-labels, but the same meaning of each, share one. In a round g is of the C of the last one; the first
-has none (in the code a constant, which cancels). Clients send K x C summed g, of which the server
-sees the sum over clients only, floors it at 1e-8 and divides each row by its sum. The mean of
-models is over the cohort, with n_i.
+labels, but the same meaning of each, share one. In a round g uses C of the last round; the first
+round has none (in the code a constant, which cancels). Clients send K x C summed g, of which the
+server sees the sum over clients only, floors it at 1e-8 and divides each row by its sum. The mean
+of models is over the cohort, with n_i.
 
 Differs: clusters that become small are not removed (the text does so, and in the code it is
 commented out); newcomers get their omega by one E-step with the present C; the code forgets to send
@@ -49,12 +50,10 @@ _FLOOR = 1e-8  # of summed weights
 
 @dataclass(frozen=True)
 class FedRCState(MixtureState):
-    """A mixture, and what labels its components have."""
+    """A mixture, and the label shares of its components."""
 
     shares: Float[np.ndarray, "K c"]  # C_k(y); no column before the first reply
-    hard: Int[
-        np.ndarray, "1"
-    ]  # whether clients are tested with the component of their largest weight alone
+    hard: Int[np.ndarray, "1"]  # whether clients are tested with one component, of largest weight
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
         return None if self.hard[0] else super().evaluation(spec, clients)
@@ -68,7 +67,7 @@ class FedRCState(MixtureState):
 @plain_options
 @dataclass(frozen=True)
 class FedRC:
-    """FedEM with the frequency of labels divided out, so that clusters follow what a label means."""
+    """FedEM with the frequency of labels divided out: clusters follow the meaning of labels."""
 
     about: ClassVar[About] = About(
         name="fedrc",
@@ -101,17 +100,30 @@ class FedRC:
     def init(self, world: World, stream: Stream) -> FedRCState:
         """K different random models; all clients have 1/K of each.
 
-        Raises MethodError where some of them are equal.
+        Raises:
+            MethodError: two of them are equal.
         """
         mixture = first_mixture(world, self.clusters, stream)
-        return FedRCState(*mixture, np.zeros((self.clusters, 0)), np.array([int(self.hard)]))
+        return FedRCState(
+            models=mixture.models,
+            assignment=mixture.assignment,
+            membership=mixture.membership,
+            samples=mixture.samples,
+            shares=np.zeros((self.clusters, 0)),
+            hard=np.array([int(self.hard)]),
+        )
 
     def round(
         self, world: World, state: FedRCState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FedRCState:
         cohort = cohort[state.assignment[cohort] != UNASSIGNED]
-        pi, known = state.membership[cohort], state.known_shares
-        task = TrainMixture(state.models.reshape(1, -1), world.work, pi, True, known)
+        task = TrainMixture(
+            models=state.models.reshape(1, -1),
+            work=world.work,
+            membership=state.membership[cohort],
+            by_label=True,
+            shares=state.known_shares,
+        )
         reply = world.run(task, cohort, stream.child("train"))
         state = with_membership(state, cohort, reply, reply.examples)
         shares = label_shares(reply.label_masses) if reply.arrived.any() else state.shares
@@ -127,6 +139,6 @@ class FedRC:
 
 
 def label_shares(masses: Float[np.ndarray, "K C"]) -> Float[np.ndarray, "K C"]:
-    """C_k(y), from the weights of the samples of each label, summed over clients."""
+    """C_k(y), from the weights of each label's samples, summed over clients."""
     floored = np.maximum(masses, _FLOOR)
     return floored / floored.sum(axis=1, keepdims=True)

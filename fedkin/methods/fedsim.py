@@ -1,4 +1,4 @@
-"""FedSim: one global model, averaged so that each cluster of similar clients counts alike.
+"""FedSim: one global model, averaged so that each cluster of similar clients counts the same.
 
 C. Palihawadana, N. Wiratunga, A. Wijekoon, H. Kalutarage: FedSim: Similarity guided model
 aggregation for Federated Learning. Neurocomputing 483 (2022), pages 432-445.
@@ -6,8 +6,8 @@ aggregation for Federated Learning. Neurocomputing 483 (2022), pages 432-445.
 Notation: w_t the global model, g_k the gradient of client k's full training loss at w_t, n_k its
 training samples. In every round the cohort is clustered by g_k and then
 
-    cluster model  w_c = sum_{k in c} n_k w_k / sum_{k in c} n_k      (eq. 13, n taken as the cluster's own total)
-    global model   w_{t+1} = mean over the clusters of w_c            (eq. 14)
+    cluster model  w_c = sum_{k in c} n_k w_k / sum_{k in c} n_k     (eq. 13, its n read as the sum)
+    global model   w_{t+1} = mean over the clusters of w_c           (eq. 14)
 
 so that with one cluster it is FedAvg. The clusters decide how solutions are weighed and not how
 they are trained, so a client sends g_k and its solution in one message.
@@ -54,9 +54,7 @@ QUIRKS: tuple[Quirk, ...] = ("leftover_model", "round_robin_start", "configured_
 class FedSimState(State):
     """What FedSim keeps from round to round."""
 
-    groups: Int[
-        np.ndarray, "N"
-    ]  # cluster of each client of the last cohort, UNASSIGNED of the others
+    groups: Int[np.ndarray, "N"]  # clusters of the last cohort; UNASSIGNED: not in it
     last_cluster: Float[np.ndarray, "P"]  # model of the last cluster of the last round
 
 
@@ -81,10 +79,9 @@ class FedSim:
 
     clusters: int = 5  # n_clusters, of a cohort
     variance: float | int = 0.95  # of the gradients, that the principal components keep
-    clustering: Literal["similarity", "round_robin"] = (
-        "similarity"  # "round_robin": the random clustering of Fig. 7
-    )
-    as_coded: tuple[Quirk, ...] = ()  # what is done as in the authors' code, by name
+    # "round_robin": the random clustering of Fig. 7
+    clustering: Literal["similarity", "round_robin"] = "similarity"
+    as_coded: tuple[Quirk, ...] = ()  # names of differences in which to follow the authors' code
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
@@ -114,44 +111,50 @@ class FedSim:
     def init(self, world: World, stream: Stream) -> FedSimState:
         start = single_model_state(world, stream)
         return FedSimState(
-            start.models,
-            start.assignment,
-            np.full(world.total_clients, UNASSIGNED, np.int64),
-            start.models[0],
+            models=start.models,
+            assignment=start.assignment,
+            groups=np.full(world.total_clients, UNASSIGNED, np.int64),
+            last_cluster=start.models[0],
         )
 
     def round(
         self, world: World, state: FedSimState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FedSimState:
         """Alg. 1, l. 2-11."""
+        # Alg. 1, l. 2 and 7, and Alg. 2, l. 2
         round_robin = self._is_round_robin(stream)
-        elsewhere = "leftover_model" in self.as_coded and not round_robin
+        at_last_cluster = "leftover_model" in self.as_coded and not round_robin
         model_index = np.zeros(len(cohort), np.int64)
-        reply = train(  # l. 2 and 7, and Alg. 2, l. 2
+        reply = train(
             world,
             state.models,
             cohort,
             model_index,
-            gradient=not (round_robin or elsewhere),
+            gradient=not (round_robin or at_last_cluster),
             stream=stream.child("train"),
         )
         rows = np.flatnonzero(reply.arrived)
         gradients = None if reply.gradient is None else reply.gradient[rows]
-        if elsewhere:
+        if at_last_cluster:
             task = Gradients(state.last_cluster[None], model_index[rows])
             gradients = world.run(task, cohort[rows]).gradients
             finite = np.isfinite(gradients).all(axis=1)
-            rows, gradients = rows[finite], gradients[finite]
+            rows = rows[finite]
+            gradients = gradients[finite]
         if not len(rows):
             return state
-        labels = self._clusters(gradients, len(rows), stream)  # l. 4
-        clusters = int(labels.max()) + 1
-        update, _ = mean_by_model(
-            reply.update[rows], reply.examples[rows], labels, clusters
-        )  # l. 9, eq. 13
-        cluster_models = state.models + update
+
+        # l. 4
+        labels = self._clusters(gradients, len(rows), stream)
         groups = np.full(world.total_clients, UNASSIGNED, np.int64)
         groups[cohort[rows]] = labels
+
+        # l. 9, eq. 13
+        clusters = int(labels.max()) + 1
+        update, _ = mean_by_model(reply.update[rows], reply.examples[rows], labels, clusters)
+        cluster_models = state.models + update
+
+        # l. 11, eq. 14
         models = self._global(state.models, update)
         return replace(state, models=models, groups=groups, last_cluster=cluster_models[-1])
 
@@ -171,21 +174,24 @@ class FedSim:
     ) -> Int[np.ndarray, "a"]:
         """Alg. 2, l. 3-7; at most as many clusters as there are clients, or different gradients."""
         if gradients is None:
-            return (
-                stream.child("deal")
-                .rng()
-                .permutation(np.arange(clients) % min(self.clusters, clients))
-            )
-        scores = principal_scores(gradients, self.variance)  # l. 5
+            in_turn = np.arange(clients) % min(self.clusters, clients)
+            return stream.child("deal").rng().permutation(in_turn)
+
+        # Alg. 2, l. 5
+        scores = principal_scores(gradients, self.variance)
+
+        # Alg. 2, l. 6; empty clusters have no number
         clusters = min(self.clusters, count_distinct(scores))
-        labels = kmeans_small(scores, clusters, stream.child("kmeans").rng())  # l. 6
-        return np.unique(labels, return_inverse=True)[1]  # no empty clusters
+        labels = kmeans_small(scores, clusters, stream.child("kmeans").rng())
+        _, numbered = np.unique(labels, return_inverse=True)
+        return numbered
 
     def _global(
         self, models: Float[np.ndarray, "1 P"], update: Float[np.ndarray, "K P"]
     ) -> Float[np.ndarray, "1 P"]:
-        """l. 11, eq. 14, from the mean updates of the clusters."""
+        """The global model (eq. 14), from the mean updates of the clusters."""
         mean = update.mean(axis=0, dtype=np.float64).astype(np.float32)
-        if "configured_count" not in self.as_coded or len(update) == self.clusters:
-            return models + mean
-        return (models + mean) * np.float32(len(update) / self.clusters)
+        after = models + mean
+        if "configured_count" in self.as_coded and len(update) != self.clusters:
+            return after * np.float32(len(update) / self.clusters)
+        return after

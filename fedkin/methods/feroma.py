@@ -1,27 +1,30 @@
-"""FEROMA: no clusters; each client trains a mix of the clients' last solutions, by how alike their
-data are.
+"""FEROMA: no clusters; each client trains a mix of the clients' last solutions, by the similarity
+of their data.
 
 M. Li, D. Fenoglio, M. Gjoreski, M. Langheinrich: Federated Learning with Profile Mapping under
 Distribution Shifts and Drifts. ICLR 2026, arXiv 2602.07671.
 
-    FedAvg until the mean accuracy of a cohort is ``accuracy``, or for ``latest`` rounds; then, in each round t,
-    s_i(t)   profile of client i: FLUX's descriptor [means, deviations; the same by class], in blocks scaled to 0 .. 1
-    a_ij     = 1 / (|s_i(t) - s_j(t-1)| + 1e-8) over the clients j that have a solution, in shares of 1
+    FedAvg until the mean accuracy of a cohort is ``accuracy``, or for ``latest`` rounds;
+    then, in each round t,
+    s_i(t)   profile of client i: FLUX's descriptor [means, deviations; the same by class],
+             in blocks scaled to 0 .. 1
+    a_ij     = 1 / (|s_i(t) - s_j(t-1)| + 1e-8) over the clients j that have a solution,
+             in shares of 1
     theta_i  <- local training from  sum_j a_ij n_j theta_j / sum_j a_ij n_j
-    served:  theta_i;  a newcomer gets the theta_j of the nearest profile, by its part without labels
+    served:  theta_i;  a newcomer gets theta_j of the nearest profile, by its part without labels
 
 A client whose profile is unchanged is at distance 0 from itself and keeps its solution; equal data
 share one mix.
 
-Which model makes the profiles, the sources at hand do not say. Here it is the joint model at the
+The sources at hand do not say which model makes the profiles. Here it is the joint model at the
 end of the first phase, for good, as otherwise s_i(t) and s_j(t-1) could not be compared; its last
 layer is FLUX's random projection (``methods/flux.py`` says how that differs from the code), and the
-blocks' ranges are those of the first cohort that is mixed. Left out: the noise that makes profiles
+first cohort that is mixed gives the blocks' ranges. Left out: the noise that makes profiles
 private; the authors' random sub-sampling of profiles, and variants that sharpen or cut weights.
 Differs: cohorts are parts of all clients, and s_j is the profile at the time of client j's last
 solution; a client that was there when the mixing began and has none yet is served the joint model,
 and one that comes later is a newcomer. In the first phase the mean travels twice in a round. Model
-0 is joint, the others clients' own.
+0 is the joint one; each other model is the solution of a client.
 """
 
 from __future__ import annotations
@@ -55,6 +58,8 @@ from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 from fedkin.tasks.train import train
 
+NO_SOLUTION = 0  # in ``FEROMAState.solution``: the client has not trained since mixing began
+
 
 @dataclass(frozen=True)
 class FEROMAState(State):
@@ -62,21 +67,18 @@ class FEROMAState(State):
 
     accuracy: Float[np.ndarray, ""]  # mean over the last cohort of the first phase; NaN before
     extractor: Float[np.ndarray, "P"]  # the joint model, whose last layer is the projection
-    ranges: Float[
-        np.ndarray, "2 B"
-    ]  # lowest and highest number of each block; NaN before there are profiles
+    ranges: Float[np.ndarray, "2 B"]  # lowest and highest number of each block; NaN at first
     profiles: Float[np.ndarray, "N D"]  # at the time of each client's solution, D = 2C + 2C^2; NaN
     examples: Int[np.ndarray, "N"]  # n_j; 0: the client has no solution
-    solution: Int[np.ndarray, "N"]  # the model that is client j's; 0: it has none
-    informed: Bool[np.ndarray, "N"]  # who has the extractor
+    solution: Int[np.ndarray, "N"]  # the model of client j, or NO_SOLUTION
+    informed: Bool[np.ndarray, "N"]  # clients that have the extractor
     mixing: Bool[np.ndarray, ""]
 
 
 @plain_options
 @dataclass(frozen=True)
 class FEROMA:
-    """Each client trains a mix of the clients' solutions, by how alike descriptors of their data
-    are."""
+    """Each client trains a mix of the clients' solutions, by descriptors of their data."""
 
     about: ClassVar[About] = About(
         name="feroma",
@@ -88,9 +90,7 @@ class FEROMA:
         leaves="its model; moments of outputs, every round",
     )
 
-    accuracy: float = (
-        0.8  # on training samples, at which the mixing begins: 0.8 for digits, 0.5 for CIFAR-10
-    )
+    accuracy: float = 0.8  # mixing starts at this training accuracy (CIFAR-10 in the paper: 0.5)
     latest: int = 20  # rounds with one model at most
 
     def __post_init__(self) -> None:
@@ -108,50 +108,59 @@ class FEROMA:
         )
 
     def init(self, world: World, stream: Stream) -> FEROMAState:
-        """One model, and all clients have it. Raises MethodError where the last layer is not known."""
-        one, classes, N = (
-            single_model_state(world, stream),
-            class_count(world.spec),
-            world.total_clients,
+        """One model, and all clients have it.
+
+        Raises:
+            MethodError: the last layer is not known.
+        """
+        start = single_model_state(world, stream)
+        classes = class_count(world.spec)
+        clients = world.total_clients
+        return FEROMAState(
+            models=start.models,
+            assignment=start.assignment,
+            accuracy=np.array(np.nan),
+            extractor=start.models[0],
+            ranges=np.full((2, 2 * classes + 2), np.nan),
+            profiles=np.full((clients, 2 * classes * (classes + 1)), np.nan),
+            examples=np.zeros(clients, np.int64),
+            solution=np.full(clients, NO_SOLUTION, np.int64),
+            informed=np.zeros(clients, bool),
+            mixing=np.array(False),
         )
-        profiles, ranges = (
-            np.full((N, 2 * classes * (classes + 1)), np.nan),
-            np.full((2, 2 * classes + 2), np.nan),
-        )
-        first, nobody = (
-            (one.models, one.assignment, np.array(np.nan), one.models[0]),
-            np.zeros(N, np.int64),
-        )
-        return FEROMAState(*first, ranges, profiles, nobody, nobody, nobody > 0, np.array(False))
 
     def round(
         self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FEROMAState:
         if state.mixing:
             return self._mix(world, state, cohort, stream)
+        # FedAvg in the first phase; before the first round the accuracy is NaN.
         if stream.round <= self.latest and not state.accuracy >= self.accuracy:
-            state = replace(
-                state, models=train_and_average(world, state, cohort, world.work, stream)
-            )
+            models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+            state = replace(state, models=models)
             return replace(state, accuracy=self._accuracy(world, state, cohort))
+        return self._mix(world, self._begin_mixing(world, state, stream), cohort, stream)
+
+    def _begin_mixing(self, world: World, state: FEROMAState, stream: Stream) -> FEROMAState:
+        """The state with the extractor. Clients that have not come yet will be placed."""
+        assignment = np.full_like(state.assignment, UNASSIGNED)
+        assignment[world.clients(stream.round)] = 0
         extractor = with_projection(state.models[0], world.spec)
-        later = np.full_like(state.assignment, UNASSIGNED)  # who is not there yet will be placed
-        later[world.clients(stream.round)] = 0
-        state = replace(state, assignment=later, extractor=extractor, mixing=np.array(True))
-        return self._mix(world, state, cohort, stream)
+        return replace(state, assignment=assignment, extractor=extractor, mixing=np.array(True))
 
     def place(
         self, world: World, state: FEROMAState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FEROMAState:
         """The solution of the nearest profile, by its part without labels: none is sent."""
-        known = np.flatnonzero(state.examples)
-        if not len(known):
+        trained = np.flatnonzero(state.examples)
+        if not len(trained):
             return policies.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
         state, newcomers, descriptors = self._describe(world, state, newcomers, labels=False)
         classes = class_count(world.spec)
         points = scaled(descriptors, state.ranges, classes)
-        nearest = inverse_distances(points, state.profiles[known, : 2 * classes]).argmax(axis=1)
-        return policies.assign(world, state, newcomers, state.solution[known[nearest]])
+        profiles = state.profiles[trained, : 2 * classes]
+        nearest = trained[inverse_distances(points, profiles).argmax(axis=1)]
+        return policies.assign(world, state, newcomers, state.solution[nearest])
 
     def _accuracy(
         self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"]
@@ -159,9 +168,10 @@ class FEROMA:
         """Mean over the clients of the cohort, on their training samples."""
         scores = evaluate(world, state.models, cohort, state.assignment[cohort], split="train")
         counted = scores.examples > 0
-        return np.array(
-            np.mean(scores.correct[counted] / scores.examples[counted]) if counted.any() else np.nan
-        )
+        if not counted.any():
+            return np.array(np.nan)
+        accuracy = scores.correct[counted] / scores.examples[counted]
+        return np.array(np.mean(accuracy))
 
     def _mix(
         self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"], stream: Stream
@@ -170,26 +180,34 @@ class FEROMA:
         state, clients, descriptors = self._describe(world, state, cohort, labels=True)
         if not len(clients):
             return state
+        # s_i(t)
         classes = class_count(world.spec)
-        ranges = (
-            state.ranges if np.isfinite(state.ranges).all() else value_ranges(descriptors, classes)
-        )
+        ranges = state.ranges
+        if not np.isfinite(ranges).all():
+            ranges = value_ranges(descriptors, classes)
         points = scaled(descriptors, ranges, classes)
+
+        # theta_i <- local training from the mix
         start = self._mixes(state, points)
         local = train(world, start, clients, np.arange(len(clients)), stream=stream.child("train"))
-        done = clients[local.arrived]
-        profiles, examples, solution = (
-            state.profiles.copy(),
-            state.examples.copy(),
-            state.solution.copy(),
-        )
-        first = done[solution[done] == 0]
-        solution[first] = len(state.models) + np.arange(len(first))
-        models = np.concatenate(
-            [state.models, start[: len(first)]]
-        )  # of these all rows are written next
-        models[solution[done]] = (start + local.update)[local.arrived]
-        profiles[done], examples[done] = points[local.arrived], local.examples[local.arrived]
+        replied = local.arrived
+        trained = clients[replied]
+
+        # A client that trains for the first time gets a new row in `models`.
+        solution = state.solution.copy()
+        newly_trained = trained[solution[trained] == NO_SOLUTION]
+        solution[newly_trained] = len(state.models) + np.arange(len(newly_trained))
+
+        # The new rows are written next, as all of these clients have replied.
+        models = np.concatenate([state.models, start[: len(newly_trained)]])
+        models[solution[trained]] = (start + local.update)[replied]
+
+        profiles = state.profiles.copy()
+        profiles[trained] = points[replied]
+
+        examples = state.examples.copy()
+        examples[trained] = local.examples[replied]
+
         state = replace(
             state,
             models=models,
@@ -198,33 +216,35 @@ class FEROMA:
             solution=solution,
             ranges=ranges,
         )
-        return policies.update_assignment(world, state, done, solution[done])
+        return policies.update_assignment(world, state, trained, solution[trained])
 
     def _describe(
         self, world: World, state: FEROMAState, clients: Int[np.ndarray, "c"], labels: bool
     ) -> tuple[FEROMAState, Int[np.ndarray, "n"], Float[np.ndarray, "n D"]]:
-        """The state with who has the extractor now, the clients that replied, and their
+        """The state in which these clients have the extractor, the clients that replied, and their
         descriptors."""
         world.run(DescribingModel(state.extractor), clients[~state.informed[clients]])
         reply = world.run(ScoreMoments(state.extractor, labels), clients)
-        clients, informed = clients[reply.arrived], state.informed.copy()
+        clients = clients[reply.arrived]
+        descriptors = reply.overall[reply.arrived].reshape(len(clients), -1)
+        if labels:
+            by_class = reply.by_class[reply.arrived].reshape(len(clients), -1)
+            descriptors = np.concatenate([descriptors, by_class], axis=1)
+        informed = state.informed.copy()
         informed[clients] = True
-        parts = [reply.overall, reply.by_class] if labels else [reply.overall]
-        descriptors = np.concatenate(
-            [part[reply.arrived].reshape(len(clients), -1) for part in parts], axis=1
-        )
         return replace(state, informed=informed), clients, descriptors
 
     def _mixes(
         self, state: FEROMAState, points: Float[np.ndarray, "n D"]
     ) -> Float[np.ndarray, "n P"]:
-        """Where each of some clients begins; with the joint model where there is no solution yet."""
-        known = np.flatnonzero(state.examples)
-        if not len(known):
+        """Start model of each client: a mix of known solutions, or the joint model before there are
+        any."""
+        trained = np.flatnonzero(state.examples)
+        if not len(trained):
             return np.repeat(state.models[:1], len(points), axis=0)
-        own = inverse_distances(points, state.profiles[known]) * state.examples[known]
-        weights = np.zeros(
-            (len(points), len(state.models)), np.float32
-        )  # in float64 all models would be copied
-        weights[:, state.solution[known]] = own / own.sum(axis=1, keepdims=True)
+        similarity = inverse_distances(points, state.profiles[trained])
+        shares = similarity * state.examples[trained]
+        # float32, as float64 weights would need a float64 copy of all models.
+        weights = np.zeros((len(points), len(state.models)), np.float32)
+        weights[:, state.solution[trained]] = shares / shares.sum(axis=1, keepdims=True)
         return weights @ state.models

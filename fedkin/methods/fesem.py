@@ -6,15 +6,16 @@ M. Xie, G. Long, T. Shen, T. Zhou, X. Wang, J. Jiang: Multi-Center Federated Lea
 Notation: K clusters (the paper's centers), w~_k the model of cluster k, w_i the last local solution
 of client i.
 
-    E-step:  r_i = argmin_k |w_i - w~_k|_2             of the clients selected, the first of equals; on the server
-    update:  client i trains from w~_{r_i}; w_i is what it sends back
+    E-step:  r_i = argmin_k |w_i - w~_k|_2     of the clients selected, the first of equals;
+                                               on the server
+    update:  client i trains from w~_{r_i}, and sends its solution w_i
     M-step:  w~_k = mean of the w_i of cluster k
 
 The server keeps the w_i, so choosing costs no message: one model down and one up per client and
 round. It keeps N of them; ``part="head"`` is smaller by far.
 
-As in FlexCFL's code, a client that never trained holds the initial model that all share, and a
-cluster starts from a random model of its own. Hence *all newcomers are nearest to the same
+As in FlexCFL's code, a client that never trained holds the initial model that all share, and each
+cluster starts from another random model. Hence *all newcomers are nearest to the same
 cluster*, and the method often stays there, one model for all clients (FlexCFL reports it on
 MNIST-MLP). With ``newcomers`` other than "own" a newcomer holds the model of the cluster that it
 was given instead, and starts there.
@@ -27,8 +28,8 @@ does, in the order in which the cohort was drawn, a slip that is kept as
 ``weighting="first_client"``; before it, clients counted by their numbers of samples
 (``weighting="examples"``). docs/results.md compares the published numbers with all three.
 
-Choosing has nothing to do with what a client's data are now, so FeSEM-MIG, which chooses anew for
-clients that find their data shifted, trains the same models (FlexCFL, section 5.3; with the default
+Choosing does not depend on a client's present data, so FeSEM-MIG, which chooses again for clients
+that find their data shifted, trains the same models (FlexCFL, section 5.3; with the default
 policies).
 """
 
@@ -68,12 +69,13 @@ class FeSEMState(State):
 
     local: Float[SharedRows | np.ndarray, "N p"]  # w_i, the part of it that is measured
 
-    def __post_init__(self) -> None:  # a checkpoint has an array
+    def __post_init__(self) -> None:
+        # A checkpoint has an array.
         object.__setattr__(self, "local", self.solutions)
 
     @property
     def solutions(self) -> SharedRows:
-        """``local`` as what it is in every state."""
+        """``local``, by the type that it has in every state."""
         return SharedRows.of(self.local)
 
 
@@ -102,9 +104,8 @@ class FeSEM:
 
     clusters: int = 3  # K
     part: Literal["all", "head"] = "all"  # "head": the weights of the last layer
-    weighting: Literal["simple", "examples", "first_client"] = (
-        "simple"  # "first_client": FlexCFL's slip, as coded
-    )
+    # "first_client": FlexCFL's slip, as coded
+    weighting: Literal["simple", "examples", "first_client"] = "simple"
     newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as all clients
     migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
@@ -130,26 +131,37 @@ class FeSEM:
         models = policies.random_models(world, self.clusters, stream)
         start = world.initial(stream.child("model"))
         local = SharedRows([start[self._measured(world.spec)]] * world.total_clients)
-        return FeSEMState(models, np.full(world.total_clients, UNASSIGNED, np.int64), local)
+        return FeSEMState(
+            models=models,
+            assignment=np.full(world.total_clients, UNASSIGNED, np.int64),
+            local=local,
+        )
 
     def round(
         self, world: World, state: FeSEMState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FeSEMState:
-        state = policies.migrate(world, state, self, self.place, stream)
-        if self.newcomers != "own":  # one that could not be placed waits for its next turn
+        state = policies.migrate(world, state, method=self, place=self.place, stream=stream)
+        # A client that could not be placed waits for its next turn.
+        if self.newcomers != "own":
             cohort = cohort[state.assignment[cohort] != UNASSIGNED]
-        model_index = self._nearest(world.spec, state, cohort)  # E-step
+
+        # E-step
+        model_index = self._nearest(world.spec, state, cohort)
         state = policies.update_assignment(world, state, cohort, model_index)
+
+        # update
         reply = train(world, state.models, cohort, model_index, stream=stream.child("train"))
-        weight = policies.aggregation_weights(self.weighting, reply, cohort, world, stream)
-        step, _ = mean_by_model(reply.update, weight, model_index, self.clusters)  # M-step
         solutions = (state.models[model_index] + reply.update)[reply.arrived]
-        local = state.solutions.replaced(
-            cohort[reply.arrived], solutions[:, self._measured(world.spec)]
+        measured = solutions[:, self._measured(world.spec)]
+        local = state.solutions.replaced(cohort[reply.arrived], measured)
+
+        # M-step
+        weight = policies.aggregation_weights(
+            self.weighting, reply, clients=cohort, world=world, stream=stream
         )
-        return policies.aggregate_between_clusters(
-            world, replace(state, models=state.models + step, local=local), self.eta_g
-        )
+        step, _ = mean_by_model(reply.update, weight, model_index, self.clusters)
+        state = replace(state, models=state.models + step, local=local)
+        return policies.aggregate_between_clusters(world, state, self.eta_g)
 
     def place(
         self, world: World, state: FeSEMState, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -157,10 +169,11 @@ class FeSEM:
         """The nearest cluster; or one by another policy, whose model the newcomer then holds as its
         own."""
         if self.newcomers == "own":
-            return policies.assign(
-                world, state, newcomers, self._nearest(world.spec, state, newcomers)
-            )
-        state = policies.place_by_policy(world, state, self.newcomers, newcomers, stream)
+            nearest = self._nearest(world.spec, state, newcomers)
+            return policies.assign(world, state, newcomers, nearest)
+        state = policies.place_by_policy(
+            world, state, policy=self.newcomers, clients=newcomers, stream=stream
+        )
         placed = newcomers[state.assignment[newcomers] != UNASSIGNED]
         models = state.models[state.assignment[placed]][:, self._measured(world.spec)]
         return replace(state, local=state.solutions.replaced(placed, models))
@@ -171,13 +184,13 @@ class FeSEM:
         from scipy.spatial.distance import cdist
 
         centers = state.models[:, self._measured(spec)]
-        solutions, own = state.solutions.distinct(
-            clients
-        )  # clients that never trained have the same one
-        return np.argmin(cdist(solutions, centers), axis=1)[own]
+        # Clients that never trained share one solution, whose distances are computed once.
+        solutions, row = state.solutions.distinct(clients)
+        nearest = np.argmin(cdist(solutions, centers), axis=1)
+        return nearest[row]
 
     def _measured(self, spec: ModelSpec) -> Int[np.ndarray, "p"] | slice:
-        """Where in a model the parameters are that distances are taken over."""
+        """The parameters of a model that distances are taken over."""
         if self.part == "all":
             return slice(None)
         if spec.head is None:
@@ -186,11 +199,9 @@ class FeSEM:
                 "part='all'"
             )
         index = np.arange(spec.parameters)
-        return (
-            index[spec.head]
-            if spec.head_bias is None
-            else np.setdiff1d(index[spec.head], index[spec.head_bias])
-        )
+        if spec.head_bias is None:
+            return index[spec.head]
+        return np.setdiff1d(index[spec.head], index[spec.head_bias])
 
 
 @plain_options
@@ -205,6 +216,5 @@ class FeSEMMig(FeSEM):
         leaves="updates; a bit at a shift",
     )
 
-    migration: Literal["none", "label_blind", "label_aware"] = (
-        "label_blind"  # of clients whose data shift
-    )
+    # of clients whose data shift
+    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"

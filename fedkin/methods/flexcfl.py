@@ -95,9 +95,8 @@ class FlexCFL:
     steps: int = policies.PRETRAINING_STEPS  # of the pre-training, mini-batches
     measure: Literal["edc", "madc"] = "edc"  # of how unlike two updates are
     eta_g: float = 0.0  # inter-group learning rate
-    migration: Literal["none", "label_blind", "label_aware"] = (
-        "label_blind"  # of clients whose data shift
-    )
+    # of clients whose data shift
+    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
     centers: Literal["clustered", "random"] = "clustered"  # "random": the RCC ablation
     newcomers: Literal["direction", "loss", "random"] = "direction"  # "random": the RAC ablation
@@ -124,55 +123,78 @@ class FlexCFL:
         if self.clusters > len(reachable):
             raise MethodError(
                 f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower "
-                f"method.clusters"
+                "method.clusters"
             )
+
+        # Alg. 3, l. 2
         sample_size = self.clusters if self.centers == "random" else self.alpha * self.clusters
-        sample = (
-            stream.child("pretrain")
-            .rng()
-            .choice(reachable, min(sample_size, len(reachable)), replace=False)
-        )
-        sample.sort()  # Alg. 3, l. 2
+        rng = stream.child("pretrain").rng()
+        sample = rng.choice(reachable, min(sample_size, len(reachable)), replace=False)
+        sample.sort()
+
+        # Alg. 3, l. 3-6
         start = world.initial(stream.child("model"))
-        clients, updates = self._pretrain(world, start, sample, stream)  # Alg. 3, l. 3-6
+        clients, updates = self._pretrain(world, start, sample, stream)
         labels = self._partition(updates, stream)
-        directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 3, l. 15-18
-        assignment, informed = (
-            np.full(world.total_clients, UNASSIGNED, np.int64),
-            np.zeros(world.total_clients, bool),
-        )
-        if self.migration != "none" and self.newcomers == "direction":  # Alg. 3, l. 19
+
+        # Alg. 3, l. 15-18
+        directions = simple_mean_by_cluster(updates, labels, self.clusters)
+
+        # Alg. 3, l. 19
+        informed = np.zeros(world.total_clients, bool)
+        if self.migration != "none" and self.newcomers == "direction":
             world.run(Directions(directions), clients)
             informed[clients] = True
-        state = FlexCFLState(start + directions, assignment, start, directions, informed)
+
+        state = FlexCFLState(
+            models=start + directions,
+            assignment=np.full(world.total_clients, UNASSIGNED, np.int64),
+            start=start,
+            directions=directions,
+            informed=informed,
+        )
         return policies.assign(world, state, clients, labels)
 
     def round(
         self, world: World, state: FlexCFLState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FlexCFLState:
-        state = policies.migrate(world, state, self, self.place, stream)  # Alg. 2, l. 4-6
-        state = replace(
-            state, models=train_and_average(world, state, cohort, world.work, stream)
-        )  # l. 8-11
-        return policies.aggregate_between_clusters(
-            world, state, self.eta_g, self.normalize
-        )  # l. 12-13
+        # Alg. 2, l. 4-6
+        state = policies.migrate(world, state, method=self, place=self.place, stream=stream)
+
+        # l. 8-11
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        state = replace(state, models=models)
+
+        # l. 12-13
+        return policies.aggregate_between_clusters(world, state, self.eta_g, self.normalize)
 
     def place(
         self, world: World, state: FlexCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FlexCFLState:
-        """Client cold start: the group whose direction is nearest to the newcomer's own (eq. 8)."""
+        """Client cold start: the group whose direction is nearest to the newcomer's (eq. 8)."""
         if self.newcomers != "direction":
             return policies.place_by_policy(
-                world, state, self.newcomers, newcomers, stream, state.start
+                world,
+                state,
+                policy=self.newcomers,
+                clients=newcomers,
+                stream=stream,
+                start=state.start,
             )
         world.run(Directions(state.directions), newcomers[~state.informed[newcomers]])
         nearest = policies.cluster_by_direction(
-            world, state.start, state.directions, newcomers, stream, self.steps
+            world,
+            start=state.start,
+            directions=state.directions,
+            clients=newcomers,
+            stream=stream,
+            steps=self.steps,
         )
+        # A client that did not reply may not have received the directions.
         informed = state.informed.copy()
-        informed[newcomers[nearest.replied]] = True  # who did not reply may not have received them
-        return policies.assign(world, replace(state, informed=informed), newcomers, nearest.cluster)
+        informed[newcomers[nearest.replied]] = True
+        state = replace(state, informed=informed)
+        return policies.assign(world, state, newcomers, nearest.cluster)
 
     def _pretrain(
         self,
@@ -182,28 +204,33 @@ class FlexCFL:
         stream: Stream,
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
         """Some mini-batches from w_0; the clients whose update is not zero, and their updates."""
-        work, model_index = replace(world.work, steps=self.steps), np.zeros(len(clients), np.int64)
         reply = train(
-            world, start[None], clients, model_index, work=work, stream=stream.child("pretrain")
+            world,
+            start[None],
+            clients,
+            np.zeros(len(clients), np.int64),
+            work=replace(world.work, steps=self.steps),
+            stream=stream.child("pretrain"),
         )
         usable = reply.arrived & reply.update.any(axis=1)
         if usable.sum() < self.clusters:
             raise MethodError(
                 f"cold start of {self.clusters} clusters: {usable.sum()} of {len(clients)} "
-                f"clients gave an update"
+                "clients gave an update"
             )
         return clients[usable], reply.update[usable]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
-        if (
-            self.centers == "random" or len(updates) == self.clusters
-        ):  # RCC: every drawn client is a group of its own
+        """The group of each update."""
+        # RCC: every drawn client is a group.
+        if self.centers == "random" or len(updates) == self.clusters:
             return np.arange(len(updates))
-        if self.measure == "madc":  # Alg. 3, l. 7-10
-            return agglomerative(
-                madc(cosine(updates, updates)), clusters=self.clusters, linkage="complete"
-            )
+
+        # Alg. 3, l. 7-10
+        if self.measure == "madc":
+            distances = madc(cosine(updates, updates))
+            return agglomerative(distances, clusters=self.clusters, linkage="complete")
+
+        # Alg. 3, l. 11-14
         seed = int(stream.child("kmeans").words()[0])
-        return kmeans(
-            edc_embedding(updates, self.clusters), self.clusters, seed
-        )  # Alg. 3, l. 11-14
+        return kmeans(edc_embedding(updates, self.clusters), self.clusters, seed)

@@ -7,16 +7,16 @@ Improve Training on Non-IID Data. IJCNN 2020, arXiv 2004.11791.
 Before ``cluster_round`` there is one joint model, trained as by FedAvg. In that round all reachable
 clients train from it, whatever the cohort, and their updates are clustered once: the tree of merges
 is cut at ``clusters`` clusters, or where clusters are ``distance`` or more apart. From then on
-every cluster is a FedAvg of its own, and no client is clustered again.
+every cluster runs its own FedAvg, and no client is clustered again.
 
 No code of the authors is public. Where the published text leaves it open: updates are compared, and
 not whole models (for l1 and l2 that is the same; for cosine it is not); that round's training is
 not lost, as every cluster starts from the joint model plus the example-weighted mean update of its
 clients. A distance may leave one cluster, or make one of every client; both are legal.
-``distance="silhouette"`` is our own: the cut of the highest mean silhouette, by which attackers in
-the clustering round end up alone (docs/robustness.md). A client that gave no update in that round
-(for cosine: none but zeros), or that comes later, is UNASSIGNED and is placed when it is selected
-(``newcomers``). That one round holds N x P numbers.
+``distance="silhouette"`` is our addition: the cut of the highest mean silhouette, by which
+attackers in the clustering round end up alone (docs/robustness.md). A client that gave no update in
+that round (for cosine: none but zeros), or that comes later, is UNASSIGNED and is placed when it is
+selected (``newcomers``). That one round holds N x P numbers.
 """
 
 from __future__ import annotations
@@ -82,9 +82,8 @@ class FLHC:
     )
 
     clusters: int | None = None  # 3 where no distance is given
-    distance: float | Literal["silhouette"] | None = (
-        None  # between updates, in the metric and linkage below
-    )
+    # between updates, in the metric and linkage below
+    distance: float | Literal["silhouette"] | None = None
     cluster_round: int = 20  # rounds of FedAvg come before
     metric: Literal["l1", "l2", "cosine"] = "l2"  # of updates
     linkage: Literal["ward", "complete", "average", "single"] = "ward"  # ward needs l2
@@ -129,18 +128,22 @@ class FLHC:
     def init(self, world: World, stream: Stream) -> FLHCState:
         """The joint model, and all clients in its cluster."""
         self._require(world.total_clients, f"the federation has {world.total_clients}")
-        state = single_model_state(world, stream)
-        return FLHCState(state.models, state.assignment, state.models[0], np.array(False))
+        start = single_model_state(world, stream)
+        return FLHCState(
+            models=start.models,
+            assignment=start.assignment,
+            start=start.models[0],
+            clustered=np.array(False),
+        )
 
     def round(
         self, world: World, state: FLHCState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FLHCState:
         if len(state.models) > 1:
-            state = policies.migrate(world, state, self, self.place, stream)
+            state = policies.migrate(world, state, method=self, place=self.place, stream=stream)
         if stream.round < self.cluster_round or state.clustered:
-            state = replace(
-                state, models=train_and_average(world, state, cohort, world.work, stream)
-            )
+            models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+            state = replace(state, models=models)
         else:
             state = self._cluster(world, state, stream)
         return policies.aggregate_between_clusters(world, state, self.eta_g)
@@ -150,7 +153,12 @@ class FLHC:
     ) -> FLHCState:
         """A client that took no part in the clustering gets one of its clusters."""
         return policies.place_by_policy(
-            world, state, self.newcomers, newcomers, stream, state.start
+            world,
+            state,
+            policy=self.newcomers,
+            clients=newcomers,
+            stream=stream,
+            start=state.start,
         )
 
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
@@ -166,27 +174,40 @@ class FLHC:
             stream=stream.child("train"),
         )
         usable = reply.arrived & (reply.update.any(axis=1) | (self.metric != "cosine"))
-        clients, updates = reachable[usable], reply.update[usable]
+        clients = reachable[usable]
+        updates = reply.update[usable]
         self._require(
             len(clients),
             f"{len(clients)} of {len(reachable)} gave an update in round {stream.round}",
         )
-        distances, clusters = pairwise(updates, self.metric), self._cluster_count()
+
+        # The cut of the tree of merges
+        distances = pairwise(updates, self.metric)
         if self.distance == "silhouette":
             labels = best_silhouette(distances, self.linkage)
         else:
             labels = agglomerative(
-                distances, clusters=clusters, threshold=self.distance, linkage=self.linkage
+                distances,
+                clusters=self._cluster_count(),
+                threshold=self.distance,
+                linkage=self.linkage,
             )
+
+        # Each cluster starts from the joint model plus the mean update of its clients.
         mean, _ = mean_by_model(updates, reply.examples[usable], labels, int(labels.max()) + 1)
-        assignment = np.full_like(state.assignment, UNASSIGNED)
         state = replace(
-            state, models=state.models + mean, assignment=assignment, clustered=np.array(True)
+            state,
+            models=state.models + mean,
+            assignment=np.full_like(state.assignment, UNASSIGNED),
+            clustered=np.array(True),
         )
         return policies.assign(world, state, clients, labels)
 
     def _cluster_count(self) -> int | None:
-        return self.clusters or (CLUSTERS if self.distance is None else None)
+        """The number of clusters; None where the distance decides."""
+        if self.distance is not None:
+            return self.clusters
+        return self.clusters or CLUSTERS
 
     def _require(self, clients: int, count: str) -> None:
         """As many clients as clusters, and one at least."""
@@ -194,5 +215,5 @@ class FLHC:
         if clients < clusters:
             raise MethodError(
                 f"a clustering into {clusters} needs as many clients, but {count}; use fewer "
-                f"clusters"
+                "clusters"
             )

@@ -3,12 +3,16 @@
 D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under
 Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
 
-    FedAvg until the model is usable: round r >= 3 after which a gain of mean accuracy was below ``gain``, or r = latest
-    z    what the model makes of a sample before its last layer, on C random orthonormal axes that all parties know
-    s_i  = [mean, deviation of z; means, deviations of z by class]       2C + 2C^2 numbers; -1: fewer than 2 samples
-    each block of C columns is scaled to 0 .. 1, by its lowest and highest number over all clients and columns
-    eps  = knee of the clients' distances to their nearest other client, ascending;  DBSCAN(eps, min_samples = 2)
-    then FedAvg in each cluster; a newcomer joins the nearest mean of the first 2C numbers, for which it needs no label
+    FedAvg until the model is usable: round r >= 3 after which a gain of mean accuracy was below
+         ``gain``, or r = latest
+    z    input of the model's last layer, on C random orthonormal axes that all parties know
+    s_i  = [mean, deviation of z; means, deviations of z by class]
+         2C + 2C^2 numbers; -1: fewer than 2 samples
+    each block of C columns is scaled to 0 .. 1, by its lowest and highest number over all clients
+         and columns
+    eps  = knee of the clients' distances to their nearest other client, ascending
+    DBSCAN(eps, min_samples = 2), then FedAvg in each cluster
+    a newcomer joins the nearest mean of the first 2C numbers, for which it needs no label
 
 ``eps = "knee"`` is the published rule (``clustering.dbscan_eps.kneedle``; the median distance where
 there is none: the code fails then). **It seldom finds the number of clusters**: clients whose
@@ -18,11 +22,11 @@ range of eps in which DBSCAN finds the same two clusters or more, if eps can gro
 quarter; one cluster else.
 
 Differs from the paper, whose bound is on mean and covariance: as in the code, means and deviations.
-Differs from the code: z is the input of the last layer (of a network with one dense layer what its
-convolutions put out, as there); the random points from which the axes come fill the unit cube, so
-that no client tells its largest activation, and z is not centred at their mean; accuracies are the
-cohort's on its training samples; clusters go on from the joint model; no Laplace noise. The axes
-are sent as a model's last layer, and clients reply with moments of its scores.
+Differs from the code: z is the input of the last layer (in a network with one dense layer the
+output of its convolutions, as there); the random points from which the axes come fill the unit
+cube, so that no client tells its largest activation, and z is not centred at their mean; accuracies
+are the cohort's on its training samples; clusters go on from the joint model; no Laplace noise. The
+axes are sent as a model's last layer, and clients reply with moments of its scores.
 """
 
 from __future__ import annotations
@@ -56,24 +60,19 @@ from fedkin.methods.projected_model import class_count, with_projection
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 
-_GAP = 1.25
-_LEAST_EPS = float(np.finfo(np.float64).tiny)  # clients that are all alike
+_GAP = 1.25  # of ``eps="gap"``: how many times eps must be able to grow
+_LEAST_EPS = float(np.finfo(np.float64).tiny)  # where all clients are equal
 
 
 @dataclass(frozen=True)
 class FLUXState(State):
     """What FLUX keeps from round to round."""
 
-    accuracies: Float[
-        np.ndarray, "R"
-    ]  # mean accuracy after each of the first rounds; NaN where it is not known
-    extractor: Float[
-        np.ndarray, "P"
-    ]  # the joint model of the clustering, whose last layer is the axes
+    accuracies: Float[np.ndarray, "R"]  # mean after each of the first rounds; NaN: not known
+    extractor: Float[np.ndarray, "P"]  # the joint model of the clustering, with the axes at its end
     ranges: Float[np.ndarray, "2 B"]  # lowest and highest number of each block
-    profiles: Float[
-        np.ndarray, "N d"
-    ]  # scaled [mean, deviation] of the clients that were clustered, d = 2C; NaN
+    # scaled [mean, deviation] of the clients that were clustered, d = 2C; NaN for all others
+    profiles: Float[np.ndarray, "N d"]
     clustered: Bool[np.ndarray, ""]
 
 
@@ -96,12 +95,9 @@ class FLUX:
 
     latest: int = 8  # rounds with one model at most: 0.8 of the code's 10
     gain: float = 0.06  # of accuracy, below which the clustering comes
-    eps: Literal["knee", "gap"] = (
-        "knee"  # of DBSCAN: the published rule, or the middle of the widest range
-    )
-    noise: Literal["own", "nearest"] = (
-        "own"  # clients that DBSCAN leaves out: clusters of one, or the nearest
-    )
+    eps: Literal["knee", "gap"] = "knee"  # of DBSCAN: as published, or middle of the widest range
+    # clients that DBSCAN leaves out: clusters of one, or the nearest cluster
+    noise: Literal["own", "nearest"] = "own"
 
     def __post_init__(self) -> None:
         for name in ("latest", "gain"):
@@ -120,14 +116,21 @@ class FLUX:
         )
 
     def init(self, world: World, stream: Stream) -> FLUXState:
-        """One model, and all clients in its cluster. Raises MethodError where the last layer is not
-        known."""
-        one, classes = single_model_state(world, stream), class_count(world.spec)
-        ranges = np.full((2, 2 * classes + 2), np.nan)
-        profiles = np.full((world.total_clients, 2 * classes), np.nan)
-        accuracies = np.full(self.latest, np.nan)
+        """One model, and all clients in its cluster.
+
+        Raises:
+            MethodError: the last layer is not known.
+        """
+        start = single_model_state(world, stream)
+        classes = class_count(world.spec)
         return FLUXState(
-            one.models, one.assignment, accuracies, one.models[0], ranges, profiles, np.array(False)
+            models=start.models,
+            assignment=start.assignment,
+            accuracies=np.full(self.latest, np.nan),
+            extractor=start.models[0],
+            ranges=np.full((2, 2 * classes + 2), np.nan),
+            profiles=np.full((world.total_clients, 2 * classes), np.nan),
+            clustered=np.array(False),
         )
 
     def round(
@@ -135,16 +138,18 @@ class FLUX:
     ) -> FLUXState:
         if not state.clustered and self._is_due(state, stream.round - 1):
             state = self._cluster(world, state, stream)
-        state = replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        state = replace(state, models=models)
         if state.clustered or not 0 < stream.round <= self.latest:
             return state
+
+        # The cohort's mean accuracy tells when the model is usable.
         scores = evaluate(world, state.models, cohort, state.assignment[cohort], split="train")
-        accuracies = state.accuracies.copy()
         counted = scores.examples > 0
+        accuracies = state.accuracies.copy()
         if counted.any():
-            accuracies[stream.round - 1] = np.mean(
-                scores.correct[counted] / scores.examples[counted]
-            )
+            accuracy = scores.correct[counted] / scores.examples[counted]
+            accuracies[stream.round - 1] = np.mean(accuracy)
         return replace(state, accuracies=accuracies)
 
     def place(
@@ -155,14 +160,16 @@ class FLUX:
             return policies.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
         world.run(DescribingModel(state.extractor), newcomers)
         reply = world.run(ScoreMoments(state.extractor, labels=False), newcomers)
-        newcomers, overall = newcomers[reply.arrived], reply.overall[reply.arrived]
+        newcomers = newcomers[reply.arrived]
         classes = class_count(world.spec)
-        points = scaled(overall.reshape(len(overall), 2 * classes), state.ranges, classes)
-        known = np.isfinite(state.profiles).all(axis=1) & (state.assignment != UNASSIGNED)
-        labels = state.assignment[known]
+        descriptors = reply.overall[reply.arrived].reshape(len(newcomers), 2 * classes)
+        points = scaled(descriptors, state.ranges, classes)
+
+        clustered = np.isfinite(state.profiles).all(axis=1) & (state.assignment != UNASSIGNED)
+        labels = state.assignment[clustered]
+        means = simple_mean_by_cluster(state.profiles[clustered], labels, len(state.models))
         populated = np.unique(labels)
-        means = simple_mean_by_cluster(state.profiles[known], labels, len(state.models))[populated]
-        nearest, _ = density.nearest_label(points, means, populated)
+        nearest, _ = density.nearest_label(points, means[populated], populated)
         return policies.assign(world, state, newcomers, nearest)
 
     def _is_due(self, state: FLUXState, rounds: int) -> bool:
@@ -172,38 +179,43 @@ class FLUX:
 
     def _cluster(self, world: World, state: FLUXState, stream: Stream) -> FLUXState:
         """Clusters of all reachable clients, once two of them have replied."""
-        extractor, reachable = (
-            with_projection(state.models[0], world.spec),
-            world.clients(stream.round),
-        )
+        extractor = with_projection(state.models[0], world.spec)
+        reachable = world.clients(stream.round)
         world.run(DescribingModel(extractor), reachable)
         reply = world.run(ScoreMoments(extractor), reachable)
-        clients, parts = (
-            reachable[reply.arrived],
-            (reply.overall[reply.arrived], reply.by_class[reply.arrived]),
-        )
+        clients = reachable[reply.arrived]
         if len(clients) < 2:
             return state
+
+        # s_i, and its blocks from 0 to 1
         classes = class_count(world.spec)
-        descriptors = np.concatenate([part.reshape(len(clients), -1) for part in parts], axis=1)
+        overall = reply.overall[reply.arrived].reshape(len(clients), -1)
+        by_class = reply.by_class[reply.arrived].reshape(len(clients), -1)
+        descriptors = np.concatenate([overall, by_class], axis=1)
         ranges = value_ranges(descriptors, classes)
-        points, profiles = (
-            scaled(descriptors, ranges, classes),
-            np.full_like(state.profiles, np.nan),
-        )
+        points = scaled(descriptors, ranges, classes)
+        profiles = np.full_like(state.profiles, np.nan)
         profiles[clients] = points[:, : 2 * classes]
+
+        # DBSCAN; every cluster starts from the joint model
         labels = density.dbscan(points, self._eps(points), min_samples=2)
         labels = density.by_first_appearance(density.assign_noise(points, labels, self.noise))
-        models = np.repeat(state.models, int(labels.max()) + 1, axis=0)
-        unknown = np.full_like(state.assignment, UNASSIGNED)
         state = FLUXState(
-            models, unknown, state.accuracies, extractor, ranges, profiles, np.array(True)
+            models=np.repeat(state.models, int(labels.max()) + 1, axis=0),
+            assignment=np.full_like(state.assignment, UNASSIGNED),
+            accuracies=state.accuracies,
+            extractor=extractor,
+            ranges=ranges,
+            profiles=profiles,
+            clustered=np.array(True),
         )
         return policies.assign(world, state, clients, labels)
 
     def _eps(self, points: Float[np.ndarray, "n d"]) -> float:
+        """Eps by the rule that was chosen; above zero even where all clients are equal."""
         if self.eps == "gap":
             return dbscan_eps.suggest_eps(dbscan_eps.eps_ranges(points, 2), _GAP)
         distances = dbscan_eps.k_distances(points, 2)
         knee = dbscan_eps.kneedle(distances)
-        return max(float(np.median(distances) if knee is None else distances[knee]), _LEAST_EPS)
+        eps = np.median(distances) if knee is None else distances[knee]
+        return max(float(eps), _LEAST_EPS)

@@ -3,7 +3,7 @@ with none.
 
 Source: PANM, section 2; PENS calls gossip "random".
 
-    gossip:  w_i^t = mean of w_j^{t-1/2} over k random peers and i itself, weighted by training samples
+    gossip:  w_i^t = mean of w_j^{t-1/2} over k random peers and i, weighted by training samples
     local:   w_i^t = w_i^{t-1/2}
 """
 

@@ -1,15 +1,14 @@
 """Hierarchical client clustering: clusters from one short training, and from then on each is a
-federation of its own.
+separate federation.
 
 L. A. C. de Souza et al.: Aprendizado Federado com Agrupamento Hierarquico de Clientes para Aumento
-da Acuracia. SBRC
-2022. How clients are clustered, and newcomers and suspicious clients treated: see
-      ``last_layer_clustering``.
+da Acuracia. SBRC 2022. ``last_layer_clustering`` says how clients are clustered, and how newcomers
+and suspicious clients are treated.
 
 After the clustering round every cluster starts from w_0 again, since only last layers have
 travelled, and runs FedAvg among its members: a random ``fraction`` of them, where the cohort is all
-clients (the authors train half of a cluster). A cluster may have hyper-parameters of its own, by
-its number: ``own={1: {"lr": 0.01, "epochs": 2}}``; clusters are numbered by their lowest client.
+clients (the authors train half of a cluster). A cluster may have special hyper-parameters, by its
+number: ``own={1: {"lr": 0.01, "epochs": 2}}``; clusters are numbered by their lowest client.
 ``narrow`` leaves the last layer of a cluster only the classes that its members report they have:
 the bias of every other class is set so low that its probability is exactly zero, and so are its
 gradients. A class that a member brings later, a newcomer or one whose data shifted, is added before
@@ -43,9 +42,7 @@ from fedkin.methods.last_layer_clustering import MEANINGS, LastLayerClustering, 
 from fedkin.methods.last_layer_training import count_classes, sample_members
 
 OWN_SETTINGS = {"epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "steps"}
-EXCLUDED_BIAS = (
-    -1e4
-)  # a bias after which a class has probability zero in float32, and a gradient of zero
+EXCLUDED_BIAS = -1e4  # in float32 the class has probability zero, and a gradient of zero
 
 
 @plain_options
@@ -67,9 +64,8 @@ class Hierarchical(LastLayerClustering):
 
     fraction: float = 1.0  # of a cluster's members in the cohort, that train
     narrow: bool = False  # heads have the classes of their cluster only
-    own: Mapping[int, Mapping[str, float | int | str]] = field(
-        default_factory=dict, hash=False
-    )  # work, by cluster
+    # local work that differs from the run's, by cluster
+    own: Mapping[int, Mapping[str, float | int | str]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,7 +81,7 @@ class Hierarchical(LastLayerClustering):
         return replace(super().requirements(), changes=ModelChanges(by_option=narrow))
 
     def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
-        """Refuse (MethodError) local work of a cluster that does not go with the run's."""
+        """Refuse (MethodError) local work of a cluster that contradicts the run's."""
         for cluster in self.own:
             self._work(work, cluster)
 
@@ -96,32 +92,35 @@ class Hierarchical(LastLayerClustering):
             )
         self.check_run(world.spec, world.total_clients, world.work)
         state = self.cluster_clients(world, stream)
-        return replace(state, models=_narrow_heads(world, state)) if self.narrow else state
+        if self.narrow:
+            state = replace(state, models=_narrow_heads(world, state))
+        return state
 
     def round(
         self, world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> LastLayerState:
         cohort = sample_members(cohort, state.assignment, self.fraction, stream)
-        state = replace(state, models=_widen_heads(world, state, cohort)) if self.narrow else state
-        own = np.isin(state.assignment[cohort], list(self.own))
-        models = train_and_average(world, state, cohort[~own], world.work, stream)
-        for cluster in np.unique(state.assignment[cohort[own]]):
+        if self.narrow:
+            state = replace(state, models=_widen_heads(world, state, cohort))
+        special = np.isin(state.assignment[cohort], list(self.own))
+        models = train_and_average(world, state, cohort[~special], work=world.work, stream=stream)
+        for cluster in np.unique(state.assignment[cohort[special]]):
             members = cohort[state.assignment[cohort] == cluster]
             work = self._work(world.work, int(cluster))
-            models[cluster] = train_and_average(world, state, members, work, stream)[cluster]
+            trained = train_and_average(world, state, members, work=work, stream=stream)
+            models[cluster] = trained[cluster]
         return replace(state, models=models)
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
-        unknown = sorted(k for k in self.own if k >= state.clusters)
-        remark = (
-            (f"own: there is no cluster {', '.join(map(str, unknown))} among {state.clusters}",)
-            if unknown
-            else ()
-        )
-        return super().remarks(state) + remark
+        remarks = super().remarks(state)
+        missing = sorted(k for k in self.own if k >= state.clusters)
+        if missing:
+            names = ", ".join(map(str, missing))
+            remarks += (f"own: there is no cluster {names} among {state.clusters}",)
+        return remarks
 
     def _work(self, common: LocalTraining, cluster: int) -> LocalTraining:
-        """The local work of a cluster that has its own."""
+        """The local work of a cluster that is named in ``own``."""
         changes = self.own[cluster]
         is_number = isinstance(cluster, (int, np.integer)) and cluster >= 0
         is_valid = isinstance(changes, Mapping) and changes.keys() <= OWN_SETTINGS
@@ -129,10 +128,10 @@ class Hierarchical(LastLayerClustering):
         if not (is_number and is_valid):
             raise MethodError(
                 f"own: expected numbers of clusters with {', '.join(sorted(OWN_SETTINGS))} "
-                f"(epochs or steps), "
-                f"got {cluster!r}: {changes!r}"
+                f"(epochs or steps), got {cluster!r}: {changes!r}"
             )
-        if "epochs" in changes:  # where the run counts steps
+        # Epochs take the place of steps, which the run may count.
+        if "epochs" in changes:
             changes = {"steps": None, **changes}
         try:
             return replace(common, **changes)  # type: ignore[arg-type]
@@ -141,8 +140,9 @@ class Hierarchical(LastLayerClustering):
 
 
 def _narrow_heads(world: World, state: LastLayerState) -> Float[np.ndarray, "K P"]:
-    """The models, with a bias of EXCLUDED_BIAS for the classes that no member of the cluster has."""
-    members, bias = np.flatnonzero(state.assignment != UNASSIGNED), world.spec.head_bias
+    """The models, with EXCLUDED_BIAS for the classes that no member of the cluster has."""
+    bias = world.spec.head_bias
+    members = np.flatnonzero(state.assignment != UNASSIGNED)
     classes = count_classes(world, members, state.assignment[members], state.clusters)
     if bias is None or bias.stop - bias.start != classes.shape[1]:
         raise MethodError("narrow: this model does not end in a layer with a bias for every class")

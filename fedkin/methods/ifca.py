@@ -1,5 +1,4 @@
-"""IFCA: every client joins the cluster whose model has the lowest loss on its data, anew in every
-round.
+"""IFCA: in every round each client joins the cluster whose model has the lowest loss on its data.
 
 A. Ghosh, J. Chung, D. Yin, K. Ramchandran: An Efficient Framework for Clustered Federated Learning.
 NeurIPS 2020, arXiv 2006.04088 (Iterative Federated Clustering Algorithm, Alg. 1).
@@ -7,14 +6,14 @@ NeurIPS 2020, arXiv 2006.04088 (Iterative Federated Clustering Algorithm, Alg. 1
 Notation: k clusters, theta_j the model of cluster j, S_j the clients of the round that chose j, M_t
 all of them.
 
-    j_i = argmin_j F_i(theta_j)                      on the client's training data, the first of equals
+    j_i = argmin_j F_i(theta_j)     on the client's training data, the first of equals
     models:     theta_j <- mean of the local solutions of S_j
     gradients:  theta_j <- theta_j - lr/M sum of the gradients of S_j, M the clients that replied
 
 All k models go to every client of the cohort, and one is returned: n (k + 1) messages a round.
 
-Differs from the authors' code: the loss that chooses is that of the models of this round, as Alg. 1
-says, where the code takes the one measured when the last round ended. Differs from FlexCFL's IFCA:
+Differs from the authors' code: clients choose by the losses of this round's models, as Alg. 1 says,
+where the code takes the losses measured when the last round ended. Differs from FlexCFL's IFCA:
 its "simple mean" counts the first client of a cluster, in the order in which the cohort was drawn
 (of ids, while clients take turns), and no other, a slip that is kept as
 ``weighting="first_client"``; before that slip it was by numbers of samples,
@@ -23,7 +22,7 @@ IFCA with all three. Clusters have no common start, so newcomers cannot be place
 
 The random models decide the clusters: one of them may take two true clusters and keep them
 (docs/results.md counts how often). A cluster that no client chose keeps its model. IFCA-MIG
-(FlexCFL, section 5.3) also lets clients choose anew, selected or not, when they detect a shift of
+(FlexCFL, section 5.3) also lets clients choose again, selected or not, when they detect a shift of
 their data; that is k more messages for each of them.
 """
 
@@ -78,16 +77,12 @@ class IFCA:
     )
 
     clusters: int = 3  # k
-    averaging: Literal["models", "gradients"] = "models"  # what clients send
-    weighting: Literal["simple", "examples", "first_client"] = (
-        "simple"  # "first_client": FlexCFL's slip, as coded
-    )
-    shared_base: bool = (
-        False  # all layers but the last are one for all clusters, trained by all clients
-    )
-    newcomers: Literal["round", "loss", "random"] = (
-        "round"  # "round": they choose when first selected
-    )
+    averaging: Literal["models", "gradients"] = "models"  # contents of a reply
+    # "first_client": FlexCFL's slip, as coded
+    weighting: Literal["simple", "examples", "first_client"] = "simple"
+    shared_base: bool = False  # all layers but the last are shared, and trained by all clients
+    # "round": they choose when they are first selected
+    newcomers: Literal["round", "loss", "random"] = "round"
     migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
     eta_g: float = 0.0  # inter-group learning rate
@@ -100,10 +95,9 @@ class IFCA:
         policies.check_policies(self, ("round", "loss", "random"))
 
     def requirements(self) -> Requirements:
-        single = not self._reads_means
         reads = ClientReads(
-            updates="single" if single else "means",
-            because=_SINGLE if single else "",
+            updates="means" if self._reads_means else "single",
+            because="" if self._reads_means else _SINGLE,
             besides=policies.sends(self),
             standing=policies.standing_tasks(self),
         )
@@ -117,8 +111,9 @@ class IFCA:
     def init(self, world: World, stream: Stream) -> State:
         """k different random models; no client has a cluster.
 
-        Raises MethodError: gradients are to be averaged, and the local training is not of single
-            plain steps.
+        Raises:
+            MethodError: gradients are to be averaged, and the local training is not of single plain
+                steps.
         """
         if self.averaging == "gradients":
             policies.check_plain_steps(
@@ -134,10 +129,22 @@ class IFCA:
     def round(
         self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
-        state = policies.migrate(world, state, self, self._choose, stream)
-        own = {"work": self._work(world), "reduce": self._reads_means}
-        reply = train(world, state.models, cohort, stream=stream.child("train"), **own)
-        weight = policies.aggregation_weights(self.weighting, reply, cohort, world, stream)
+        state = policies.migrate(world, state, method=self, place=self._choose, stream=stream)
+
+        # j_i, and local training of theta_{j_i}
+        reply = train(
+            world,
+            state.models,
+            cohort,
+            work=self._work(world),
+            reduce=self._reads_means,
+            stream=stream.child("train"),
+        )
+
+        # theta_j
+        weight = policies.aggregation_weights(
+            self.weighting, reply, clients=cohort, world=world, stream=stream
+        )
         state = replace(state, models=self._average(world, state.models, reply, weight))
         state = policies.update_assignment(
             world, state, cohort[reply.arrived], reply.model_index[reply.arrived]
@@ -154,7 +161,7 @@ class IFCA:
         self, world: World, state: State, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
         policy = "loss" if self.newcomers == "round" else self.newcomers
-        return policies.place_by_policy(world, state, policy, clients, stream)
+        return policies.place_by_policy(world, state, policy=policy, clients=clients, stream=stream)
 
     @property
     def _reads_means(self) -> bool:
@@ -176,30 +183,29 @@ class IFCA:
             step *= (mass / max(mass.sum(), 1))[:, None]
         after = models + step
         if self.shared_base:
+            one_cluster = np.zeros_like(reply.model_index)
+            base_update, _ = mean_by_model(reply.update, weight, one_cluster, 1)
             base = _base_mask(world.spec)
-            base_update, _ = mean_by_model(
-                reply.update, weight, np.zeros_like(reply.model_index), 1
-            )
             after[:, base] = (models[0] + base_update[0])[base]
         return after
 
     def _work(self, world: World) -> LocalTraining:
+        """The run's local training; where gradients are averaged, one step of plain SGD on all
+        samples, which is -lr times their gradient, decay and clipping included."""
+        work = world.work
         if self.averaging == "models":
-            return world.work
-        # one step of plain SGD on all samples is -lr times their gradient, decay and clipping
-        # included
-        plain = LocalTraining(
-            batch_size=_WHOLE, lr=world.work.lr, weight_decay=world.work.weight_decay
+            return work
+        return LocalTraining(
+            batch_size=_WHOLE,
+            lr=work.lr,
+            weight_decay=work.weight_decay,
+            partial=work.partial,
+            schedule=work.schedule,
+            clip_norm=work.clip_norm,
+            label_smoothing=work.label_smoothing,
+            class_weights=work.class_weights,
+            precision=work.precision,
         )
-        common = (
-            "partial",
-            "schedule",
-            "clip_norm",
-            "label_smoothing",
-            "class_weights",
-            "precision",
-        )
-        return replace(plain, **{name: getattr(world.work, name) for name in common})
 
 
 @plain_options
@@ -214,13 +220,12 @@ class IFCAMig(IFCA):
         leaves="the cluster that it chose; a bit at a shift",
     )
 
-    migration: Literal["none", "label_blind", "label_aware"] = (
-        "label_blind"  # of clients whose data shift
-    )
+    # of clients whose data shift
+    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
 
 
 def _base_mask(spec: ModelSpec) -> Bool[np.ndarray, "P"]:
-    """All parameters but those of the last layer."""
+    """All parameters but the last layer's."""
     if spec.head is None:
         raise MethodError(
             "shared_base needs a model whose last layer is known, got one without; set "

@@ -5,21 +5,22 @@ L. A. C. de Souza, G. F. Camilo, M. Sammarco, M. E. M. Campista, L. H. M. K. Cos
 Federado com Agrupamento Hierarquico de Clientes para Aumento da Acuracia. SBRC 2022; and L. A. C.
 de Souza's thesis, which names no formula.
 
-    all clients train from one start w_0; v_i = what client i's last layer has become; clusters of
-    the v_i, once
+    all clients train from one start w_0
+    v_i = the last layer of client i after that
+    clusters of the v_i, once
 
-Only ``layer`` travels: the ``bias`` of the last layer, C numbers (what the authors' code clusters),
-or the whole ``last_layer`` (as in the text). Where models are detectors, v_i joins those of one
-detector for each class that client i has; zero for the others. Distances are Euclidean, on raw
-numbers.
+Only ``layer`` travels: the ``bias`` of the last layer, C numbers (as in the authors' code),
+or the whole ``last_layer`` (as in the text). Where models are detectors, v_i joins the last layers
+of one detector for each class that client i has; zero for the others. Distances are Euclidean, on
+raw numbers.
 
 ``dbscan`` links clients at most ``eps`` apart, if they have ``min_samples`` clients that near,
 themselves included; eps depends on model, data and local work: see ``fedkin eps``. ``optics`` needs
 no eps, ``kmeans`` the number of clusters. Noise, of which the paper says nothing, becomes a cluster
-of its ``own`` (default), or joins the ``nearest``.
+of one (``own``, the default), or joins the ``nearest``.
 
-A newcomer trains from w_0 likewise and joins the cluster of the nearest client; clusters are never
-made anew. A client farther than ``suspicious`` from all others (in the unit of eps; the paper gives
+A newcomer trains from w_0 too and joins the cluster of the nearest client; there is one clustering
+only. A client farther than ``suspicious`` from all others (in the unit of eps; the paper gives
 no number) is excluded for good.
 
 Differs from the code: v_i is the layer's update, which for the bias is the same, because biases
@@ -59,7 +60,7 @@ from fedkin.methods import policies
 from fedkin.methods.about import LAST_LAYER_CLUSTERING, NUMBER_OF_MODELS
 from fedkin.methods.last_layer_training import last_layer_updates
 
-# What the options mean that both methods have.
+# Meanings of the options that both methods have.
 MEANINGS = {
     "clusters": NUMBER_OF_MODELS,
     "algorithm": LAST_LAYER_CLUSTERING,
@@ -75,10 +76,10 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class LastLayerState(State):
-    """What both methods keep from round to round."""
+    """Arrays that both methods keep from round to round."""
 
     start: Float[np.ndarray, "P"]  # w_0
-    layers: Float[np.ndarray, "N d"]  # v_i; NaN of a client that has not trained for it
+    layers: Float[np.ndarray, "N d"]  # v_i; NaN for a client that has not trained for it
     suspects: Bool[np.ndarray, "N"]
 
     def excluded(self) -> Bool[np.ndarray, "N"]:
@@ -90,21 +91,15 @@ S = TypeVar("S", bound=LastLayerState)
 
 @dataclass(frozen=True)
 class LastLayerClustering:
-    """How clients are clustered; the two methods define what a cluster then trains."""
+    """How clients are clustered; the two methods define the training of the clusters."""
 
     algorithm: Literal["dbscan", "optics", "kmeans"] = "dbscan"  # that clusters the last layers
     eps: float = 0.0279  # of dbscan: the authors', for MobileNetV2 on CIFAR-10 after ten epochs
     min_samples: int = 2  # of dbscan and optics
     clusters: int | None = None  # of kmeans
-    layer: Literal["bias", "last_layer"] = (
-        "bias"  # what of the last layer is clustered: its bias, or all
-    )
-    noise: Literal["own", "nearest"] = (
-        "own"  # clients that are left out: clusters of their own, or the nearest cluster
-    )
-    suspicious: float | None = (
-        None  # who is farther than this from all others is excluded; None: nobody
-    )
+    layer: Literal["bias", "last_layer"] = "bias"  # part that is clustered: its bias, or all of it
+    noise: Literal["own", "nearest"] = "own"  # clients left out: clusters of one, or the nearest
+    suspicious: float | None = None  # clients this far from all others are excluded; None: none are
     pretraining: int = 10  # local epochs of the clustering round
 
     def __post_init__(self) -> None:
@@ -138,46 +133,67 @@ class LastLayerClustering:
 
     def place(self, world: World, state: S, newcomers: Int[np.ndarray, "c"], stream: Stream) -> S:
         """The cluster of the nearest client that has one."""
-        newcomers, known = newcomers[~state.suspects[newcomers]], state.assignment != UNASSIGNED
+        newcomers = newcomers[~state.suspects[newcomers]]
         if not len(newcomers):
             return state
-        clients, updates = last_layer_updates(
-            world, state.start, newcomers, self.layer, self.pretraining, stream
-        )
+        clients, updates = self._last_layers(world, state.start, newcomers, stream)
+        placed = state.assignment != UNASSIGNED
         cluster, distance = density.nearest_label(
-            updates, state.layers[known], state.assignment[known]
+            updates, state.layers[placed], state.assignment[placed]
         )
-        return self._assign_or_exclude(world, state, clients, updates, cluster, distance)
+        return self._assign_or_exclude(
+            world, state, clients, updates=updates, cluster=cluster, distance=distance
+        )
 
     def cluster_clients(self, world: World, stream: Stream) -> LastLayerState:
         """The clustering round: all reachable clients train from w_0. The models of the clusters
         are w_0 still."""
-        start, reachable = world.initial(stream.child("model")), world.clients(stream.round)
-        clients, updates = last_layer_updates(
-            world, start, reachable, self.layer, self.pretraining, stream
-        )
-        distance = (
-            np.zeros(len(updates))
-            if self.suspicious is None
-            else density.nearest_neighbour_distance(updates)
-        )
+        start = world.initial(stream.child("model"))
+        reachable = world.clients(stream.round)
+        clients, updates = self._last_layers(world, start, reachable, stream)
+
+        # Clients that are far from all others are excluded.
+        distance = np.zeros(len(updates))
+        if self.suspicious is not None:
+            distance = density.nearest_neighbour_distance(updates)
         near = distance <= self._distance_limit()
         if not near.any():
             raise MethodError(
                 f"clustering round: {len(clients)} of {len(reachable)} clients replied, and none "
-                f"is near another "
-                f"(suspicious = {self.suspicious}; the nearest two are "
+                f"is near another (suspicious = {self.suspicious}; the nearest two are "
                 f"{distance.min(initial=np.inf):.3g} apart)"
             )
-        labels, assignment = (
-            np.full(len(clients), UNASSIGNED),
-            np.full(world.total_clients, UNASSIGNED),
-        )
+
+        labels = np.full(len(clients), UNASSIGNED)
         labels[near] = self._partition(updates[near], stream)
-        layers = np.full((len(assignment), updates.shape[1]), np.nan, np.float32)
-        models = np.repeat(start[None], int(labels.max()) + 1, axis=0)
-        state = LastLayerState(models, assignment, start, layers, assignment == 0)
-        return self._assign_or_exclude(world, state, clients, updates, labels, distance)
+        total = world.total_clients
+        state = LastLayerState(
+            models=np.repeat(start[None], int(labels.max()) + 1, axis=0),
+            assignment=np.full(total, UNASSIGNED),
+            start=start,
+            layers=np.full((total, updates.shape[1]), np.nan, np.float32),
+            suspects=np.zeros(total, bool),
+        )
+        return self._assign_or_exclude(
+            world, state, clients, updates=updates, cluster=labels, distance=distance
+        )
+
+    def _last_layers(
+        self,
+        world: World,
+        start: Float[np.ndarray, "P"],
+        clients: Int[np.ndarray, "c"],
+        stream: Stream,
+    ) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
+        """The clients that replied after training from w_0, and their v_i."""
+        return last_layer_updates(
+            world,
+            start=start,
+            clients=clients,
+            layer=self.layer,
+            epochs=self.pretraining,
+            stream=stream,
+        )
 
     def _partition(self, points: Float[np.ndarray, "n d"], stream: Stream) -> Int[np.ndarray, "n"]:
         """Clusters, numbered by their lowest client."""
@@ -200,22 +216,24 @@ class LastLayerClustering:
     ) -> S:
         """The state with clients in their clusters, or excluded; last layers are kept for newcomers
         to compare with."""
-        layers, suspects, excluded = (
-            state.layers.copy(),
-            state.suspects.copy(),
-            distance > self._distance_limit(),
-        )
-        layers[clients], suspects[clients] = updates, excluded
+        layers = state.layers.copy()
+        layers[clients] = updates
+        excluded = distance > self._distance_limit()
+        suspects = state.suspects.copy()
+        suspects[clients] = excluded
         state = replace(state, layers=layers, suspects=suspects)
         return policies.assign(world, state, clients, np.where(excluded, UNASSIGNED, cluster))
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
         """Warnings: excluded clients, and an eps that separates no clients."""
+        remarks = []
         excluded = np.flatnonzero(state.suspects)
-        updates = state.layers[state.assignment != UNASSIGNED]
-        words = "clients {} are suspicious: excluded from training and scores"
-        remarks = (ClientRemark(words, excluded),) if len(excluded) else ()
-        advice = (
-            eps_advice(updates, self.eps, self.min_samples) if self.algorithm == "dbscan" else None
-        )
-        return remarks if advice is None else (*remarks, advice)
+        if len(excluded):
+            text = "clients {} are suspicious: excluded from training and scores"
+            remarks.append(ClientRemark(text, excluded))
+        if self.algorithm == "dbscan":
+            updates = state.layers[state.assignment != UNASSIGNED]
+            advice = eps_advice(updates, self.eps, self.min_samples)
+            if advice is not None:
+                remarks.append(advice)
+        return tuple(remarks)

@@ -1,5 +1,5 @@
-"""Client operations of Hierarchical and Athena besides training: last layers, classes, and a sample
-of each cluster."""
+"""Client operations that Hierarchical and Athena share: last layers, classes, and a sample of each
+cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def last_layer_updates(
     Args:
         world, stream: of the round.
         start: the model from which all train.
-        clients: those that train.
+        clients: that train.
         layer: its ``bias``, or the whole ``last_layer``.
         epochs: of the training.
 
@@ -46,23 +46,24 @@ def last_layer_updates(
     if part is None:
         raise MethodError(
             "clients are clustered by a model's last layer, and this model does not end in a "
-            "weight [C, d] and a bias "
-            "[C]: make them its last two leaves"
+            "weight [C, d] and a bias [C]: make them its last two leaves"
         )
-    work, stream = replace(world.work, epochs=epochs, steps=None), stream.child("last_layer")
+    work = replace(world.work, epochs=epochs, steps=None)
+    stream = stream.child("last_layer")
     if not world.spec.detects:
         model_index = np.zeros(len(clients), np.int64)
         reply = train(world, start[None], clients, model_index, work=work, part=part, stream=stream)
         return clients[reply.arrived], reply.update[reply.arrived]
+
+    # A client trains one detector for each class that it has.
     has_class = world.run(Classes(), clients).classes
     row, positive = np.nonzero(has_class)
-    work = replace(work, positive=positive)
     reply = train(
         world,
         start[None],
         clients[row],
         np.zeros(len(row), np.int64),
-        work=work,
+        work=replace(work, positive=positive),
         part=part,
         stream=stream,
     )
@@ -79,8 +80,8 @@ def count_classes(
 
     Args:
         world: of the clients, which report their classes.
-        clients: those that are counted.
-        cluster: theirs.
+        clients: to count.
+        cluster: of each of them.
         clusters: how many there are.
     """
     has_class = world.run(Classes(), clients).classes
@@ -95,25 +96,29 @@ def sample_members(
     """A random fraction of each cluster's clients in the cohort, ascending.
 
     Args:
-        cohort: the clients of the round; those without a cluster are left out.
+        cohort: the clients of the round; clients without a cluster are left out.
         assignment: of all clients.
-        fraction: how many, rounded; at least one of each cluster.
+        fraction: of a cluster's clients, rounded; at least one client of each cluster.
         stream: of the round.
     """
     order = stream.child("fraction").rng().permutation(cohort[assignment[cohort] != UNASSIGNED])
-    members = [order[assignment[order] == cluster] for cluster in np.unique(assignment[order])]
-    return np.sort(
-        np.concatenate([cohort[:0], *(m[: max(1, round(fraction * len(m)))] for m in members)])
-    )
+    sample = [cohort[:0]]
+    for cluster in np.unique(assignment[order]):
+        members = order[assignment[order] == cluster]
+        sample.append(members[: max(1, round(fraction * len(members)))])
+    return np.sort(np.concatenate(sample))
 
 
 def detector_table(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
     """The detector of each class that a cluster's clients use, given how many of them have the
     class.
 
-    Detectors are numbered by cluster and class. Clients use their cluster's own, or that of the
-    cluster where most clients have the class (the first of equals); NO_DETECTOR where no client has
-    it.
+    Detectors are numbered by cluster and class. Clients use the detector of their cluster, or else
+    the one of the cluster where most clients have the class (the first of equals); NO_DETECTOR for
+    a class that no client has.
     """
-    own = np.where(counts > 0, np.cumsum(counts > 0).reshape(counts.shape) - 1, NO_DETECTOR)
-    return np.where(own == NO_DETECTOR, own[counts.argmax(axis=0), np.arange(counts.shape[1])], own)
+    exists = counts > 0
+    number = np.cumsum(exists).reshape(counts.shape) - 1
+    detector = np.where(exists, number, NO_DETECTOR)
+    of_most_clients = detector[counts.argmax(axis=0), np.arange(counts.shape[1])]
+    return np.where(exists, detector, of_most_clients)

@@ -1,5 +1,5 @@
 """Oracle: peers that know the true clusters from the start, and average with random peers of their
-own.
+cluster.
 
 An upper bound for peer-to-peer methods, which have to find them (PANM, section 2; the code of PENS'
 authors). It runs only where the true clusters are known, as in a planted federation; where they
@@ -66,7 +66,6 @@ def _trust_true_clusters(world: World, state: PeerState) -> PeerState:
             "the oracle needs clients whose true clusters are known, such as planted ones; got "
             "others"
         )
-    trust: Bool[np.ndarray, "N N"] = (true_clusters[:, None] == true_clusters) & ~np.eye(
-        len(true_clusters), dtype=bool
-    )
+    trust: Bool[np.ndarray, "N N"] = true_clusters[:, None] == true_clusters
+    np.fill_diagonal(trust, False)
     return replace(state, trust=trust, assignment=communities(trust))

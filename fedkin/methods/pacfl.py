@@ -4,7 +4,7 @@ S. Vahidian, M. Morafah, W. Wang, V. Kungurtsev, C. Chen, M. Shah, B. Lin: Effic
 Similarity Identification in Clustered Federated Learning via Principal Angles Between Client Data
 Subspaces. AAAI 2023, arXiv 2209.10526.
 
-    U_i     the first p left singular vectors of client i's samples of each label, labels side by side
+    U_i     the first p left singular vectors of client i's samples of each label, side by side
     A_ij    ``smallest``: the smallest principal angle of span U_i and span U_j, in degrees (eq. 2)
             ``same_rank``: tr arccos(U_i^T U_j), the sum over vectors of the same rank (eq. 3)
             ``sum``: the sum of all principal angles
@@ -14,8 +14,8 @@ Subspaces. AAAI 2023, arXiv 2209.10526.
 
 U_i is sent once, and nothing is trained for it. Newcomers send theirs, A gets their rows, and all
 are clustered again by the same beta. Clusters keep their numbers by the clients that they have in
-common. A cluster of newcomers only gets a number of its own and starts from the initial model; one
-that is cut off another, from that one's model.
+common. A cluster of newcomers only gets a new number and starts from the initial model; a cluster
+that is cut off another one starts from that one's model.
 
 Differs from the authors' code: (1) it takes the smallest *entry* of U_i^T U_j for the principal
 angle, which is larger: that is ``as_coded``. Principal angles need orthonormal columns, and those
@@ -66,7 +66,7 @@ class PACFLState(State):
 
     start: Float[np.ndarray, "P"]  # the initial model
     bases: Float[np.ndarray, "N d q"]  # directions of each client; NaN where they are not known
-    angles: Float[np.ndarray, "N N"]  # A; NaN likewise
+    angles: Float[np.ndarray, "N N"]  # A; NaN where they are not known
 
 
 @plain_options
@@ -89,9 +89,8 @@ class PACFL:
     p: int = 3  # vectors of each label
     threshold: float = 3.5  # beta, degrees
     angle: Literal["smallest", "same_rank", "sum", "as_coded"] = "smallest"  # A_ij, as above
-    linkage: Literal["weighted", "average", "complete", "single"] = (
-        "weighted"  # of clusters that merge
-    )
+    # of clusters that merge
+    linkage: Literal["weighted", "average", "complete", "single"] = "weighted"
 
     def __post_init__(self) -> None:
         check_positive_integer("p", self.p)
@@ -106,29 +105,35 @@ class PACFL:
         )
 
     def init(self, world: World, stream: Stream) -> PACFLState:
-        """Clusters of all reachable clients. Raises MethodError where none of them sent a
-        direction."""
-        clients, total, start = (
-            world.clients(stream.round),
-            world.total_clients,
-            world.initial(stream.child("model")),
-        )
+        """Clusters of all reachable clients.
+
+        Raises:
+            MethodError: none of them sent a direction.
+        """
+        clients = world.clients(stream.round)
+        total = world.total_clients
+        start = world.initial(stream.child("model"))
         bases = self._bases(world, clients)
-        unknown = np.full((total, *bases.shape[1:]), np.nan, np.float32)
-        assignment, angles = np.full(total, UNASSIGNED), np.full((total, total), np.nan)
-        state = PACFLState(start[None][:0], assignment, start, unknown, angles)
+        state = PACFLState(
+            models=start[None][:0],
+            assignment=np.full(total, UNASSIGNED),
+            start=start,
+            bases=np.full((total, *bases.shape[1:]), np.nan, np.float32),
+            angles=np.full((total, total), np.nan),
+        )
         state = self._cluster(world, state, clients, bases)
         if not len(state.models):
             raise MethodError(
                 f"0 of {len(clients)} clients sent a direction of its samples, and none can be "
-                f"clustered"
+                "clustered"
             )
         return state
 
     def round(
         self, world: World, state: PACFLState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> PACFLState:
-        return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        return replace(state, models=models)
 
     def place(
         self, world: World, state: PACFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -137,7 +142,7 @@ class PACFL:
         return self._cluster(world, state, newcomers, self._bases(world, newcomers))
 
     def _bases(self, world: World, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n d q"]:
-        """What is compared: the vectors as they are, or an orthonormal basis of their span."""
+        """U_i, to compare: the vectors as they are, or an orthonormal basis of their span."""
         columns = side_by_side(world.run(LabelSubspaces(self.p), clients).basis)
         principal = self.angle in ("smallest", "sum")
         return (orthonormal(columns) if principal else columns).astype(np.float32)
@@ -149,33 +154,38 @@ class PACFL:
         clients: Int[np.ndarray, "n"],
         bases: Float[np.ndarray, "n d q"],
     ) -> PACFLState:
-        """The state with the angles of some clients, and new clusters of all whose angles are
+        """The state with the angles of these clients, and new clusters of all whose angles are
         known."""
-        came = bases.any(axis=(1, 2))
-        clients, kept, angles = clients[came], state.bases.copy(), state.angles.copy()
-        kept[clients] = bases[came]
-        known = np.flatnonzero(np.isfinite(kept[:, 0, 0]))
-        rows = angles_between(kept[clients], kept[known], self.angle)
+        replied = bases.any(axis=(1, 2))
+        clients = clients[replied]
+        all_bases = state.bases.copy()
+        all_bases[clients] = bases[replied]
+
+        # A gets the rows and columns of these clients.
+        known = np.flatnonzero(np.isfinite(all_bases[:, 0, 0]))
+        rows = angles_between(all_bases[clients], all_bases[known], self.angle)
+        angles = state.angles.copy()
         angles[np.ix_(clients, known)] = rows
         angles[np.ix_(known, clients)] = rows.T
         angles[clients, clients] = 0
+
+        # The nearest two merge while they are at most beta apart.
         labels = merge_up_to(angles[np.ix_(known, known)], self.threshold, self.linkage)
         cluster = match_labels(labels, state.assignment[known], len(state.models), new=True)
         models = _with_new_models(state, known, cluster)
-        state = replace(state, models=models, bases=kept, angles=angles)
+        state = replace(state, models=models, bases=all_bases, angles=angles)
         return policies.update_assignment(world, state, known, cluster)
 
 
 def _with_new_models(
     state: PACFLState, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "K P"]:
-    """The cluster models, and one for each new number: that of most of its clients, or the initial
-    one."""
+    """The cluster models, and one for each new number: the former model of most of its clients, or
+    the initial one."""
     models = [state.models]
     for k in range(len(state.models), int(cluster.max(initial=-1)) + 1):
-        members = state.assignment[clients[cluster == k]]
-        members = members[members != UNASSIGNED]
-        models.append(
-            (state.models[np.bincount(members).argmax()] if len(members) else state.start)[None]
-        )
+        former = state.assignment[clients[cluster == k]]
+        former = former[former != UNASSIGNED]
+        model = state.models[np.bincount(former).argmax()] if len(former) else state.start
+        models.append(model[None])
     return np.concatenate(models)

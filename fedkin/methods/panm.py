@@ -4,28 +4,32 @@ there is no server.
 Z. Li, C. Wu: Towards Effective Clustered Federated Learning: A Peer-to-peer Framework with Adaptive
 Neighbor Matching. Poster, MLSys 2022, arXiv 2203.12285 (eqs. 1-10).
 
-Notation: w_i^{t-1/2} the model of peer i after local training, g_i what that changed, h_i =
+Notation: w_i^{t-1/2} the model of peer i after local training, g_i the change by it, h_i =
 w_i^{t-1/2} - w_0, l the size of a candidate list, k of a list of neighbours, B_i the bag, T1 the
 rounds of stage one, tau the period of HNM.
 
-    PANMGrad:  s_ij = alpha cos(g_i, g_j) + (1 - alpha) cos(h_i, h_j)        PANMLoss:  s_ij = 1 / F_i(w_j)
-    CNI, t <= T1:  N_i^t = the k with the highest s_ij of C_i and N_i^{t-1}, C_i = l random peers that are no neighbours
-    then B_i = N_i^{T1}, and N_i^t = k random of B_i;  HNM, in every tau-th round:
-        C_i = l random peers outside the bag, S_i = l random of it (all, where there are fewer), M_i
-        = C_i and S_i the s_ij of M_i are split in two Gaussians, C_i and S_i at first;  H_i = the
-        one of the higher mean B_i <- (B_i - S_i) and H_i
-    w_i^t = mean of w_j^{t-1/2} over N_i^t and i itself, weighted by training samples
+    PANMGrad:  s_ij = alpha cos(g_i, g_j) + (1 - alpha) cos(h_i, h_j)
+    PANMLoss:  s_ij = 1 / F_i(w_j)
+    CNI, t <= T1:  N_i^t = the k with the highest s_ij of C_i and N_i^{t-1}
+                   C_i = l random peers that are no neighbours
+    then B_i = N_i^{T1}, and N_i^t = k random of B_i
+    HNM, in every tau-th round:
+        C_i = l random peers outside the bag, S_i = l random of it (all, where there are fewer)
+        M_i = C_i and S_i; the s_ij of M_i are split in two Gaussians, C_i and S_i at first
+        H_i = the one of the higher mean
+        B_i <- (B_i - S_i) and H_i
+    w_i^t = mean of w_j^{t-1/2} over N_i^t and i, weighted by training samples
 
 Differs from the poster: there the mixture starts with S_i in the component said *not* to be of the
 same cluster, which selects the wrong peers; here S_i starts in the other one. It calls the bag N_i
 too, and does not define which peers stage two averages: here, as in the arXiv paper, over k peers
-of the bag. ``clustering.gaussian_mixture`` settles what becomes of degenerate mixtures. A bag of
+of the bag. ``clustering.gaussian_mixture`` settles the cases of degenerate mixtures. A bag of
 all peers has no peer outside to be compared with, and stays: so k is to be small.
 
-Left open, and settled here: t is a peer's own round, so that one that comes late has a stage one of
-its own. Candidates that do not reply are not chosen. A neighbour that does not reply keeps its
-place, one that has left loses it; a peer that has no neighbours left in stage two chooses anew, as
-in stage one, in that round. No code of the authors is public; T1, k, l, tau and alpha have the
+Left open, and settled here: t counts the rounds of each peer, so that a peer that comes late has
+its stage one then. Candidates that do not reply are not chosen. A neighbour that does not reply
+keeps its place, one that has left loses it; a peer that has no neighbours left in stage two chooses
+as in stage one in that round. No code of the authors is public; T1, k, l, tau and alpha have the
 values of the re-implementations we know of. With alpha = 0.25 it found clusters that it lost with
 their 0.5 (60 images a peer, T1 = 20: docs/results.md).
 """
@@ -46,7 +50,7 @@ from fedkin.core.validation import check_not_negative, check_positive_integer
 from fedkin.methods.about import AVERAGED_PEERS, UNLIKE_OTHERS, About
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest, ranks
 
-# What the options mean that both methods have.
+# Meanings of the options that both methods have.
 MEANINGS = {
     "neighbours": AVERAGED_PEERS,
     "candidates": "as in PANM",
@@ -57,8 +61,8 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Matching(PeerMethod):
-    """What PANM and PANMLoss share: neighbours are chosen in stage one, and the bag is matched in
-    stage two."""
+    """Base of PANM and PANMLoss: peers choose neighbours in stage one, and match the bag in stage
+    two."""
 
     neighbours: int = 3  # k
     candidates: int = 6  # l
@@ -83,8 +87,9 @@ class Matching(PeerMethod):
         candidates = lowest(noise, reachable & ~neighbourhood.trust, self.candidates)
         neighbours = reachable & neighbourhood.trust
         sample = lowest(noise, neighbours, self.candidates)
-        stage_one, matching = (rows[:, None] for rows in self._stages(neighbourhood))
-        return np.where(stage_one, candidates | neighbours, matching & (candidates | sample))
+        stage_one, matching = self._stages(neighbourhood)
+        in_stage_two = matching[:, None] & (candidates | sample)
+        return np.where(stage_one[:, None], candidates | neighbours, in_stage_two)
 
     def match_neighbours(
         self,
@@ -94,14 +99,22 @@ class Matching(PeerMethod):
     ) -> Neighbourhood:
         stage_one, matching = self._stages(neighbourhood)
         before = neighbourhood.trust
-        known, silent = before & replied, before & ~replied  # neighbours that do not reply stay
+        # Neighbours that do not reply keep their places.
+        silent = before & ~replied
+
+        # CNI, eq. 5
         places = self.neighbours - silent.sum(axis=1, keepdims=True)
-        nearest = silent | (ranks(-similarity, replied) < places)  # eq. 5
-        same = np.zeros_like(known)
+        nearest = silent | (ranks(-similarity, replied) < places)
+
+        # HNM, eqs. 6-9: S_i begins in one component, C_i in the other.
+        sample = before & replied
+        same = np.zeros_like(sample)
         same[matching] = split_two_gaussians(
-            similarity[matching], known[matching], replied[matching]
-        )  # eqs. 6-9
-        bag = np.where(matching[:, None], silent | same, before)  # eq. 10
+            similarity[matching], initial=sample[matching], mask=replied[matching]
+        )
+
+        # eq. 10
+        bag = np.where(matching[:, None], silent | same, before)
         return replace(neighbourhood, trust=np.where(stage_one[:, None], nearest, bag))
 
     def _stages(
@@ -129,9 +142,7 @@ class PANM(Matching):
         meanings={**MEANINGS, "alpha": UNLIKE_OTHERS},
     )
 
-    alpha: float | int = (
-        0.5  # weight of the last updates; 1 - alpha is that of all updates since w_0
-    )
+    alpha: float | int = 0.5  # weight of the last updates; all updates since w_0 have 1 - alpha
 
     similarity_of: ClassVar[str] = "gradient"
 

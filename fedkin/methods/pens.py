@@ -7,18 +7,19 @@ selection).
 
     stage one:  n_s random peers are queried; the n_t with the lowest loss on i's training data get
                 a vote each, and i averages with them
-    then        N_i = the peers with more votes than n_t / N times the rounds of stage one, the expectation under chance
+    then        N_i = the peers with more votes than n_t / N times the rounds of stage one,
+                which is the expectation under chance
     stage two:  i averages with n_s random of N_i (all, where there are fewer)
 
-Means are weighted by training samples, the peer's own model included.
+Means are weighted by training samples, and the peer's model is one of the averaged models.
 
-In stage one the neighbours are those of the round, in stage two those with enough votes. After few
-rounds of stage one a single vote is enough, so that neighbours are random.
+In stage one the neighbours are the peers of the round, in stage two the peers with enough votes.
+After few rounds of stage one a single vote is enough, so that neighbours are random.
 
 Differs from the authors' later code: there peers act one after another and read models of the same
 round; here all act at once. There a round is averaging and then training, after one training of all
 peers, and models are tested after the training; here it is training and then averaging, and models
-are tested after that. A peer that comes late has a stage one of its own, and one that has no
+are tested after that. A peer that comes late has its stage one then, and one that has no
 neighbours left trains alone.
 """
 

@@ -4,7 +4,8 @@ served the minimisers.
 C. T. Dinh, N. H. Tran, T. D. Nguyen: Personalized Federated Learning with Moreau Envelopes. NeurIPS
 2020, arXiv 2006.08848 (Algorithm 1).
 
-    client i, on each batch:  theta_i = argmin_theta f_i(theta) + lambda/2 |theta - w_i|^2,  by ``own_steps`` of SGD
+    client i, on each batch:  theta_i = argmin_theta f_i(theta) + lambda/2 |theta - w_i|^2,
+                                        by ``own_steps`` of SGD
                               w_i    <- w_i - eta lambda (w_i - theta_i)
     server:                   w      <- (1 - beta) w + beta mean_i w_i
 
@@ -14,8 +15,8 @@ its steps converge where eta lambda is below 2 (summaries say 1: above that w_i 
 theta_i); those towards theta_i are along a gradient that grows by lambda or more, and diverge where
 ``own_lr`` lambda is above 2. Both products are refused from 2 on.
 
-Clients are tested with theta_i, that of the last batch, as in public code (PFLlib, FedEM's): a
-noisy model where batches are small. Differs: the mean is weighted by numbers of samples, as
+Clients are tested with theta_i of the last batch, as in public code (PFLlib, FedEM's): a noisy
+model where batches are small. Differs: the mean is weighted by numbers of samples, as
 FedAvg's is (the text: the plain mean); theta_i starts at w_i. A client that never trained, such as
 a newcomer, is tested with w. Records of the training loss are of f_i(w_i).
 """
@@ -46,7 +47,7 @@ from fedkin.tasks.pfedme import TrainEnvelope
 
 @dataclass(frozen=True)
 class PFedMeState(State):
-    """One model; clients have their own, with which they are tested."""
+    """One model; clients keep a personal model, and are tested with it."""
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluateOwn(self.models, self.assignment[clients])
@@ -74,8 +75,8 @@ class PFedMe:
         if self.own_lr * self.strength >= 2:
             raise MethodError(
                 f"own_lr {self.own_lr:g} with strength {self.strength:g}: the inner steps diverge "
-                f"where the product is "
-                f"2 or more; set own_lr below {2 / self.strength:.2g}, or a lower strength"
+                f"where the product is 2 or more; set own_lr below {2 / self.strength:.2g}, or a "
+                "lower strength"
             )
 
     def requirements(self) -> Requirements:
@@ -89,25 +90,26 @@ class PFedMe:
         self._check_rate(work)
 
     def init(self, world: World, stream: Stream) -> PFedMeState:
-        """Raises MethodError: a learning rate with which training diverges."""
+        """One model. Raises MethodError: a learning rate with which training diverges."""
         self._check_rate(world.work)
-        first = single_model_state(world, stream)
-        return PFedMeState(first.models, first.assignment)
+        start = single_model_state(world, stream)
+        return PFedMeState(models=start.models, assignment=start.assignment)
 
     def round(
         self, world: World, state: PFedMeState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> PFedMeState:
         task = TrainEnvelope(
-            state.models,
-            world.work,
-            state.assignment[cohort],
+            models=state.models,
+            work=world.work,
+            model_index=state.assignment[cohort],
             reduce=True,
             strength=float(self.strength),
             own_steps=self.own_steps,
             own_lr=float(self.own_lr),
         )
         reply = world.run(task, cohort, stream.child("train"))
-        return replace(state, models=state.models + np.float32(self.beta) * reply.update)
+        step = np.float32(self.beta) * reply.update
+        return replace(state, models=state.models + step)
 
     def place(
         self, world: World, state: PFedMeState, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -119,8 +121,6 @@ class PFedMe:
         if work.optimizer == "sgd" and rate * self.strength >= 2:
             raise MethodError(
                 f"PFedMe with strength {self.strength:g} diverges at a learning rate of {rate:g}, "
-                f"as their product is "
-                f"2 or more; keep local.lr and its schedules below {2 / self.strength:.2g} (the "
-                f"authors: 0.005), or "
-                "set a lower strength"
+                "as their product is 2 or more; keep local.lr and its schedules below "
+                f"{2 / self.strength:.2g} (the authors: 0.005), or set a lower strength"
             )

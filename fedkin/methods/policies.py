@@ -1,5 +1,5 @@
 """Steps that clustered methods share: assignment of newcomers, migration after a shift, initial
-models and weights of the mean, inter-cluster aggregation.
+models, weights of the mean, and inter-cluster aggregation.
 
 Source: FlexCFL (Duan et al. 2022), sections 3.2 and 3.4. Shapes: K clusters, P parameters, n
 clients of a call.
@@ -36,8 +36,12 @@ S = TypeVar("S", bound=State)
 
 
 def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
-    """Refuse impossible policies among a method's fields (MethodError); ``newcomers`` are those it
-    knows."""
+    """Refuse (MethodError) impossible policies among a method's fields.
+
+    Args:
+        method: with the fields ``newcomers``, ``migration``, ``threshold`` and ``eta_g``.
+        newcomers: policies that the method offers.
+    """
     check_choice("newcomers", method.newcomers, newcomers)
     check_choice("migration", method.migration, MIGRATION)
     check_not_negative("threshold", method.threshold)
@@ -45,14 +49,16 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
 
 
 def standing_tasks(method: Any) -> tuple[Task, ...]:
-    """The test by which clients find shifts of their labels, in every reply; nothing where none
+    """The test by which clients find shifts of their labels, in every reply; empty where no client
     migrates."""
-    return () if method.migration == "none" else (Shifted(method.migration, method.threshold),)
+    if method.migration == "none":
+        return ()
+    return (Shifted(method.migration, method.threshold),)
 
 
 def shared_head(method: Any) -> str:
-    """What a placement policy compares that needs last layers that clients share, for
-    ``Requirements``; empty: nothing.
+    """Comparisons of a placement policy that need shared last layers, for ``Requirements``; empty:
+    none.
 
     Args:
         method: with a field ``newcomers``.
@@ -61,7 +67,7 @@ def shared_head(method: Any) -> str:
 
 
 def sends(method: Any) -> str:
-    """What policies let the server know of clients, for ``Requirements``; empty: nothing.
+    """Facts about clients that policies send to the server, for ``Requirements``; empty: none.
 
     Args:
         method: with fields ``newcomers`` and ``eta_g``.
@@ -72,9 +78,11 @@ def sends(method: Any) -> str:
 
 
 def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
-    """Place clients anew whose data have shifted, selected or not (FlexCFL, Alg. 2, l. 4-6).
+    """The state with new places for clients whose data have shifted, selected or not (FlexCFL, Alg.
+    2, l. 4-6).
 
-    One that does not reply keeps its cluster, and detects the same shift again in the next round.
+    A client that does not reply keeps its cluster, and detects the same shift again in the next
+    round.
 
     Args:
         world, state, stream: of the round.
@@ -85,7 +93,8 @@ def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream
         reachable = world.clients(stream.round)
         assigned = reachable[state.assignment[reachable] != UNASSIGNED]
         migrants = assigned[world.run(task, assigned).shifted]
-        state = place(world, state, migrants, stream.child("migration")) if len(migrants) else state
+        if len(migrants):
+            state = place(world, state, migrants, stream.child("migration"))
     return state
 
 
@@ -97,8 +106,8 @@ def assign(
 
     Args:
         world, state: of the round.
-        clients: those to place.
-        cluster: where; UNASSIGNED: the client stays where it is.
+        clients: to place.
+        cluster: of each of them; UNASSIGNED: the client stays where it is.
     """
     state = _with_clusters(world, state, clients, cluster)
     world.run(Note(), clients[cluster != UNASSIGNED])
@@ -111,12 +120,12 @@ def update_assignment(
     """The state with the clusters that clients chose, or were given, in this round.
 
     Unlike with ``assign``, only clients that had no cluster store their label counts: the others go
-    on comparing with those they stored before.
+    on comparing with the counts they stored before.
 
     Args:
         world, state: of the round.
-        clients: those of the round.
-        cluster: theirs now; UNASSIGNED: the client stays where it is.
+        clients: of the round.
+        cluster: of each of them; UNASSIGNED: the client stays where it is.
     """
     placed = clients[(state.assignment[clients] == UNASSIGNED) & (cluster != UNASSIGNED)]
     state = _with_clusters(world, state, clients, cluster)
@@ -127,13 +136,14 @@ def update_assignment(
 def _with_clusters(
     world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> S:
-    """The state with new clusters; clients whose cluster changes forget what they kept for the old
-    one."""
-    known = cluster != UNASSIGNED
-    placed = clients[known]
+    """The state with new clusters; clients whose cluster changes forget the data that they kept for
+    the old one."""
+    is_placed = cluster != UNASSIGNED
+    placed = clients[is_placed]
     assignment = state.assignment.copy()
-    assignment[placed] = cluster[known]
-    world.reassigned(np.unique(placed[assignment[placed] != state.assignment[placed]]))
+    assignment[placed] = cluster[is_placed]
+    changed = assignment[placed] != state.assignment[placed]
+    world.reassigned(np.unique(placed[changed]))
     return replace(state, assignment=assignment)
 
 
@@ -145,13 +155,13 @@ def cluster_by_loss(
 
     Args:
         world, state: of the round.
-        clients: those that evaluate them; UNASSIGNED is the result of one without a finite loss.
+        clients: that evaluate the models; UNASSIGNED is the result of a client without a finite
+            loss.
     """
     losses = world.run(Losses(state.models), clients).losses
     finite = np.isfinite(losses)
-    return np.where(
-        finite.any(axis=1), np.argmin(np.where(finite, losses, np.inf), axis=1), UNASSIGNED
-    )
+    lowest = np.argmin(np.where(finite, losses, np.inf), axis=1)
+    return np.where(finite.any(axis=1), lowest, UNASSIGNED)
 
 
 class Nearest(NamedTuple):
@@ -169,22 +179,25 @@ def cluster_by_direction(
     stream: Stream,
     steps: int = PRETRAINING_STEPS,
 ) -> Nearest:
-    """The cluster whose direction is nearest to a client's own first update: argmin_k (1 - cos)/2,
-    the first of equals (FlexCFL, eq. 8).
+    """The cluster whose direction is nearest to a client's first update: argmin_k (1 - cos)/2, the
+    first of equals (FlexCFL, eq. 8).
 
     Args:
         world, stream: of the round.
         start: the model from which clients train.
         directions: of the clusters; the clients have them already.
-        clients: those that compare; UNASSIGNED is the result of one that does not reply or whose
+        clients: that compare; UNASSIGNED is the result of a client that does not reply or whose
             update is zero.
         steps: mini-batches of the training.
     """
-    work = replace(world.work, steps=steps)
-    reply = world.run(Similarities(start, directions, work), clients, stream.child("pretrain"))
+    task = Similarities(start, directions, replace(world.work, steps=steps))
+    reply = world.run(task, clients, stream.child("pretrain"))
     unknown = np.isnan(reply.cosine).any(axis=1)
-    cluster = np.where(unknown, UNASSIGNED, np.argmax(np.nan_to_num(reply.cosine), axis=1))
-    return Nearest(cluster, reply.arrived | reply.nonfinite)
+    most_similar = np.argmax(np.nan_to_num(reply.cosine), axis=1)
+    return Nearest(
+        cluster=np.where(unknown, UNASSIGNED, most_similar),
+        replied=reply.arrived | reply.nonfinite,
+    )
 
 
 def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarray, "K P"]:
@@ -221,13 +234,15 @@ def aggregation_weights(
         clients: its rows.
         world, stream: of the round.
     """
+    if weighting == "examples":
+        return np.where(reply.arrived, reply.examples, 0.0)
     if weighting != "first_client":
-        return np.where(reply.arrived, reply.examples if weighting == "examples" else 1.0, 0.0)
+        return np.where(reply.arrived, 1.0, 0.0)
     order = _drawn_order(clients, world.total_clients, stream)
     order = order[reply.arrived[order]]
-    _, first = np.unique(reply.model_index[order], return_index=True)
+    _, first_of_model = np.unique(reply.model_index[order], return_index=True)
     weight = np.zeros(len(clients))
-    weight[order[first]] = 1
+    weight[order[first_of_model]] = 1
     return weight
 
 
@@ -236,15 +251,16 @@ def _drawn_order(
 ) -> Int[np.ndarray, "n"]:
     """The rows of a cohort in the order in which it was drawn.
 
-    Cohorts come in the order of ids. One whose turn it is in a round robin was drawn in that order,
-    from the first id of the turn on; any other was drawn uniformly, so that a random order is its
-    own.
+    Cohorts come in the order of ids. A cohort of a round robin was drawn in that order, from the
+    first id of its turn on; any other cohort was drawn uniformly, so that any random order is as
+    good as the one in which it was drawn.
     """
     rows = np.argsort(clients)
     begin = (stream.round - 1) * len(clients)
-    place = (clients[rows] - begin) % total_clients  # in the turn: 0 .. n-1
-    if begin < total_clients and (place < len(clients)).all():
-        return rows[np.argsort(place)]
+    place_in_turn = (clients[rows] - begin) % total_clients
+    is_turn = begin < total_clients and (place_in_turn < len(clients)).all()
+    if is_turn:
+        return rows[np.argsort(place_in_turn)]
     return rows[stream.child("drawn_order").rng().permutation(len(clients))]
 
 
@@ -268,9 +284,9 @@ def place_by_policy(
     Args:
         world, state, stream: of the round.
         policy: ``loss``, ``direction`` or ``random``.
-        clients: those to place.
+        clients: to place.
         start: the model that all clusters began with, needed for ``direction``: a cluster's
-            direction is the way its model has come from there.
+            direction is the change of its model since then.
 
     Raises:
         MethodError: ``direction`` without a common start.
@@ -286,19 +302,17 @@ def place_by_policy(
         )
     directions = state.models - start
     world.run(Directions(directions), clients)
-    return assign(
-        world,
-        state,
-        clients,
-        cluster_by_direction(world, start, directions, clients, stream).cluster,
+    nearest = cluster_by_direction(
+        world, start=start, directions=directions, clients=clients, stream=stream
     )
+    return assign(world, state, clients, nearest.cluster)
 
 
 def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: bool = True) -> S:
     """Inter-cluster aggregation among the clusters that have clients (FlexCFL, Alg. 2, l. 18-21).
 
-    Where every cluster has a server of its own, each sends its model once: that is counted between
-    servers.
+    Where every cluster has a separate server, each sends its model once: that is counted as traffic
+    between servers.
 
     Args:
         world, state: of the round.
@@ -322,16 +336,16 @@ def check_plain_steps(work: LocalTraining, option: str, cure: str) -> None:
     Args:
         work: of the clients.
         option: of the method that takes such steps, for the message.
-        cure: what else to change.
+        cure: the alternative, for the message.
     """
-    given = {
+    is_used = {
         "optimizer": work.optimizer != "sgd",
         "momentum": work.momentum,
         "step_schedule": work.step_schedule,
     }
-    for name in (name for name, is_used in given.items() if is_used):
-        raise MethodError(
-            f"{option} takes one step of plain SGD, without local.{name} = "
-            f"{getattr(work, name)!r}; leave that out, or "
-            f"{cure}"
-        )
+    for name in is_used:
+        if is_used[name]:
+            raise MethodError(
+                f"{option} takes one step of plain SGD, without local.{name} = "
+                f"{getattr(work, name)!r}; leave that out, or {cure}"
+            )

@@ -7,28 +7,30 @@ spherical K-means; before that leading eigenvectors of a noisy second moment (Dw
 Thakurta, Zhang: Analyze Gauss, STOC 2014), which span the K directions of the clusters. x_i is the
 first update of client i from the common start, as a count sketch of s numbers, of length 1.
 
-    M = sum_i x_i x_i^T + noise, its first K eigenvalues L and eigenvectors V; W = V L^(-1/2)   one noisy sum
-    S_c = sum of the x_i whose x_i W c is highest + noise, for 4 K random directions c          another
-    K-means of the directions of W^T S_c, each with the weight |W^T S_c|                        no client is asked
-    the same sums for the K directions that come of it, ``refinements`` times                   a noisy sum each
+    M = sum_i x_i x_i^T + noise, its first K eigenvalues L and eigenvectors V; W = V L^(-1/2)
+                                                                           one noisy sum
+    S_c = sum of the x_i whose x_i W c is highest + noise,
+          for 4 K random directions c                                      another noisy sum
+    K-means of the directions of W^T S_c, each with the weight |W^T S_c|   no message
+    the same sums for the K directions that result, ``refinements`` times  a noisy sum each
 
 W whitens: clusters whose first updates differ become orthogonal directions, however much they have
 in common and whatever their sizes, as in decompositions of moments (Anandkumar et al.: Tensor
-Decompositions for Learning Latent Variable Models, JMLR 2014). Without it candidates that differ in
-little but what all clients share take two for one.
+Decompositions for Learning Latent Variable Models, JMLR 2014). Without it candidates that differ
+little take two clusters for one.
 
 Then each client chooses among the K directions that were released: by its own data, so that nothing
 is paid for it. All sums are of all clients, before the first round; after that FedAvg in each
-cluster. Without privacy there is no noise, and clients weigh as many as they have examples.
+cluster. Without privacy there is no noise, and clients are weighted by their numbers of examples.
 
-A direction has the noise of one number for each of K dimensions, not for each of P parameters: that
-is what the projection is for. Clusters of fewer clients than the noise (4 z sqrt(K)) are not found.
+A direction has the noise of one number for each of K dimensions, not for each of P parameters:
+hence the projection. Clusters of fewer clients than the noise (4 z sqrt(K)) are not found.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Float64, Int
@@ -100,10 +102,13 @@ class PrivateClusters:
         clients = world.clients(stream.round)
         seed = int(stream.child("sketch").words()[0])
         start = world.initial(stream.child("model"))
-        directions = self._directions(world, clients, self._asked(world, start, seed), stream)
-        assignment = np.full(world.total_clients, UNASSIGNED, np.int64)
-        models = np.stack([start] * self.clusters)
-        state = PrivateClustersState(models, assignment, start, directions, np.array(seed))
+        state = PrivateClustersState(
+            models=np.stack([start] * self.clusters),
+            assignment=np.full(world.total_clients, UNASSIGNED, np.int64),
+            start=start,
+            directions=self._directions(world, clients, start, seed=seed, stream=stream),
+            sketch_seed=np.array(seed),
+        )
         return self.place(world, state, clients, stream)
 
     def round(
@@ -113,7 +118,8 @@ class PrivateClusters:
         cohort: Int[np.ndarray, "n"],
         stream: Stream,
     ) -> PrivateClustersState:
-        return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        return replace(state, models=models)
 
     def place(
         self,
@@ -123,56 +129,78 @@ class PrivateClusters:
         stream: Stream,
     ) -> PrivateClustersState:
         """The nearest of the released directions, by the client's own choice."""
-        asked = self._asked(world, state.start, int(state.sketch_seed))
-        task = NearestSketch(**asked, directions=state.directions)
-        return policies.assign(
-            world, state, newcomers, world.run(task, newcomers, stream.child("pretrain")).nearest
+        task = NearestSketch(
+            start=state.start,
+            work=world.work,
+            size=self.sketch,
+            seed=int(state.sketch_seed),
+            directions=state.directions,
         )
+        nearest = world.run(task, newcomers, stream.child("pretrain")).nearest
+        return policies.assign(world, state, newcomers, nearest)
 
     def _directions(
-        self, world: World, clients: Int[np.ndarray, "c"], asked: dict[str, Any], stream: Stream
+        self,
+        world: World,
+        clients: Int[np.ndarray, "c"],
+        start: Float[np.ndarray, "P"],
+        seed: int,
+        stream: Stream,
     ) -> Float64[np.ndarray, "K s"]:
         """Directions of clusters: eigenvectors, K-means of few sums, and its further steps."""
+        # M, and W
         pretrain = stream.child("pretrain")
-        moments = world.run(SketchMoments(**asked), clients, pretrain).moments[0]
-        if not moments.any():  # never where there is noise
+        task = SketchMoments(start=start, work=world.work, size=self.sketch, seed=seed)
+        moments = world.run(task, clients, pretrain).moments[0]
+        # All zero is possible only without noise.
+        if not moments.any():
             raise MethodError(
                 f"cold start of {self.clusters} clusters: 0 of {len(clients)} clients gave an "
-                f"update"
+                "update"
             )
         whitening = _whitening(moment_matrix(moments, self.sketch), self.clusters)
 
         def sums(directions: Float64[np.ndarray, "M K"]) -> Float64[np.ndarray, "M K"]:
-            task = SketchSums(**asked, directions=_units(directions) @ whitening.T)
+            """W^T S_c of whitened directions c."""
+            task = SketchSums(
+                start=start,
+                work=world.work,
+                size=self.sketch,
+                seed=seed,
+                directions=_units(directions) @ whitening.T,
+            )
             reply = world.run(task, clients, pretrain)
             return (reply.sketch * np.asarray(reply.weight)[:, None]) @ whitening
 
-        candidates = (
-            stream.child("candidates")
-            .rng()
-            .standard_normal((self.candidates * self.clusters, self.clusters))
-        )
+        # S_c of random directions
+        rng = stream.child("candidates").rng()
+        candidates = rng.standard_normal((self.candidates * self.clusters, self.clusters))
         points = sums(candidates)
-        seed = int(stream.child("kmeans").words()[0])
-        labels = kmeans(_units(points), self.clusters, seed, weights=np.linalg.norm(points, axis=1))
+
+        # K-means
+        kmeans_seed = int(stream.child("kmeans").words()[0])
+        lengths = np.linalg.norm(points, axis=1)
+        labels = kmeans(_units(points), self.clusters, kmeans_seed, weights=lengths)
         points = np.stack([points[labels == k].sum(axis=0) for k in range(self.clusters)])
+
+        # further steps
         for _ in range(self.refinements):
             points = sums(points)
         return _units(points) @ whitening.T
 
-    def _asked(self, world: World, start: Float[np.ndarray, "P"], seed: int) -> dict[str, Any]:
-        return {"start": start, "work": world.work, "size": self.sketch, "seed": seed}
-
 
 def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np.ndarray, "s K"]:
-    """The first eigenvectors, each longer as its eigenvalue is smaller; zeros where there is none."""
+    """W: the first eigenvectors, longer for smaller eigenvalues; zeros where there is none."""
     values, vectors = leading_eigenpairs(moments, clusters)
     # An eigenvector is known up to its sign, and the candidates are drawn in this basis. So that
     # the last bits of the moments decide nothing, the largest entry of each is made positive.
     largest = np.abs(vectors).argmax(axis=0)
     signs = np.where(vectors[largest, np.arange(clusters)] < 0, -1.0, 1.0)
-    return vectors * signs * np.sqrt(values.max() / np.where(values > 0, values, 1))
+    lengths = np.sqrt(values.max() / np.where(values > 0, values, 1))
+    return vectors * signs * lengths
 
 
 def _units(rows: Float[np.ndarray, "r K"]) -> Float64[np.ndarray, "r K"]:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    """The rows at length 1; a row of zeros as it is."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.maximum(lengths, np.finfo(np.float64).tiny)

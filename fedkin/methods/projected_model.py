@@ -1,4 +1,4 @@
-"""A model whose last layer is a projection: its scores describe what comes before that layer (FLUX,
+"""A model whose last layer is a projection: its scores describe the input of that layer (FLUX,
 FEROMA).
 
 Shapes: P parameters, C classes, H numbers in front of the last layer.
@@ -15,12 +15,11 @@ from fedkin.measures.descriptors import random_axes
 
 
 def class_count(spec: ModelSpec) -> int:
-    """C, from the bias of the last layer. Raises MethodError where that is not known."""
+    """C, from the bias of the last layer. Raises MethodError: that layer is not known."""
     if spec.head is None or spec.head_bias is None:
         raise MethodError(
             "descriptors are of what comes before a model's last layer, and this model does not "
-            "end in a weight [C, H] "
-            "and a bias [C]: take one that does, such as model.name=mlp"
+            "end in a weight [C, H] and a bias [C]: take one that does, such as model.name=mlp"
         )
     return spec.head_bias.stop - spec.head_bias.start
 
@@ -32,6 +31,7 @@ def with_projection(model: Float[np.ndarray, "P"], spec: ModelSpec) -> Float[np.
     """
     classes = class_count(spec)
     projected = model.copy()
-    weight = (len(projected[spec.head]) - classes) // classes
-    projected[spec.head] = np.append(random_axes(weight, classes), np.zeros(classes))
+    inputs = (len(projected[spec.head]) - classes) // classes
+    bias = np.zeros(classes)
+    projected[spec.head] = np.append(random_axes(inputs, classes), bias)
     return projected

@@ -8,7 +8,8 @@ Notation: dW_i the update of client i in this round, c the clients of a cluster 
 cos(dW_i, dW_j). A cluster has come to rest for all of its clients together, and not for each of
 them, when
 
-    |mean_i dW_i| < eps1   and   max_i |dW_i| > eps2        (norms over all parameters; the mean is a simple one)
+    |mean_i dW_i| < eps1   and   max_i |dW_i| > eps2
+    (norms over all parameters; the mean is a simple one)
 
 and then it is cut in two: in the paper where the largest similarity across the cut is smallest, in
 the code (and here) where complete linkage does. ``eps1`` and ``eps2`` are lengths of updates, so
@@ -17,15 +18,15 @@ them.
 
 As in the authors' code: no cut in the first rounds (``first_split``) nor of small clusters
 (``min_size``); simple means; the cut comes first, and then every cluster, a new one too, gets the
-mean update of its own clients. The paper cuts only where gamma_max < sqrt((1 - a) / 2), a the
+mean update of its clients. The paper cuts only where gamma_max < sqrt((1 - a) / 2), a the
 largest similarity across the cut: that is a < 1 - 2 gamma_max^2. gamma_max, in [0, 1], bounds how
-far a client's gradient is from its true cluster's, in shares of that one's length; the code does
-not check it (``gamma_max=None``).
+far a client's gradient is from the gradient of its true cluster, in shares of the length of the
+latter; the code does not check it (``gamma_max=None``).
 
 Differs from both, where all clients take part in every round: a client of a cluster that is cut
 while it is absent or silent has shown no update, so it becomes UNASSIGNED and is placed when it is
 selected next (``newcomers``). A zero update has no direction: its client stays with the part that
-keeps the cluster's number, that of the lowest client id among the others. Updates are compared with
+keeps the cluster's number, the one with the lowest client id. Updates are compared with
 each other, so a round holds n x P numbers.
 """
 
@@ -112,14 +113,18 @@ class SattlerCFL:
 
     def init(self, world: World, stream: Stream) -> SattlerState:
         """One model, and all clients in its cluster."""
-        state = single_model_state(world, stream)
-        return SattlerState(state.models, state.assignment, state.models[0])
+        start = single_model_state(world, stream)
+        return SattlerState(
+            models=start.models,
+            assignment=start.assignment,
+            start=start.models[0],
+        )
 
     def round(
         self, world: World, state: SattlerState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> SattlerState:
         if len(state.models) > 1:
-            state = policies.migrate(world, state, self, self.place, stream)
+            state = policies.migrate(world, state, method=self, place=self.place, stream=stream)
         members = np.sort(cohort[state.assignment[cohort] != UNASSIGNED])
         reply = train(
             world,
@@ -129,25 +134,31 @@ class SattlerCFL:
             work=world.work,
             stream=stream.child("train"),
         )
-        clients, updates = members[reply.arrived], reply.update[reply.arrived]
+        clients = members[reply.arrived]
+        updates = reply.update[reply.arrived]
+
+        # The cut comes before the means: a new cluster gets the mean of its clients.
         if stream.round > self.first_split:
             state = self._split(world, state, clients, updates)
-        weight = (
-            reply.examples[reply.arrived]
-            if self.weighting == "examples"
-            else np.ones(len(clients), np.int64)
-        )
+
+        weight = np.ones(len(clients), np.int64)
+        if self.weighting == "examples":
+            weight = reply.examples[reply.arrived]
         mean, _ = mean_by_model(updates, weight, state.assignment[clients], len(state.models))
-        return policies.aggregate_between_clusters(
-            world, replace(state, models=state.models + mean), self.eta_g
-        )
+        state = replace(state, models=state.models + mean)
+        return policies.aggregate_between_clusters(world, state, self.eta_g)
 
     def place(
         self, world: World, state: SattlerState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> SattlerState:
         """A client that was absent when its cluster was cut gets one of today's clusters."""
         return policies.place_by_policy(
-            world, state, self.newcomers, newcomers, stream, state.start
+            world,
+            state,
+            policy=self.newcomers,
+            clients=newcomers,
+            stream=stream,
+            start=state.start,
         )
 
     def _split(
@@ -165,24 +176,24 @@ class SattlerCFL:
             if leaving.any():
                 new = len(state.models)
                 models = np.concatenate([state.models, state.models[k : k + 1]])
-                assignment = np.where(
-                    state.assignment == k, UNASSIGNED, state.assignment
-                )  # whoever is absent stays so
+                # Absent and silent clients of the cluster stay unassigned.
+                assignment = np.where(state.assignment == k, UNASSIGNED, state.assignment)
                 state = replace(state, models=models, assignment=assignment)
                 state = policies.assign(world, state, clients[rows], np.where(leaving, new, k))
         return state
 
     def _leaving(self, updates: Float[np.ndarray, "c P"]) -> Bool[np.ndarray, "c"]:
         """Which clients of a cluster leave it for a new one; none where it is not to be cut."""
-        leaving, nonzero = np.zeros(len(updates), bool), np.flatnonzero(updates.any(axis=1))
+        leaving = np.zeros(len(updates), bool)
+        nonzero = np.flatnonzero(updates.any(axis=1))
         if not self._incongruent(updates) or len(nonzero) < 2:
             return leaving
         similarity = cosine(updates[nonzero], updates[nonzero])
-        away = (
-            agglomerative(-similarity, clusters=2, linkage="complete") == 1
-        )  # the first row's part is number 0
+        # Part 0 is the part of the first row.
+        away = agglomerative(-similarity, clusters=2, linkage="complete") == 1
         bound = np.inf if self.gamma_max is None else 1 - 2 * self.gamma_max**2
-        leaving[nonzero] = away & (similarity[np.ix_(away, ~away)].max() < bound)
+        largest_across = similarity[np.ix_(away, ~away)].max()
+        leaving[nonzero] = away & (largest_across < bound)
         return leaving
 
     def _incongruent(self, updates: Float[np.ndarray, "c P"]) -> bool:

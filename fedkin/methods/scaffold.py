@@ -7,14 +7,15 @@ Controlled Averaging for Federated Learning. ICML 2020, arXiv 1910.06378.
                c_i+ = g_i(x), of all its samples                   option I
                c_i+ = c_i - c + (x - y) / (K_i lr)                 option II
     server:    x <- x + eta mean_S (y_i - x)
-               c <- c + |S| / N mean_S (c_i+ - c_i)                S: the clients that replied, N: all
+               c <- c + |S| / N mean_S (c_i+ - c_i)
+    S: the clients that replied, N: all clients
 
 c_i and c begin at 0; means are plain, not weighted by samples. c_i stays on its client. Differs:
-K_i is the client's own number of steps (epochs times batches), where the paper has one K for all;
+K_i is the client's number of steps (epochs times batches), where the paper has one K for all;
 with a schedule of local steps K_i lr is the sum of their rates. Many published implementations
-differ by mistake: K without the epochs, c by |S| and not by N, the server adding c_i and not its
-change. A client that never trained has c_i = 0. Where a real client's reply is lost behind it, its
-c_i has moved and c has not.
+differ by mistake: K without the epochs, c divided by |S| and not by N, a server that adds c_i and
+not its change. A client that never trained has c_i = 0. Where a real client's reply is lost on the
+way, its c_i has moved and c has not.
 """
 
 from __future__ import annotations
@@ -56,9 +57,7 @@ class SCAFFOLD:
         leaves="the change of its control variate, in a sum",
     )
 
-    option: Literal["I", "II"] = (
-        "II"  # how c_i is renewed: one more gradient, or from the steps that were taken
-    )
+    option: Literal["I", "II"] = "II"  # how c_i is renewed: by one more gradient, or from the steps
     server_lr: float = 1.0  # eta
 
     def __post_init__(self) -> None:
@@ -73,23 +72,37 @@ class SCAFFOLD:
         )
 
     def init(self, world: World, stream: Stream) -> ScaffoldState:
-        """Raises MethodError: local steps from which option II cannot tell the mean gradient."""
+        """One model; the server's control variate is zero.
+
+        Raises:
+            MethodError: option II, and local steps that do not tell the mean gradient.
+        """
         self._check_steps(world.work)
-        first = single_model_state(world, stream)
+        start = single_model_state(world, stream)
         return ScaffoldState(
-            first.models, first.assignment, np.zeros(world.spec.parameters, np.float32)
+            models=start.models,
+            assignment=start.assignment,
+            control=np.zeros(world.spec.parameters, np.float32),
         )
 
     def round(
         self, world: World, state: ScaffoldState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> ScaffoldState:
-        rate = world.work.rate(stream.round)
         task = Controlled(
-            state.models, state.control, world.work, state.assignment[cohort], rate, self.option
+            models=state.models,
+            control=state.control,
+            work=world.work,
+            model_index=state.assignment[cohort],
+            rate=world.work.rate(stream.round),
+            option=self.option,
         )
         reply = world.run(task, cohort, stream.child("train"))
-        share = reply.arrived.sum() / world.total_clients
+
+        # x <- x + eta mean_S (y_i - x)
         models = state.models + np.float32(self.server_lr) * reply.update
+
+        # c <- c + |S| / N mean_S (c_i+ - c_i)
+        share = reply.arrived.sum() / world.total_clients
         control = state.control + np.float32(share) * reply.control_update[0]
         return replace(state, models=models, control=control)
 
@@ -99,12 +112,17 @@ class SCAFFOLD:
         return state  # there is one cluster, and all clients are in it from the start
 
     def _check_steps(self, work: LocalTraining) -> None:
-        adaptive = work.optimizer != "sgd" and f"optimizer = {work.optimizer!r}"
-        used = {"momentum": work.momentum, "mu": work.mu, "clip_norm": work.clip_norm}
-        cause = adaptive or next((f"{name} = {value}" for name, value in used.items() if value), "")
-        if cause and self.option == "II":
+        """Refuse (MethodError) option II where local steps are not plain SGD."""
+        if self.option != "II":
+            return
+        causes = [f"optimizer = {work.optimizer!r}"] if work.optimizer != "sgd" else []
+        for name in ("momentum", "mu", "clip_norm"):
+            value = getattr(work, name)
+            if value:
+                causes.append(f"{name} = {value}")
+        if causes:
             raise MethodError(
-                f"SCAFFOLD with option 'II' reads a client's mean gradient from its plain SGD "
-                f"steps, and local {cause} "
-                "changes them; leave that out, or set method.option='I'"
+                "SCAFFOLD with option 'II' reads a client's mean gradient from its plain SGD "
+                f"steps, and local {causes[0]} changes them; leave that out, or set "
+                "method.option='I'"
             )

@@ -27,9 +27,10 @@ from fedkin.analysis.tables import (
 )
 from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import write_atomic
+from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import percent
-from fedkin.measures.table import HONEST, MEASURES, measures_of
+from fedkin.measures.table import HONEST, MEASURES
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED

@@ -26,9 +26,10 @@ from rich.text import Text
 from fedkin.config.registry import method_title
 from fedkin.core.progress import in_notebook
 from fedkin.core.records import Record
+from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import both_ways, percent
-from fedkin.measures.table import MEASURES, measures_of
+from fedkin.measures.table import MEASURES
 from fedkin.reporting.terminal import plain_console
 from fedkin.run.display import robust_text
 from fedkin.run.metrics.partial_rounds import away_text, partial_text

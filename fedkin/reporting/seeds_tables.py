@@ -9,8 +9,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from fedkin.config.registry import method_title
+from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import MEASURES, measures_of
+from fedkin.measures.table import MEASURES
 from fedkin.reporting.progress import folded
 
 INCOMPLETE_SEED = (

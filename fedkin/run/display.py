@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.config.registry import method_title
 from fedkin.core.display import client_list, count, html_table
+from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import percent
-from fedkin.measures.table import MEASURES, measures_of
+from fedkin.measures.table import MEASURES
 from fedkin.options.robust.splitting import SUSPECT
 
 if TYPE_CHECKING:

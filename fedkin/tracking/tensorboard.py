@@ -8,7 +8,7 @@ from typing import Any
 
 from fedkin.core.errors import StorageError
 from fedkin.core.records import Record
-from fedkin.measures.table import measures_in
+from fedkin.measures.lookup import measures_in
 from fedkin.tracking.optional_import import import_library
 from fedkin.tracking.tracker import flat_numbers, flat_settings
 

@@ -22,7 +22,7 @@ from fedkin.analysis.repeated_runs import RepeatedRuns
 from fedkin.analysis.scores import score
 from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
-from fedkin.measures.table import compared_by
+from fedkin.measures.lookup import compared_by
 from fedkin.models import mclr
 from fedkin.run.results import Run
 from tests.analysis.written_comparisons import comparison

@@ -8,17 +8,11 @@ import re
 import pytest
 
 from fedkin.core.errors import ConfigError
+from fedkin.measures.lookup import compared_by, measures_in
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import byte_text, duration, number_text, percent
-from fedkin.measures.table import (
-    COMPARED,
-    EXTRA,
-    MEASURES,
-    OTHER_ENTRIES,
-    PLACED,
-    compared_by,
-    measures_in,
-)
+from fedkin.measures.reserved_names import OTHER_ENTRIES
+from fedkin.measures.table import COMPARED, EXTRA, MEASURES, PLACED
 
 
 def test_a_measure_has_words_for_all_that_was_not_said() -> None:

@@ -21,7 +21,8 @@ from fedkin.config.plan import Plan
 from fedkin.config.run import load
 from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError
-from fedkin.measures.table import MEASURES, OTHER_ENTRIES
+from fedkin.measures.reserved_names import OTHER_ENTRIES
+from fedkin.measures.table import MEASURES
 from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.live import LivePage
 from fedkin.reporting.html.read_runs import read_runs

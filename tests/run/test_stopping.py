@@ -17,7 +17,7 @@ from fedkin.config.run import from_dict
 from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.records import Record
-from fedkin.measures.table import compared_by
+from fedkin.measures.lookup import compared_by
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.stopping import (
     failure,

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.measures.table import MEASURES, measures_of
+from fedkin.measures.lookup import measures_of
+from fedkin.measures.table import MEASURES
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import is_intact

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedkin.core.errors import FedkinError
+from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import megabytes
-from fedkin.measures.table import measures_of
 from fedkin.reporting.html.report import report
 from fedkin.run.federation_state import read_state, server_state_file
 from fedkin.run.folder import run_folder

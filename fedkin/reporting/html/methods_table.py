@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedkin.analysis.tables import clusters_and_configured, clusters_text, mean_and_interval
+from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import NO_NUMBER, byte_text, seconds_text
-from fedkin.measures.table import HONEST, MEASURES, SCORE, measures_of
+from fedkin.measures.table import HONEST, MEASURES, SCORE
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import has_summary

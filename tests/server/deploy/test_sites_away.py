@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedkin.analysis.scores import score
-from fedkin.measures.table import compared_by
+from fedkin.measures.lookup import compared_by
 from fedkin.reporting.html.live import _row
 from fedkin.reporting.html.overview import clients
 from fedkin.reporting.html.recovery import read_run

@@ -1,0 +1,87 @@
+"""Measures by their names, and as the description of a run has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fedkin.core.errors import ConfigError, unknown
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import COMPARED, EXTRA, MEASURES
+
+# Fields of a user's measure that a description has.
+WORDS = ("name", "title", "head", "short", "unit", "digits", "direction")
+
+
+def measures_of(names: Iterable[str]) -> list[Measure]:
+    """Measures by their names, in this order."""
+    return [MEASURES[name] for name in names]
+
+
+def measures_in(description: Mapping[str, Any]) -> tuple[Measure, ...]:
+    """The measures that stand in every table of a run, after the measures that have a place there:
+    ``EXTRA``, and the user's measures in the run's description.
+
+    No module is imported for that. Damaged entries of a description are left out.
+    """
+    settings = description.get("run")
+    entries = settings.get("measures") if isinstance(settings, Mapping) else None
+    if not isinstance(entries, Sequence):
+        return EXTRA
+    measures = [_from_entry(entry) for entry in entries]
+    return EXTRA + tuple(measure for measure in measures if measure is not None)
+
+
+def _from_entry(entry: Any) -> Measure | None:
+    """A user's measure from its entry in a description: its words, without its function. None for a
+    damaged entry."""
+    if not isinstance(entry, Mapping):
+        return None
+    words = {name: value for name, value in entry.items() if name in WORDS}
+    digits = words.pop("digits", None)
+    if not isinstance(digits, (int, type(None))):
+        return None
+    if not all(isinstance(word, str) for word in words.values()):
+        return None
+    try:
+        return Measure(**words, digits=digits)
+    except (ConfigError, TypeError):
+        return None
+
+
+def entry_of(measure: Measure, origin: str) -> dict[str, Any]:
+    """The entry of a user's measure in a description.
+
+    Args:
+        measure: the measure.
+        origin: where it is imported from, ``module:name``.
+    """
+    entry = {"from": origin}
+    for name in WORDS:
+        value = getattr(measure, name)
+        if value not in ("", None):
+            entry[name] = value
+    return entry
+
+
+def compared_by(word: str, own: Iterable[Measure] = ()) -> Measure:
+    """The measure that a comparison calls by this word.
+
+    Args:
+        word: ``final``, ``best``, ``bottom``, ``validation``, or the name of a measure that stands
+            in every table.
+        own: measures that stand in every table (``measures_in``).
+
+    Raises:
+        ConfigError: another word, or a measure without a better direction.
+    """
+    by_word = {measure.by: measure for measure in (*measures_of(COMPARED), *own)}
+    if word not in by_word:
+        raise ConfigError(unknown("measure", str(word), by_word))
+    measure = by_word[word]
+    if measure.direction == "neither":
+        raise ConfigError(
+            f"measure {word!r} says not which direction is better: give it "
+            'direction="higher" or "lower"'
+        )
+    return measure

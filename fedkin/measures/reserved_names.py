@@ -1,0 +1,46 @@
+"""Names in records, summaries and tables that belong to no measure, and that none can have."""
+
+from __future__ import annotations
+
+# Entries of records and summaries that are no measures: names, lists, statements, settings.
+OTHER_ENTRIES = (
+    "round",
+    "method",
+    "split",
+    "partial",
+    "seed",
+    "data",
+    "model",
+    "target",
+    "stopped",
+    "failed",
+    "accuracy_by_cluster",
+    "accuracy_by_detector",
+    "accuracy_interval",
+    "final_interval",
+    "final_partial",
+    "cluster_sizes",
+    "discrepancy_to_global",
+    "bytes_by_operation",
+    "messages_by_operation",
+    "trust",
+    "attackers",
+    "rule_weights",
+    "privacy",
+    "secret",
+)
+
+# Columns of tables over seeds and settings that are no measures.
+TABLE_ENTRIES = (
+    "setting",
+    "seeds",
+    "reached",
+    "reason",
+    "against",
+    "difference",
+    "low",
+    "high",
+    "p",
+    "verdict",
+    "why",
+)
