@@ -11,7 +11,8 @@ from typing import Any
 from fedkin.core.errors import CheckpointError
 from fedkin.core.storage import append_line, complete_lines, drop_torn_line, force_to_disk
 
-JOURNAL, SECRET_SUMS = "privacy.jsonl", "secret.jsonl"
+JOURNAL = "privacy.jsonl"
+SECRET_SUMS = "secret.jsonl"
 RELEASE = "release"  # the folder, in that of the run, of what may be released
 
 
@@ -103,8 +104,7 @@ def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
     except ValueError as error:
         raise CheckpointError(
             f"{path}, line {number}: is damaged ({error}), and with it what the run has released: "
-            f"put the file "
-            "back from a copy, or begin a new run in another folder, beside which the releases of "
-            "this one count, too"
+            "put the file back from a copy, or begin a new run in another folder, beside which "
+            "the releases of this one count, too"
         ) from error
     return entry

@@ -162,7 +162,8 @@ class FedAdagrad(ServerOptimizer):
         return self.tau**2
 
     def step(self, delta: Vectors, momentum: Vectors, square: Vectors) -> Step:
-        momentum, square = self.beta1 * momentum + (1 - self.beta1) * delta, square + delta**2
+        momentum = self.beta1 * momentum + (1 - self.beta1) * delta
+        square = square + delta**2
         return Step(self.lr * momentum / (np.sqrt(square) + self.tau), momentum, square)
 
 
@@ -233,11 +234,18 @@ def _check_decay(name: str, value: object) -> None:
 
 def refusal(method: Method) -> str:
     """Why a server optimiser does not apply to a method; empty where it does."""
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.peers:
-        return f"{name} has no server: its peers average among themselves; leave the server optimizer out"
+        return (
+            f"{name} has no server: its peers average among themselves; leave the server "
+            "optimizer out"
+        )
     if needs.model.detectors:
-        return f"{name} trains detectors of single classes, and a server optimizer is for models of clusters; leave it out"
+        return (
+            f"{name} trains detectors of single classes, and a server optimizer is for models of "
+            "clusters; leave it out"
+        )
     takes = "which a server optimizer would take for updates; leave it out"
     if option := needs.changes.by_option:
         return f"{name} with {option} changes models besides averaging them, {takes}, or {option}"

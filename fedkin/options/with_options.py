@@ -50,7 +50,7 @@ def by_section(options: Iterable[Any]) -> dict[str, Option]:
         if not option.section:
             raise ConfigError(
                 f"options: {type(option).__name__} names no section; give its class one, section "
-                f"= ..."
+                "= ..."
             )
         if option.section in found:
             raise ConfigError(f"options: {option.section} is given twice; a run has one at most")

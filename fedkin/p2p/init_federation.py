@@ -15,8 +15,12 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.security.certificates import Authority, write_public, write_secret
 
-CONFIG, RULES = "peer.toml", "access.json5"
-CA, CA_KEY, CERTIFICATE, KEY = "ca.pem", "ca-key.pem", "certificate.pem", "key.pem"
+CONFIG = "peer.toml"
+RULES = "access.json5"
+CA = "ca.pem"
+CA_KEY = "ca-key.pem"
+CERTIFICATE = "certificate.pem"
+KEY = "key.pem"
 
 # Handwritten digits; two clusters of peers, each of which permutes the labels in its own way.
 TRIAL: dict[str, Any] = {
@@ -73,7 +77,7 @@ def init_federation(
     if any(folder.glob(f"peer-*/{CONFIG}")) and (folder / CA).exists() != tls:
         raise ConfigError(
             f"{folder} holds peers {'with' if not tls else 'without'} certificates; choose "
-            f"another folder"
+            "another folder"
         )
     raws = {
         name: _raw_config(names, k, tls, federation, host, port, settings)

@@ -28,7 +28,9 @@ def build_peer(
         data = registry.make_site_data(config.data)
     with error_context("model"):
         model = config.model.make(data)
-    settings, network, tls = config.peer, config.network, config.network.tls
+    settings = config.peer
+    network = config.network
+    tls = config.network.tls
     world = SimulatedWorld(data, model, config.work, devices=1)
     check_peer(settings, world, config.lockstep)
     storage = PeerFolder(Path(settings.folder), settings)

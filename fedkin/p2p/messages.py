@@ -29,7 +29,8 @@ from fedkin.security.signatures import MessageSigner, SignatureError
 HEADER_LIMIT = 8192  # bytes of an archive's header, and of a request
 _OVERHEAD_LIMIT = 65_536  # bytes of a message besides its numbers
 _MAGIC = b"FKN2"  # the last character is the version
-_PRELUDE, _HEADER_LENGTH = struct.Struct(">4sHH"), struct.Struct("<Q")
+_PRELUDE = struct.Struct(">4sHH")
+_HEADER_LENGTH = struct.Struct("<Q")
 _MAX_ROUND = 2**53  # JSON readers elsewhere have no exact integers above
 _MAX_EXAMPLES = 2**31 - 1
 _REQUEST = re.compile(r"(status|model|model\+update)(?:@([1-9][0-9]{0,14}))?")
@@ -44,7 +45,8 @@ class InvalidMessageError(FedkinError):
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason, self.detail = reason, detail
+        self.reason = reason
+        self.detail = detail
 
 
 @dataclass(frozen=True)

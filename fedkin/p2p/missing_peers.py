@@ -42,10 +42,13 @@ class MissingPeers:
     def __init__(
         self, name: str, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._name, self._patience, self._clock = name, patience, clock
+        self._name = name
+        self._patience = patience
+        self._clock = clock
         self._lock = threading.Lock()
         self._mentions: dict[str, _Mentions] = {}
-        self._wait, self._calm_since = patience, clock()
+        self._wait = patience
+        self._calm_since = clock()
 
     def add(self, names: Iterable[str]) -> None:
         """Others name these, and they are not online here. May be called on any thread."""

@@ -94,13 +94,17 @@ class Peer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_peer(settings, world, lockstep)
-        self.settings, self.method, self.world = settings, method, world
+        self.settings = settings
+        self.method = method
+        self.world = world
         self.start = world.initial(Stream(settings.seed, 0, "method/init").child("model"))
         self.memory = memory or PeerMemory(self.start)
         self.table = PeerTable(settings.name, lockstep.peers if lockstep else self.memory.names)
         options = (timeout, lockstep, signer, clock)
         self.client = PeerClient(settings, self.table, transport, len(self.start), *options)
-        self._storage, self._on_round, self._row = storage, on_round, np.array([settings.client])
+        self._storage = storage
+        self._on_round = on_round
+        self._row = np.array([settings.client])
 
     def stop(self) -> None:
         """End after the current round. May be called from any thread."""
@@ -111,7 +115,8 @@ class Peer:
 
         Raises ConfigError where another peer has this one's name.
         """
-        stopped, rounds = self.client.stopped, self.settings.rounds
+        stopped = self.client.stopped
+        rounds = self.settings.rounds
         try:
             while not stopped.is_set() and (rounds is None or self.memory.age < rounds):
                 self.round()
@@ -122,9 +127,11 @@ class Peer:
 
     def round(self) -> dict[str, Any]:
         """One round; its record. Raises as ``run`` does."""
-        start_time, t = time.perf_counter(), self.memory.age + 1
+        start_time = time.perf_counter()
+        t = self.memory.age + 1
         stream = Stream(self.settings.seed, t, "method").child("round")
-        own, partners = self._train(stream), []
+        own = self._train(stream)
+        partners = []
         if own is None:
             self.memory = replace(self.memory, age=t)
         else:
@@ -145,7 +152,8 @@ class Peer:
     def _train(self, stream: Stream) -> Message | None:
         """w_i^{t-1/2} and g_i; None where training ended in NaN or infinity, which is not sent."""
         work = replace(self.world.work, partial=True)
-        model, first = self.memory.model, np.zeros(1, np.int64)
+        model = self.memory.model
+        first = np.zeros(1, np.int64)
         reply = train(
             self.world, model[None], self._row, first, work=work, stream=stream.child("train")
         )
@@ -160,11 +168,11 @@ class Peer:
 
     def _average(self, own: Message, stream: Stream) -> list[str]:
         """Query, match and average; the names of the peers it averaged with."""
-        reachable, table, method = self.client.reachable(), self.table, self.method
-        arrays, neighbourhood = (
-            MODEL_AND_UPDATE if method.needs_updates else MODEL,
-            self._neighbourhood(reachable),
-        )
+        reachable = self.client.reachable()
+        table = self.table
+        method = self.method
+        arrays = MODEL_AND_UPDATE if method.needs_updates else MODEL
+        neighbourhood = self._neighbourhood(reachable)
         requested = method.select_queries(
             neighbourhood,
             reachable,
@@ -212,10 +220,8 @@ class Peer:
             change = (
                 "update" if self.method.needs_updates else "model"
             )  # where updates do not count, none were sent
-            own_vectors, vectors = (
-                (_stack([own], "model"), _stack([own], change)),
-                (models, _stack(others, change)),
-            )
+            own_vectors = (_stack([own], "model"), _stack([own], change))
+            vectors = (models, _stack(others, change))
             values = decentralized.gradient_similarity(
                 self.method.alpha, self.start, own_vectors, vectors
             )[0]
@@ -240,7 +246,8 @@ class Peer:
 
     def _record(self, t: int, partners: list[str], start_time: float) -> dict[str, Any]:
         scores = evaluate(self.world, self.memory.model[None], self._row, np.zeros(1, np.int64))
-        examples, counts = int(scores.examples[0]), self.client.counts
+        examples = int(scores.examples[0])
+        counts = self.client.counts
         return {
             "round": t,
             "accuracy": int(scores.correct[0]) / examples if examples else None,
@@ -299,8 +306,7 @@ def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings 
     if place != settings.client:
         raise ConfigError(
             f"lockstep.peers: {settings.name!r} is number {place} (from 0) and peer.client is "
-            f"{settings.client}; they "
-            "must be the same, so that the run is the simulator's"
+            f"{settings.client}; they must be the same, so that the run is the simulator's"
         )
 
 

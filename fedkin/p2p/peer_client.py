@@ -69,14 +69,16 @@ class PeerClient:
         signer: MessageSigner | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.settings, self.table, self.counts, self.stopped = (
-            settings,
-            table,
-            ExchangeCounts(),
-            threading.Event(),
-        )
-        self._transport, self._parameters, self._timeout = transport, parameters, timeout
-        self._lockstep, self._signer, self._clock = lockstep, signer, clock
+        self.settings = settings
+        self.table = table
+        self.counts = ExchangeCounts()
+        self.stopped = threading.Event()
+        self._transport = transport
+        self._parameters = parameters
+        self._timeout = timeout
+        self._lockstep = lockstep
+        self._signer = signer
+        self._clock = clock
         self._cache = ResponseCache(partial(encode, federation=settings.federation, signer=signer))
         self._online = False
 
@@ -108,7 +110,8 @@ class PeerClient:
         Returns:
             The checked replies by name.
         """
-        required, replies = round if self._lockstep else None, {}
+        required = round if self._lockstep else None
+        replies = {}
         for name, data in self._exchange(names, request_text(arrays, required)).items():
             last = self.table.last_round(name)
             request = Request(

@@ -21,7 +21,8 @@ from fedkin.core.storage import (
 )
 from fedkin.p2p.peer import PeerMemory
 
-STATE, METRICS = "peer.safetensors", "metrics.jsonl"
+STATE = "peer.safetensors"
+METRICS = "metrics.jsonl"
 LAYOUT = "1"
 
 
@@ -76,11 +77,11 @@ class PeerFolder:
                 if header[key] != value:
                     raise CheckpointError(
                         f"{path} is another peer's: its {key} is {header[key]!r}, and here it is "
-                        f"{value!r}; choose "
-                        "another peer.folder"
+                        f"{value!r}; choose another peer.folder"
                     )
             votes = {str(name): int(count) for name, count in header["votes"].items()}
-            model, names = arrays["model"], tuple(header["names"])
+            model = arrays["model"]
+            names = tuple(header["names"])
             memory = PeerMemory(model, int(header["age"]), tuple(header["trust"]), votes, names)
         except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
@@ -89,8 +90,8 @@ class PeerFolder:
         if model.shape != (parameters,) or not np.isfinite(model).all():
             raise CheckpointError(
                 f"{path}: expected a finite model of {parameters} parameters, got shape "
-                f"{model.shape}; choose another "
-                "peer.folder, or remove it, and the peer starts anew"
+                f"{model.shape}; choose another peer.folder, or remove it, and the peer starts "
+                "anew"
             )
         return memory
 

@@ -57,7 +57,8 @@ class ResponseCache:
     def pop_bytes_sent(self) -> int:
         """Bytes of all replies since the last call."""
         with self._lock:
-            count, self._bytes_sent = self._bytes_sent, 0
+            count = self._bytes_sent
+            self._bytes_sent = 0
             return count
 
     def _select(self, request: RequestText) -> Message | None:

@@ -55,10 +55,12 @@ class ZenohTransport:
         self, federation: str, name: str, settings: NetworkSettings, parameters: int
     ) -> None:
         self._zenoh = _load_zenoh()
-        self._root, self._name = f"fedkin/{federation}", name
+        self._root = f"fedkin/{federation}"
+        self._name = name
         # later ones are larger: of two peers with one name, the larger one leaves
         self.session = f"{time.time_ns():016x}{secrets.token_hex(4)}"
-        self._settings, self._parameters = settings, parameters
+        self._settings = settings
+        self._parameters = parameters
         self._liveliness_keys = f"{self._root}/alive/*/*"
         self._lock = threading.Lock()
         self._handler: RequestHandler | None = None
@@ -101,8 +103,8 @@ class ZenohTransport:
         if any(name == self._name and session < self.session for name, session in online):
             raise ConfigError(
                 f"peer.name: another peer is called {self._name!r} and was there first; choose "
-                f"another name (a process "
-                "that was just killed is forgotten at once, one that hangs after some 10 seconds)"
+                "another name (a process that was just killed is forgotten at once, one that "
+                "hangs after some 10 seconds)"
             )
         return {name: session for name, session in online if name != self._name}
 
@@ -145,7 +147,8 @@ class ZenohTransport:
         )
 
     def close(self) -> None:
-        token, self._token = self._token, None
+        token = self._token
+        self._token = None
         if token is not None:
             token.undeclare()
             time.sleep(_PAUSE)  # a peer that has just queried still gets its reply
@@ -197,7 +200,8 @@ class ZenohTransport:
         lease, one side may have made a new connection while the other kept the old one, and never
         says again what it declared; or both have dropped the old one and neither makes a new one. A
         session that nobody knows is connected to, and told all."""
-        former, handler = self._names_online(), self._handler
+        former = self._names_online()
+        handler = self._handler
         try:
             self._open(zenoh_config(self._settings, self._parameters))
         except (
@@ -209,7 +213,8 @@ class ZenohTransport:
             return False
         if handler is not None:
             self._declare(handler)
-        self._error, end = "", time.monotonic() + _RETURN
+        self._error = ""
+        end = time.monotonic() + _RETURN
         while not former <= self._names_online() and time.monotonic() < end:
             time.sleep(_PAUSE)
         return True

@@ -29,8 +29,15 @@ ANNOUNCED = (
 SEALED = 2 * SEED + SEAL  # bytes of the shares that are sealed for a holder
 LEAST = 3  # a client takes part in no sum of fewer
 NOBODY = -1  # among holders: a place that is not taken
-NOTHING, OWN_SEED, MASK_KEY = 0, 1, 2  # what is asked of a holder about a client
-_NEW, _SHARED, _MASKED, _OVER = 1, 2, 3, 4  # stages
+# what is asked of a holder about a client
+NOTHING = 0
+OWN_SEED = 1
+MASK_KEY = 2
+# stages
+_NEW = 1
+_SHARED = 2
+_MASKED = 3
+_OVER = 4
 SESSION = 1 + 32 + 2 * SEED + KEY + 32  # bytes
 
 
@@ -75,7 +82,9 @@ class Session:
         """What ``array`` made; of None one that has ended."""
         if array is None:
             return cls(_OVER, bytes(32))
-        text, parts, start = array.astype(np.uint8).tobytes(), [], 1
+        text = array.astype(np.uint8).tobytes()
+        parts = []
+        start = 1
         for size in (32, SEED, SEED, KEY, 32):
             parts.append(text[start : start + size])
             start += size
@@ -187,7 +196,8 @@ def mask(
     if group.me not in numbers:
         raise RefusedError("a sum without this client")
     _enough(len(numbers), "are left", group.needed)
-    masked, own = vector.copy(), mask_private(session.mask_seed, group.about)
+    masked = vector.copy()
+    own = mask_private(session.mask_seed, group.about)
     keys.add_mask(masked, own_mask(session.seed, group.about))
     for row in np.flatnonzero(partners & group.present):
         if (other := int(group.holders[row])) != group.me:

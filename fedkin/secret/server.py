@@ -140,7 +140,8 @@ class Exchange:
         count = int(self.answered.sum())
         if count < self.least or self.total is None:
             raise LostSumError(f"{count} clients have answered, and {self.least} are needed")
-        total, seeds = self.total.copy(), {}
+        total = self.total.copy()
+        seeds = {}
         gone = np.flatnonzero(
             self.shared & ~self.answered
         )  # others have masks with them in the sum
@@ -157,13 +158,15 @@ class Exchange:
     ) -> bytes:
         """A client's seed, or that of its mask key, from what its holders have revealed: the one
         that was announced."""
-        own, back = self.places[position], self._place_of_each[position]
+        own = self.places[position]
+        back = self._place_of_each[position]
         there = replied[own] & self.partners[position]
         shares = {
             int(place) + 1: revealed[own[place], back[place]].tobytes()
             for place in np.flatnonzero(there)
         }
-        announced, name = self.announced[position].tobytes(), self.clients[position]
+        announced = self.announced[position].tobytes()
+        name = self.clients[position]
         try:
             secret = keys.combine(shares, threshold(len(own)))
         except SecretKeyError as error:
@@ -180,7 +183,8 @@ class Exchange:
         self, total: UInt32[np.ndarray, "V"], position: int, mask_seed: bytes
     ) -> None:
         """Take out the masks that others have with a client that has gone."""
-        private, me = client.mask_private(mask_seed, self.about), int(self.clients[position])
+        private = client.mask_private(mask_seed, self.about)
+        me = int(self.clients[position])
         for other in self.places[position][
             self.answered[self.places[position]] & self.partners[position]
         ]:

@@ -43,7 +43,8 @@ def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
             "secret.signed needs a certificate of this site: sign_certificate and others in "
             "[client]"
         )
-    name, signer = identity.name.encode(), identity.signer
+    name = identity.name.encode()
+    signer = identity.signer
     signature = signer.sign(_content(group, 0))
     text = (
         _LENGTHS.pack(len(name), len(signature), len(signer.certificate))
@@ -101,7 +102,9 @@ def _content(group: Group, row: int) -> bytes:
 
 def _parts(text: bytes) -> tuple[str, bytes, bytes]:
     """Name, signature and certificate. Raises ValueError or struct.error for anything else."""
-    sizes, parts, start = _LENGTHS.unpack_from(text), [], _LENGTHS.size
+    sizes = _LENGTHS.unpack_from(text)
+    parts = []
+    start = _LENGTHS.size
     for size in sizes:
         parts.append(text[start : start + size])
         start += size

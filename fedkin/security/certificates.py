@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.x509 import Certificate
 
-AUTHORITY_DAYS, MEMBER_DAYS = 3650, 825
+AUTHORITY_DAYS = 3650
+MEMBER_DAYS = 825
 
 
 class Authority:
     """Signs the certificates of one federation."""
 
     def __init__(self, certificate: Certificate, key: EllipticCurvePrivateKey) -> None:
-        self.certificate, self._key = certificate, key
+        self.certificate = certificate
+        self._key = key
 
     @classmethod
     def new(cls, federation: str) -> Authority:
@@ -168,8 +170,12 @@ class Cryptography:
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
 
-        self.x509, self.hashes, self.serialization, self.ec = x509, hashes, serialization, ec
-        self.InvalidSignature, self.UnsupportedAlgorithm = InvalidSignature, UnsupportedAlgorithm
+        self.x509 = x509
+        self.hashes = hashes
+        self.serialization = serialization
+        self.ec = ec
+        self.InvalidSignature = InvalidSignature
+        self.UnsupportedAlgorithm = UnsupportedAlgorithm
 
 
 def load_cryptography() -> Cryptography:

@@ -17,8 +17,11 @@ from jaxtyping import UInt32
 
 from fedkin.core.errors import FedkinError, MissingExtra
 
-SEED, KEY = 16, 32  # bytes of what is shared, and of a key of X25519
-_NONCE, _TAG = 12, 16
+# bytes of what is shared, and of a key of X25519
+SEED = 16
+KEY = 32
+_NONCE = 12
+_TAG = 16
 SEAL = _NONCE + _TAG  # bytes that a sealed content is longer
 _BLOCK = 2**16  # numbers of a mask that are made at once
 
@@ -79,7 +82,8 @@ def add_mask(total: UInt32[np.ndarray, "V"], key: bytes, sign: int = 1) -> None:
     """
     c = _cryptography()
     stream = c["Cipher"](c["AES"](key), c["CTR"](bytes(16))).encryptor()
-    zeros, operation = bytes(4 * _BLOCK), np.add if sign > 0 else np.subtract
+    zeros = bytes(4 * _BLOCK)
+    operation = np.add if sign > 0 else np.subtract
     for start in range(0, len(total), _BLOCK):
         part = total[start : start + _BLOCK]
         operation(part, np.frombuffer(stream.update(zeros[: 4 * len(part)]), "<u4"), out=part)

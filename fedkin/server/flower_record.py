@@ -14,7 +14,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedkin.server.parts import Part, Parts
 
-_ARRAYS, _REST, _MESSAGE = "arrays", "rest", "message"
+_ARRAYS = "arrays"
+_REST = "rest"
+_MESSAGE = "message"
 _MAX_ARRAYS = 24
 
 
@@ -33,7 +35,8 @@ def parts_to_record(parts: Parts) -> RecordDict:
 def record_to_parts(record: RecordDict) -> Parts:
     """A message that Flower has delivered. Raises ValueError for anything else."""
     try:
-        rest, arrays = record.config_records[_REST][_MESSAGE], record.array_records.get(_ARRAYS, {})
+        rest = record.config_records[_REST][_MESSAGE]
+        arrays = record.array_records.get(_ARRAYS, {})
         parts = {
             name: Part(array.dtype, tuple(array.shape), array.data)
             for name, array in arrays.items()

@@ -86,7 +86,8 @@ class FlowerTransport:
     def push(
         self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float
     ) -> Sequence[SentRequest]:
-        messages, sizes = [], []
+        messages = []
+        sizes = []
         for node_id, request in requests:
             record, size = to_record(request)
             message_type = _MESSAGE_TYPES.get(str(request.header["operation"]), "query")
@@ -112,7 +113,8 @@ def _key(node: Any) -> str:
 def _reply(message: Message) -> Reply:
     request_id = message.metadata.reply_to_message_id
     if message.has_error():
-        code, reason = message.error.code, one_line(message.error.reason or "")
+        code = message.error.code
+        reason = one_line(message.error.reason or "")
         return Reply(
             request_id,
             None,

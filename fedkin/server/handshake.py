@@ -79,7 +79,8 @@ def check(own: Handshake, other: Handshake, here: str, there: str) -> None:
         there: how it names the other side.
     """
     for name, words in _COMPARED.items():
-        mine, theirs = getattr(own, name), getattr(other, name)
+        mine = getattr(own, name)
+        theirs = getattr(other, name)
         if mine != theirs and not (name in _OPTIONAL and not (mine and theirs)):
             difference = (
                 f"{words} {one_line(repr(mine))} {here} and {one_line(repr(theirs))} {there}"

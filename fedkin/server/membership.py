@@ -62,7 +62,10 @@ class Membership:
         save: Callable[[Memory], None] = lambda memory: None,
         signed: bool = False,
     ) -> None:
-        self.request_round, self.own, self.classes, self._save = request_round, own, classes, save
+        self.request_round = request_round
+        self.own = own
+        self.classes = classes
+        self._save = save
         self.registry = NodeRegistry(
             request_round.settings.capacity, request_round.settings.registered, signed
         )
@@ -188,7 +191,10 @@ class Membership:
         found = "; ".join(
             [f"{ready} of {clients} clients are ready after {seconds:.0f} s", *refused]
         )
-        return f"the run cannot go on: {found}. {', or '.join(cures)}; then start it again with fedkin deploy up"
+        return (
+            f"the run cannot go on: {found}. {', or '.join(cures)}; then start it again with "
+            "fedkin deploy up"
+        )
 
     def _meet(self, round: int, at_least: int) -> bool:
         """Send handshakes to new nodes, and accept the candidates if that makes ``at_least``

@@ -79,13 +79,11 @@ class Node:
         if kind is None:
             raise InvalidMessageError(
                 f"the task {operation[:40]!r} is not known here; is this the server's version of "
-                f"fedkin?"
+                "fedkin?"
             )
-        run, first, count = (
-            request.value("run", str),
-            request.value("first", int),
-            request.value("count", int),
-        )
+        run = request.value("run", str)
+        first = request.value("first", int)
+        count = request.value("count", int)
         if count != len(self.samples):
             raise InvalidMessageError(
                 f"{self.name} had {count} clients when it was accepted, and has "

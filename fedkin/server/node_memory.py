@@ -11,10 +11,9 @@ import numpy as np
 from fedkin.core.world import World
 from fedkin.tasks import all_tasks
 
-_KEPT, _REPLY = (
-    "kept/",
-    "replies/",
-)  # in front of names of arrays: that were sent to keep, and of last replies
+# in front of names of arrays: that were sent to keep, and of last replies
+_KEPT = "kept/"
+_REPLY = "replies/"
 
 
 class NodeWorld(World, Protocol):
@@ -48,7 +47,9 @@ class NodeMemory:
     done twice where a reply was lost."""
 
     def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
-        self.run, self._disk, self._world = run, disk, world
+        self.run = run
+        self._disk = disk
+        self._world = world
         stored = disk.load_memory(run)
         self.kept = {
             name.removeprefix(_KEPT): array
@@ -63,7 +64,8 @@ class NodeMemory:
                 if not name.startswith((_KEPT, _REPLY))
             }
             world.recall(own)
-        self._changes, self._new = world.memory_changes, False
+        self._changes = world.memory_changes
+        self._new = False
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep arrays, in place of those of the same names."""

@@ -67,7 +67,9 @@ class NodeRegistry:
     """
 
     def __init__(self, capacity: int, registered: bool = False, signed: bool = False) -> None:
-        self.capacity, self.registered, self.signed = capacity, registered, signed
+        self.capacity = capacity
+        self.registered = registered
+        self.signed = signed
         self.members: dict[str, NodeInfo] = {}
         self.samples = np.zeros(
             capacity, np.int64
@@ -105,7 +107,7 @@ class NodeRegistry:
         if node.name and node.name != name:
             raise InvalidMessageError(
                 f"it is registered as {one_line(node.name)!r} and calls itself {name!r}; both "
-                f"must be the same"
+                "must be the same"
             )
         if self.registered and not node.name:
             raise InvalidMessageError(
@@ -115,9 +117,8 @@ class NodeRegistry:
         if self.signed and clients > 1:
             raise InvalidMessageError(
                 f"it has {clients} clients, and signed sums (secret.signed) are of sites with one "
-                f"client each: give "
-                "each client a site with a name and a certificate of its own, or leave out "
-                "secret.signed"
+                "client each: give each client a site with a name and a certificate of its own, "
+                "or leave out secret.signed"
             )
         if member is None:
             self._check_capacity(clients)
@@ -297,8 +298,7 @@ class NodeRegistry:
         if used + count > self.capacity:
             raise InvalidMessageError(
                 f"there is no room for {count} more clients: {used} of {self.capacity} ids are "
-                f"taken "
-                "(federation.capacity)"
+                "taken (federation.capacity)"
             )
 
 

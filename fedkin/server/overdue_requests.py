@@ -71,7 +71,8 @@ class OverdueRequests:
             rounds: for how many its replies are of use.
         """
         for request, node in missed.items() if rounds else ():
-            own, last = rows[node], round + rounds
+            own = rows[node]
+            last = round + rounds
             self._requests[request] = _Overdue(
                 task.select(own), clients[own], used_in_reply(task, own), round, last
             )

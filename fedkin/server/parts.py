@@ -85,7 +85,8 @@ def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Parts | None]
 
 def _read(connection: socket.socket, size: int) -> bytes:
     data = bytearray(size)
-    view, done = memoryview(data), 0
+    view = memoryview(data)
+    done = 0
     while done < size:
         count = connection.recv_into(view[done:])
         if not count:

@@ -39,13 +39,12 @@ from fedkin.server.task_messages import (
 )
 
 _log = logging.getLogger("fedkin")
-_RUN, _NORMS, _START, _PENDING, _FORGETFUL = (
-    "run",
-    "typical_norms",
-    "start",
-    "pending/",
-    "forgetful",
-)  # in a checkpoint
+# in a checkpoint
+_RUN = "run"
+_NORMS = "typical_norms"
+_START = "start"
+_PENDING = "pending/"
+_FORGETFUL = "forgetful"
 
 
 class RemoteWorld:
@@ -69,7 +68,9 @@ class RemoteWorld:
         work: LocalTraining,
         run: str,
     ) -> None:
-        self.membership, self.spec, self.work = membership, spec, work
+        self.membership = membership
+        self.spec = spec
+        self.work = work
         work.check_classes(membership.classes, spec.detects)
         self.ledger = Ledger()
         self._client = RpcClient(membership, run, self.ledger)
@@ -125,13 +126,13 @@ class RemoteWorld:
         if task.between_peers or task.local:
             raise TaskError(
                 f"task {task.name} is between peers, without a server: start each of them with "
-                f"fedkin peer, or choose "
-                "another method"
+                "fedkin peer, or choose another method"
             )
         task.check("of this federation", self.spec, self.membership.classes)
         clients = call_clients(task, clients, self.total_clients)
         sizes = call_sizes(task, len(clients), self._sizes())
-        every, none = np.ones(len(clients), bool), np.zeros(len(clients), bool)
+        every = np.ones(len(clients), bool)
+        none = np.zeros(len(clients), bool)
         asked = np.arange(len(clients))
         if any(memory.lifetime == "assignment" for memory in task.memory.values()):
             self._forgetful[clients] = True
@@ -213,10 +214,8 @@ class RemoteWorld:
         factor = self.membership.request_round.settings.norm_limit
         _log.warning(
             "round %d: the update%s of %s is excluded (%s): its norm is %.3g, and the limit is "
-            "%.3g "
-            "(federation.norm_limit = %g times the typical norm, and at least the norm of the "
-            "model); if the update is "
-            "right, set a larger norm_limit",
+            "%.3g (federation.norm_limit = %g times the typical norm, and at least the norm of "
+            "the model); if the update is right, set a larger norm_limit",
             self._client.round,
             model,
             name,
@@ -230,7 +229,8 @@ class RemoteWorld:
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> tuple[Reply, Int[np.ndarray, "a"]]:
         """The reply, and the rows whose clients were asked."""
-        collector, rows_of = self._collector(task, clients), dict[int, np.ndarray]()
+        collector = self._collector(task, clients)
+        rows_of = dict[int, np.ndarray]()
         header = {} if stream is None else {"stream": plain_stream(stream)}
         kept = {name: array_digest(getattr(task, name)) for name in kept_fields(task)}
 
@@ -251,7 +251,8 @@ class RemoteWorld:
         def forget(node: int) -> None:
             self._kept.pop(node, None)
 
-        once, late = bool(task.memory), self._overdue.rounds(task)
+        once = bool(task.memory)
+        late = self._overdue.rounds(task)
         asked = self._client.call(
             task.name, clients, write, read, collector.exclude, forget, once, late
         )

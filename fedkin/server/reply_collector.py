@@ -113,7 +113,8 @@ class ReplyCollector(ReplyBuilder):
                 and (arrived & ~sound_rows(array, checked[name])).any()
             ):
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
-        self.arrived[rows], self.nonfinite[rows] = arrived, nonfinite
+        self.arrived[rows] = arrived
+        self.nonfinite[rows] = nonfinite
         for name in self.rows:
             self.arrays[name][rows[arrived]] = checked[name][arrived]
         for name in self.totals if arrived.any() else ():
@@ -122,7 +123,8 @@ class ReplyCollector(ReplyBuilder):
 
     def exclude(self, rows: Int[np.ndarray, "r"]) -> None:
         """Count these rows as arrived and not usable."""
-        self.arrived[rows], self.nonfinite[rows] = False, True
+        self.arrived[rows] = False
+        self.nonfinite[rows] = True
         for name, array in self.rows.items():
             self.arrays[name][rows] = array.missing
 
@@ -171,7 +173,8 @@ class ReplyCollector(ReplyBuilder):
         known: dict[str, Array] = dict.fromkeys(("arrived", "nonfinite"), booleans())
         flags = {name: arrays.pop(name) for name in known if name in arrays}
         checked = check_arrays(self.task, flags, known, len(rows), {})
-        arrived, nonfinite = checked["arrived"], checked["nonfinite"]
+        arrived = checked["arrived"]
+        nonfinite = checked["nonfinite"]
         if (arrived & nonfinite).any():
             raise TaskError(f"task {self.task.name}: nonfinite has rows that arrived")
         return arrived, nonfinite
@@ -201,7 +204,8 @@ class ReplyCollector(ReplyBuilder):
         known = {**self.means, "weight": floats(), MODELS: integers()}
         own = {name: arrays.pop(name) for name in known if name in arrays}
         checked = check_arrays(self.task, own, known, np.size(own.get(MODELS, ())), self.sizes)
-        models, weight = checked.pop(MODELS), checked.pop("weight")
+        models = checked.pop(MODELS)
+        weight = checked.pop("weight")
         if len(set(models.tolist())) != len(models):
             raise TaskError(f"task {self.task.name}: {MODELS} has a model twice")
         models = self._translated(

@@ -41,8 +41,10 @@ class RequestRound:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.transport, self.settings = transport, settings
-        self.clock, self.sleep = clock, sleep
+        self.transport = transport
+        self.settings = settings
+        self.clock = clock
+        self.sleep = sleep
         self.suspects: dict[int, float] = {}
         self.bytes_sent = self.bytes_received = 0  # in the last call of ``send``
         self.late_bytes = 0  # of replies that arrived after they were given up

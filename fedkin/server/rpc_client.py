@@ -38,7 +38,8 @@ class StandingReports:
     """What each client last replied to a standing task, and in which round."""
 
     def __init__(self, task: Task, clients: int) -> None:
-        self.task, self.round = task, np.full(clients, NEVER)
+        self.task = task
+        self.round = np.full(clients, NEVER)
         self.arrays = {
             name: np.full(clients, a.missing, a.dtype) for name, a in task.up.arrays.items()
         }
@@ -84,7 +85,10 @@ class RpcClient:
     the ledger."""
 
     def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
-        self.membership, self.run, self.ledger, self.round = membership, run, ledger, 0
+        self.membership = membership
+        self.run = run
+        self.ledger = ledger
+        self.round = 0
         self._calls: Counter[str] = (
             Counter()
         )  # in this round, of each kind: a server that resumes counts the same
@@ -181,14 +185,13 @@ class RpcClient:
             for one in nodes
         }
         replies = self.membership.request_round.send(requests, self.round, late)
-        sent, received = (
-            self.membership.request_round.bytes_sent,
-            self.membership.request_round.bytes_received,
-        )
+        sent = self.membership.request_round.bytes_sent
+        received = self.membership.request_round.bytes_received
         self.ledger.measure(operation, sent, received)
         for node_id, info, rows in nodes:
             try:
-                arrays, standing = message_of(replies.get(node_id)).arrays, self.standing
+                arrays = message_of(replies.get(node_id)).arrays
+                standing = self.standing
                 for waiting in self.pending.values():
                     waiting[info.ids] = False
                 own, arrays = standing.split(arrays, len(rows)) if standing else ({}, arrays)

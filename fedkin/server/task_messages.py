@@ -78,7 +78,8 @@ def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMess
     """
     header: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
-    own, used = task.select(rows), used_models(task, rows)
+    own = task.select(rows)
+    used = used_models(task, rows)
     for name, down in fields_down(own):
         value = getattr(own, name)
         if down.kind == "setting":
@@ -196,7 +197,8 @@ def known_rows(task: Task) -> set[str]:
 def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
     """The arrays of a node's reply: means of the models that it trained only, and which rows hold
     numbers."""
-    schema, known = task.up, known_rows(task)
+    schema = task.up
+    known = known_rows(task)
     arrays = {
         name: reply.arrays[name]
         for over in ("row", "all")

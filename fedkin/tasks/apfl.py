@@ -65,7 +65,9 @@ class TrainMixed(Train):
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
         call = rows.train_call(self.models, index, self.work, gradient=self.gradient)
         for some in rows.portions(3 * self.models.shape[1]):  # w, v and their mix
-            clients, received, gradient = rows.clients[some], self.models[index[some]], None
+            clients = rows.clients[some]
+            received = self.models[index[some]]
+            gradient = None
             own = rows.memory.read(OWN, clients, received)
             share = rows.memory.read(SHARE, clients, np.full(len(some), self.share, np.float32))
             if self.share_lr:

@@ -51,10 +51,8 @@ class TrainBeside(Train):
         reply = super().compute(client)
         received = self.models[reply["model_index"]]
         own = client.memory.get(OWN, received)
-        work, terms = (
-            self._own_work(),
-            GradientTerms(anchor=received[None], strength=self._strengths(1)),
-        )
+        work = self._own_work()
+        terms = GradientTerms(anchor=received[None], strength=self._strengths(1))
         own = own + client.train(own, work, terms=terms).update
         if sound_rows(_MODEL, own[None])[0]:
             client.memory[OWN] = own

@@ -70,9 +70,8 @@ class Evaluate(Task):
         if self.model_index.shape[1:] != expected:
             raise ModelError(
                 f"model {model!r} is {'a' if spec.detects else 'no'} detector: detectors are "
-                f"scored together, one of "
-                f"each of {classes} classes, and other models one by one; got shape "
-                f"{self.model_index.shape}"
+                f"scored together, one of each of {classes} classes, and other models one by one; "
+                f"got shape {self.model_index.shape}"
             )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:

@@ -63,7 +63,8 @@ class TrainMixture(Task):
         return _schema(self.by_label)
 
     def compute(self, client: Client) -> dict[str, Any]:
-        components, labels = self._components, client.samples()[1]
+        components = self._components
+        labels = client.samples()[1]
         weights = sample_weights(
             client.sample_losses(components), self.membership.T, self.shares, labels
         )
@@ -84,7 +85,9 @@ class TrainMixture(Task):
         return reply
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        components, data, owned = self._components, rows.data, rows.data.part("train")
+        components = self._components
+        data = rows.data
+        owned = rows.data.part("train")
         count = len(components)
         for some in rows.portions(self.models.size):
             clients = rows.clients[some]
@@ -257,7 +260,8 @@ def label_masses(
         sizes: samples of each client.
         classes: C.
     """
-    place, room = np.repeat(np.arange(len(sizes)), sizes) * classes + labels, len(sizes) * classes
+    place = np.repeat(np.arange(len(sizes)), sizes) * classes + labels
+    room = len(sizes) * classes
     sums = [np.bincount(place, own, room).reshape(len(sizes), classes) for own in weights]
     return np.stack(sums, axis=1)
 

@@ -278,6 +278,5 @@ def _check_parts(task: Personal | EvaluatePersonal) -> None:
     if len(body) != task.models.shape[1]:
         raise TaskError(
             f"task {task.name}: of a model of {len(task.start)} numbers, without its head, "
-            f"{len(body)} are left, and "
-            f"models has {task.models.shape[1]}"
+            f"{len(body)} are left, and models has {task.models.shape[1]}"
         )

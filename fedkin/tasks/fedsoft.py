@@ -57,7 +57,9 @@ class TrainTowards(Train):
         return Rows(**super().up.arrays, importance=_IMPORTANCE)
 
     def compute(self, client: Client) -> dict[str, Any]:
-        importance, index = self.importance, int(self.model_index[0])  # type: ignore[index]
+        # type: ignore[index]
+        importance = self.importance
+        index = int(self.model_index[0])
         if not importance.any():
             importance = importances(
                 client.sample_losses(self.models), np.array([len(client.samples()[1])]), self.floor
@@ -76,7 +78,8 @@ class TrainTowards(Train):
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         index = np.asarray(self.model_index, np.int64)
         for some in rows.portions(2 * self.models.shape[1]):  # a model and an anchor of each
-            clients, importance = rows.clients[some], self.importance[some].astype(np.float64)
+            clients = rows.clients[some]
+            importance = self.importance[some].astype(np.float64)
             sizes = rows.data.part("train").sizes[clients].astype(np.int64)
             examples = rows.data.train.sizes[clients].astype(np.int64)
             unknown = ~importance.any(axis=1)

@@ -54,7 +54,8 @@ class EvaluateOwn(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for some in rows.portions(self.models.shape[1]):
-            clients, received = rows.clients[some], self.models[self.model_index[some]]
+            clients = rows.clients[some]
+            received = self.models[self.model_index[some]]
             own = self.read(
                 lambda name, first, clients=clients: rows.memory.read(name, clients, first),
                 received,

@@ -84,7 +84,8 @@ class Controlled(Task):
         }
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        sizes, none = rows.data.train.sizes[rows.clients], np.zeros_like(self.control)
+        sizes = rows.data.train.sizes[rows.clients]
+        none = np.zeros_like(self.control)
         call = rows.train_call(
             self.models,
             self.model_index,

@@ -57,7 +57,8 @@ class ScoreMoments(Task):
         return _WITH_LABELS if self.labels else _WITHOUT
 
     def compute(self, client: Client) -> dict[str, Any]:
-        scores, (_, labels) = client.scores(self.model), client.samples()
+        scores = client.scores(self.model)
+        (_, labels) = client.samples()
         overall = group_moments(scores, np.zeros(len(scores), np.int64), 1, least=1)[:, 0]
         if not self.labels:
             return {"overall": overall}
@@ -67,7 +68,9 @@ class ScoreMoments(Task):
         }
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        own, C, n = rows.data.part("train"), rows.data.classes, len(rows.clients)
+        own = rows.data.part("train")
+        C = rows.data.classes
+        n = len(rows.clients)
         scores = rows.scorer.scores(self.model, rows.clients, "train")
         owner = np.repeat(np.arange(n), own.sizes[rows.clients])
         arrays = {"overall": group_moments(scores, owner, n, least=1).transpose(1, 0, 2)}
@@ -80,4 +83,5 @@ class ScoreMoments(Task):
         yield rows.every, arrays
 
 
-_WITH_LABELS, _WITHOUT = Rows(overall=_OVERALL, by_class=floats("2 C C")), Rows(overall=_OVERALL)
+_WITH_LABELS = Rows(overall=_OVERALL, by_class=floats("2 C C"))
+_WITHOUT = Rows(overall=_OVERALL)

@@ -141,7 +141,8 @@ class SecretReveal(Holders, Task):
     can_be_lost = False
 
     def compute(self, client: Client) -> dict[str, Any]:
-        group, sealed = self.group_of(client.id), self.sealed[0].astype(np.uint8)
+        group = self.group_of(client.id)
+        sealed = self.sealed[0].astype(np.uint8)
         session, shares = protocol.reveal(
             kept_session(client.memory), group, self.partners[0], sealed, self.wanted[0]
         )

@@ -79,10 +79,8 @@ class _Masked(Holders):
         self, rows: ClientRows, row: int, arrays: dict[str, Any], at: int
     ) -> UInt32[np.ndarray, "V"]:
         client = int(rows.clients[row])
-        memory, number = (
-            OwnMemory(rows.memory, client, rows.task, rows.declared),
-            int(rows.ids[client]),
-        )
+        memory = OwnMemory(rows.memory, client, rows.task, rows.declared)
+        number = int(rows.ids[client])
         own = {name: arrays[name][at] for name in ("update", "examples", "model_index")}
         return self._masked(own, number, memory, rows.drawn().client(number), row)
 
@@ -95,7 +93,8 @@ class _Masked(Holders):
         row: int = 0,
     ) -> UInt32[np.ndarray, "V"]:
         """What a client sends in place of its update."""
-        vectors, group = self._vectors(own, rng.spawn(1)[0]), self.group_of(number, row)
+        vectors = self._vectors(own, rng.spawn(1)[0])
+        group = self.group_of(number, row)
         if self.clip and group.present.sum() < self.least:
             raise protocol.RefusedError(
                 f"noise for a sum of {self.least} clients, of whom {group.present.sum()} are shown"
@@ -108,11 +107,9 @@ class _Masked(Holders):
 
     def _vectors(self, own: dict[str, Any], rng: np.random.Generator) -> UInt32[np.ndarray, "k v"]:
         """What a client adds to the sum of its model, or to those of all."""
-        grid, examples, sizes = (
-            Grid(self.members, self.limit, self.cap),
-            int(own["examples"]),
-            self.sizes(),
-        )
+        grid = Grid(self.members, self.limit, self.cap)
+        examples = int(own["examples"])
+        sizes = self.sizes()
         models, mine = (sizes["K"], int(own["model_index"])) if self.hide_choice else (1, 0)
         vectors = np.zeros((models, sizes["p"] + EXTRA), np.uint32)
         if not self.clip:
@@ -193,7 +190,8 @@ def masked_form(task: Task, **fields: Any) -> Task:
     Raises:
         TaskError: it has none.
     """
-    single, kind = task.single(), MASKED.get(type(task))
+    single = task.single()
+    kind = MASKED.get(type(task))
     if single is None or kind is None:
         known = ", ".join(one.name for one in MASKED)
         raise TaskError(

@@ -162,8 +162,6 @@ def _nearest(
 def _schema(name: str, axes: str, reduce: bool) -> Schema:
     """The schema of a reply, made once."""
     array = floats(axes, missing=0.0, over="model" if reduce else "row", norm_checked=True)
-    index, examples = (
-        integers(over="row", counted=False),
-        integers(over="row", counted=False, registered=True),
-    )
+    index = integers(over="row", counted=False)
+    examples = integers(over="row", counted=False, registered=True)
     return (Sums if reduce else Rows)(**{name: array, "examples": examples, "model_index": index})

@@ -118,12 +118,13 @@ class Train(Task):
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
         """Detectors need a class each, and cannot be chosen by clients; other models have none."""
-        has_classes, detects = self.work.positive is not None, spec.detects
+        has_classes = self.work.positive is not None
+        detects = spec.detects
         if detects != has_classes or (detects and (self.model_index is None or self.gradient)):
             raise ModelError(
                 f"model {model!r} is {'a' if detects else 'no'} detector of one class among all: "
-                f"method athena trains "
-                "detectors, and the other methods train models with a score for every class"
+                "method athena trains detectors, and the other methods train models with a score "
+                "for every class"
             )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -133,7 +134,8 @@ class Train(Task):
                 f"task {self.name}: model_index is outside 0..{len(self.models) - 1}: {index.max()}"
             )
         if "test_sums" in arrays:
-            correct, samples = arrays["test_sums"][..., 0], arrays["test_sums"][..., 1]
+            correct = arrays["test_sums"][..., 0]
+            samples = arrays["test_sums"][..., 1]
             if not ((correct >= 0) & (correct <= samples) & (samples <= MAX_COUNT)).all():
                 raise TaskError(f"task {self.name}: test_sums has impossible numbers of samples")
 
@@ -207,7 +209,8 @@ def training_reply(task: Train, reply: Reply) -> TrainingReply:
     if task.reduce:
         for name in ("loss", "first_loss"):
             arrays[name] = np.where(reply.arrived, arrays[name][arrays["model_index"]], 0.0)
-    sums, before = arrays.pop("test_sums", np.zeros(3)), None
+    sums = arrays.pop("test_sums", np.zeros(3))
+    before = None
     if sums[1]:
         correct, examples = (np.array([round(value)], np.int64) for value in sums[:2])
         before = Scores(correct, examples, sums[2:] / examples)

@@ -23,7 +23,10 @@ from fedkin.options.robust.rules import aggregate
 Rows = Float64[np.ndarray, "h P"]
 Row = Float64[np.ndarray, "P"]
 _HALVINGS = 200  # of an interval: to the last bit
-_TRIALS, _STEP, _SHRINKAGE = 20, 10.0, 0.8  # of the search for the best factor
+# of the search for the best factor
+_TRIALS = 20
+_STEP = 10.0
+_SHRINKAGE = 0.8
 
 
 def sign_flip(honest: Rows, factor: float = 1.0) -> Row:
@@ -94,11 +97,14 @@ def _farthest(honest: Rows, direction: str, allowed: Callable[[Row], bool]) -> R
     }
     if direction not in directions:
         raise ConfigError(f"direction must be one of {', '.join(directions)}, got {direction!r}")
-    along, low, high = directions[direction], 0.0, 1.0
+    along = directions[direction]
+    low = 0.0
+    high = 1.0
     if not along.any():
         return mean
     while allowed(mean + high * along):
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if allowed(mean + middle * along) else (low, middle)
@@ -154,7 +160,9 @@ def best_factor(
         step: the first one.
         shrinkage: what each later step is of the one before.
     """
-    best, most, growing = 0.0, harm(0.0), True
+    best = 0.0
+    most = harm(0.0)
+    growing = True
     for _ in range(trials - 1):
         value = harm(best + step)
         better = value > most

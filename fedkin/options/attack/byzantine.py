@@ -33,8 +33,12 @@ from fedkin.scenarios.poisoning import POISONS, LaterPoisoning
 from fedkin.scenarios.shift import Shift
 
 OWN = {"stretch": -10.0, "own_sign_flip": -1.0}  # what each attacker multiplies its own update with
-LABELS, BACKDOOR, REPLACEMENT = "label_flip", "backdoor", "backdoor_replacement"
-NOISE, NOT_FINITE, NOTHING = "gaussian", "nan", "none"
+LABELS = "label_flip"
+BACKDOOR = "backdoor"
+REPLACEMENT = "backdoor_replacement"
+NOISE = "gaussian"
+NOT_FINITE = "nan"
+NOTHING = "none"
 KINDS = (*ATTACKS, *OPTIMAL, *OWN, *POISONS, NOISE, NOT_FINITE, NOTHING)
 _PAIRS = ("alie", "min_max", "min_sum", "optimal_alie")  # attacks that need two honest rows
 
@@ -94,14 +98,16 @@ class Byzantine(Option):
         parse(self.against)
         if self.disguise != NOTHING and not self.start:
             raise ConfigError(
-                "attack.disguise: attackers are disguised before the round attack.start, which is "
-                "0; set it to the "
-                "first round after the clusters are found"
+                "attack.disguise: attackers are disguised before the round attack.start, which "
+                "is 0; set it to the first round after the clusters are found"
             )
 
     def refusal(self, run: RunFacts) -> str:
         if requirements_of(run.method).peers:
-            return f"{type(run.method).__name__} has no server; attacks between peers are not simulated"
+            return (
+                f"{type(run.method).__name__} has no server; attacks between peers are not "
+                "simulated"
+            )
         return ""
 
     def simulated(
@@ -121,7 +127,7 @@ class Byzantine(Option):
         if shift is not None:
             raise ConfigError(
                 f"attack.start: {self.attack} after the start does not go with other shifts of "
-                f"data; leave one out"
+                "data; leave one out"
             )
         return data, LaterPoisoning(
             self.attack, tuple(np.flatnonzero(attacks).tolist()), self.start
@@ -186,10 +192,8 @@ class Byzantine(Option):
             sent[attacks] = np.nan
             return sent
         for k in np.unique(index[attacks]):
-            theirs, honest = (
-                (index == k) & attacks,
-                updates[(index == k) & ~attacks].astype(np.float64),
-            )
+            theirs = (index == k) & attacks
+            honest = updates[(index == k) & ~attacks].astype(np.float64)
             if self.attack == REPLACEMENT:
                 sent[theirs] *= (len(honest) + theirs.sum()) / theirs.sum()
             elif len(honest) >= (
@@ -303,7 +307,8 @@ class AttackedWorld(WorldProxy):
         arrived."""
         here = np.flatnonzero(reply.arrived)
         index = reply.arrays.get(INDEX, np.zeros(len(clients), np.int64))[here]
-        arrays, broken = dict(reply.arrays), np.zeros(len(clients), bool)
+        arrays = dict(reply.arrays)
+        broken = np.zeros(len(clients), bool)
         for name in vectors:
             rows = arrays[name][here]
             if self._asleep:
@@ -344,9 +349,8 @@ def _mask(clients: Sequence[int], total: int) -> Bool[np.ndarray, "N"]:
         if not 0 <= client < total:
             raise ConfigError(
                 f"attack.clients: there is no client at position {client}; positions are 0 to "
-                f"{total - 1}, "
-                "whatever the names of clients are (data.client_names.index(name) is the position "
-                "of one)"
+                f"{total - 1}, whatever the names of clients are (data.client_names.index(name) "
+                "is the position of one)"
             )
         mask[client] = True
     return mask

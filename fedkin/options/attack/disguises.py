@@ -83,7 +83,8 @@ def bridge(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count 
         kind: of these attackers; it has honest rows.
         count: attackers of this kind that train the model.
     """
-    here, there = honest.mean(kind), honest.mean(honest.other(kind))
+    here = honest.mean(kind)
+    there = honest.mean(honest.other(kind))
     steps = np.arange(1, count + 1) / (count + 1)
     return here + steps[:, None] * (there - here)
 

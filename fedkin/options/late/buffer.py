@@ -105,9 +105,12 @@ class LateBuffer:
         order = chosen[
             np.lexsort((known.sent[chosen], known.client[chosen]))
         ]  # sums do not depend on who came first
-        rows, updates, stays = Row(*self.rows[order].T), self.updates[order], ~asked & ~old
+        rows = Row(*self.rows[order].T)
+        updates = self.updates[order]
+        stays = ~asked & ~old
         self.counts += len(order), (~stays).sum() - len(order)
-        self.rows, self.updates = self.rows[stays], self.updates[stays]
+        self.rows = self.rows[stays]
+        self.updates = self.updates[stays]
         return rows, updates
 
 

@@ -74,7 +74,10 @@ class LateReplies(Option):
 
     def refusal(self, run: RunFacts) -> str:
         if "privacy" in run.options:
-            return "a late reply would count in two rounds' sums, and privacy counts each client once; take one of the two"
+            return (
+                "a late reply would count in two rounds' sums, and privacy counts each client "
+                "once; take one of the two"
+            )
         if "robust" in run.options:
             return "a robust rule compares replies of one round; take one of the two"
         return refusal(run.method)
@@ -173,17 +176,16 @@ class LateWorld(WorldProxy):
         round: int,
     ) -> None:
         super().__init__(world)
-        self._settings, self._buffer, self._assignment, self._round = (
-            settings,
-            buffer,
-            assignment,
-            round,
-        )
+        self._settings = settings
+        self._buffer = buffer
+        self._assignment = assignment
+        self._round = round
         self.averages = self.single = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The reply; means are of those that came in time, and of those that are due."""
-        vector, single = mean_vector(task), task.single()
+        vector = mean_vector(task)
+        single = task.single()
         if vector is None or single is None:
             self.single += task.charged == "sum"
             return self._world.run(task, clients, stream)
@@ -198,7 +200,8 @@ class LateWorld(WorldProxy):
         usable = ((cluster == known.model) | (cluster < 0)) & ~np.isin(
             known.client, clients[reply.arrived]
         )
-        oldest, length = self._round - self._settings.max_age, reply.arrays[vector].shape[1]
+        oldest = self._round - self._settings.max_age
+        length = reply.arrays[vector].shape[1]
         rows, updates = self._buffer.take(task, self._round, oldest, length, usable)
         means = mean_reply(task, reply, clients)
         if not len(updates):
@@ -240,10 +243,8 @@ def _mean(
     """The mean update of each model, of those that came in time and of late ones, and the examples
     behind it."""
     total = WeightedSum(task.sizes()["K"], updates.shape[1])
-    order, weight = (
-        np.argsort(clients, kind="stable"),
-        np.where(reply.arrived, reply.arrays[WEIGHT], 0),
-    )
+    order = np.argsort(clients, kind="stable")
+    weight = np.where(reply.arrived, reply.arrays[WEIGHT], 0)
     total.add(reply.arrays[vector][order], weight[order], reply.arrays[INDEX][order])
     total.add(updates, late.examples, late.model)
     return total.mean(reply.arrays[vector].dtype.type)
@@ -251,9 +252,13 @@ def _mean(
 
 def refusal(method: Method) -> str:
     """Why late replies are no use to a method; empty where they are."""
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.peers:
-        return f"{name} has no server and no rounds that a reply could miss: its peers average when they hear something"
+        return (
+            f"{name} has no server and no rounds that a reply could miss: its peers average when "
+            "they hear something"
+        )
     if needs.model.detectors:
         return f"{name} trains several models of a client in one round, and late replies are of one"
     return averages_itself(method, _NO_PLACE) if needs.reads.because else ""

@@ -192,8 +192,8 @@ def refusal(method: Method, personal: PersonalPart) -> str:
     compared = needs.parts.shared_head
     if personal.head and compared:
         return (
-            f"{name} compares {compared}, which needs last layers that clients share; "
-            "take personal.name=ditto, or another method"
+            f"{name} compares {compared}, which needs last layers that clients share; take "
+            "personal.name=ditto, or another method"
         )
     return ""
 
@@ -206,8 +206,7 @@ def head_refusal(method: Method, spec: ModelSpec) -> str:
     why = "has no other layer" if size else "does not end in a weight [C, d] and a bias [C]"
     return (
         f"{type(method).__name__} with personal heads shares all layers but the last, and this "
-        f"model {why}: take one "
-        "with hidden layers, such as model.name=mlp, or personal.name=ditto"
+        f"model {why}: take one with hidden layers, such as model.name=mlp, or personal.name=ditto"
     )
 
 

@@ -182,7 +182,7 @@ def check(value: float, bound: float | None) -> None:
     if bound is not None and value > bound * (1 + _TOLERANCE) + _TOLERANCE:
         raise ConfigError(
             f"accountants contradict each other: epsilon {value:.4g} by PLD, above {bound:.4g} by "
-            f"RDP"
+            "RDP"
         )
 
 
@@ -220,7 +220,8 @@ def fixed_cohort_epsilon(
     Raises:
         MissingExtra: dp-accounting is not installed.
     """
-    events, renyi = _library("dp_accounting"), _library("dp_accounting.rdp")
+    events = _library("dp_accounting")
+    renyi = _library("dp_accounting.rdp")
     relation = events.NeighboringRelation.REPLACE_ONE
     noise = events.GaussianDpEvent(noise_multiplier / 2)
     event = events.SampledWithoutReplacementDpEvent(clients, cohort, noise)
@@ -258,8 +259,7 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
     if not price(_MOST_NOISE):
         raise ConfigError(
             f"privacy.epsilon = {target:g} at privacy.delta = {delta:g} cannot be met, however "
-            f"large the noise of "
-            "the rounds is: raise privacy.epsilon or privacy.delta"
+            "large the noise of the rounds is: raise privacy.epsilon or privacy.delta"
         )
     low, high = search.bracket(price, _FIRST_NOISE)
     noise = search.least(price, low, high)

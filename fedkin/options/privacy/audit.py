@@ -28,7 +28,9 @@ from fedkin.secret.quantization import EXTRA
 
 LEVEL = 0.05
 _DIMENSIONS = 7850  # of a canary's update: so many that random directions hardly overlap
-_MOST, _HALVINGS, _LEAST = 30.0, 60, 1e-6
+_MOST = 30.0
+_HALVINGS = 60
+_LEAST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def lower_bound(canaries: int, guesses: int, correct: int, delta: float) -> floa
         correct: v.
         delta: of the claim.
     """
-    low, high = 0.0, _MOST
+    low = 0.0
+    high = _MOST
     if p_value(low, canaries, guesses, correct, delta) >= LEVEL:
         return 0.0
     for _ in range(_HALVINGS):
@@ -177,14 +180,13 @@ def _secret_scores(
     """The same of secret sums. Who takes part is seen, and the claim is of a client that does in
     every round: so do the canaries."""
     seeded = randomness.rng if isinstance(randomness, SeededRandomness) else None
-    rng, numbers = seeded or np.random.default_rng(), directions.shape[1]
+    rng = seeded or np.random.default_rng()
+    numbers = directions.shape[1]
     grid, share = noise_share(
         mechanism, least, len(directions) + least - 1, numbers, seeded is not None
     )
-    silent, faulty = (
-        replace(share, deviation=0.0),
-        replace(share, deviation=share.deviation * noise_factor),
-    )
+    silent = replace(share, deviation=0.0)
+    faulty = replace(share, deviation=share.deviation * noise_factor)
     updates = np.zeros(numbers + EXTRA, np.uint32)
     for direction in directions[present]:
         updates += grid.noisy(2 * share.clip * direction, grid.cap, silent, rng)

@@ -41,7 +41,10 @@ class ClientDP(PrivacySettings, Option):
 
     def refusal(self, run: RunFacts) -> str:
         if run.shares_part:
-            return "personal heads send sums of bodies, which are not noised; take personal models (ditto), or none"
+            return (
+                "personal heads send sums of bodies, which are not noised; take personal models "
+                "(ditto), or none"
+            )
         return refusal(run.method, self.uncharged)
 
     def check(self, runs: Sequence[RunFacts]) -> None:

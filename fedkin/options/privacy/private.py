@@ -37,7 +37,8 @@ from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.tracking.tensorboard import TensorBoard
 
 _log = logging.getLogger("fedkin")
-STATEMENT, MODELS = "privacy.json", "models.safetensors"
+STATEMENT = "privacy.json"
+MODELS = "models.safetensors"
 
 
 def refusal(method: Method, uncharged: str = "refuse") -> str:
@@ -47,11 +48,15 @@ def refusal(method: Method, uncharged: str = "refuse") -> str:
         method: any.
         uncharged: what becomes of client work that no noise covers, as ``ClientDP`` has it.
     """
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.peers:
         return f"{name} has no server that could be trusted: its peers see each other's models"
     if needs.model.detectors:
-        return f"{name} has several models of a client in one round, and a client may add one vector to the sums"
+        return (
+            f"{name} has several models of a client in one round, and a client may add one vector "
+            "to the sums"
+        )
     if uncharged == "infinite":
         return ""
     insist = "privacy.uncharged='infinite' runs it, and its epsilon is infinite"
@@ -113,21 +118,19 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
         if getattr(main.plan, name) is not None:
             raise ConfigError(
                 f"privacy: run.{name} stops by scores of clients, which no noise covers, and the "
-                f"last round would show "
-                "them: leave it out"
+                "last round would show them: leave it out"
             )
     if main.measures:
         raise ConfigError(
             f"privacy: run.measures ({', '.join(measure.name for measure in main.measures)}) are "
-            f"computed of scores of "
-            "clients, which no noise covers: leave them out"
+            "computed of scores of clients, which no noise covers: leave them out"
         )
     for tracker in main.trackers:
         if not isinstance(tracker, TensorBoard):
             raise ConfigError(
                 f"privacy: the tracker {type(tracker).__name__} would send scores of clients "
-                f"elsewhere, which no noise "
-                "covers: leave it out (tensorboard writes into the run's own folder)"
+                "elsewhere, which no noise covers: leave it out (tensorboard writes into the "
+                "run's own folder)"
             )
     if settings.scores is not None and main.plan.sample_at_end:
         raise ConfigError(
@@ -167,13 +170,11 @@ def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) ->
         for entry in journal.entries:
             if kind in entry and not math.isclose(entry["noise_multiplier"], noise):
                 raise ConfigError(
-                    f"privacy: this run has released sums of noise "
-                    f"{entry['noise_multiplier']:.4g}, and "
-                    f"{planned_rounds} rounds at epsilon = {mechanism.settings.epsilon} have "
-                    f"noise {noise:.4g}: noise "
-                    "that was found for an epsilon is that of the rounds planned first. Resume "
-                    "with as many rounds; "
-                    "to extend a run, give noise_multiplier from its start on"
+                    "privacy: this run has released sums of noise "
+                    f"{entry['noise_multiplier']:.4g}, and {planned_rounds} rounds at epsilon = "
+                    f"{mechanism.settings.epsilon} have noise {noise:.4g}: noise that was found "
+                    "for an epsilon is that of the rounds planned first. Resume with as many "
+                    "rounds; to extend a run, give noise_multiplier from its start on"
                 )
 
 
@@ -225,23 +226,25 @@ class ActivePrivacy(ActiveOption):
 
     def exhausted(self) -> str:
         """Why no further round may be done; empty where one may."""
-        settings, start_sums, score_sums = (
-            self.mechanism.settings,
-            self.journal.start_sums,
-            self.journal.score_sums,
-        )
+        settings = self.mechanism.settings
+        start_sums = self.journal.start_sums
+        score_sums = self.journal.score_sums
         if self.mechanism.limit is None:
             return ""
         spent = self.journal.rounds >= self.mechanism.limit
         if (
             start_sums > self.mechanism.start_sums or score_sums
         ):  # a cold start that was done again, a run that goes on
-            scores, rounds = score_sums + self.mechanism.score_sums, self.journal.rounds + 1
+            scores = score_sums + self.mechanism.score_sums
+            rounds = self.journal.rounds + 1
             another = self.mechanism.epsilon(rounds, start_sums=start_sums, score_sums=scores)
             spent = another > (settings.epsilon or 0)
         if not spent:
             return ""
-        return f"another round would exceed privacy.epsilon = {settings.epsilon:g} (delta = {settings.delta:g})"
+        return (
+            f"another round would exceed privacy.epsilon = {settings.epsilon:g} (delta = "
+            f"{settings.delta:g})"
+        )
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
         """The world of noisy sums. Raises ConfigError where earlier cold starts leave no budget for
@@ -266,8 +269,7 @@ class ActivePrivacy(ActiveOption):
         if released != 1 and not self.journal.uncharged:
             raise TaskError(
                 f"privacy: {type(self.method).__name__} asked for {released} noisy sums in round "
-                f"{round}; a "
-                "round has exactly one, of all clusters together"
+                f"{round}; a round has exactly one, of all clusters together"
             )
 
     def _refuse_start(self, budget: float) -> None:
@@ -277,10 +279,9 @@ class ActivePrivacy(ActiveOption):
         )
         if cost > budget:
             raise ConfigError(
-                f"privacy: another cold start would exceed privacy.epsilon = {budget:g} "
-                f"(delta = {self.mechanism.settings.delta:g}): {released} noisy sums of all "
-                f"clients were released by "
-                "processes that ended before their first checkpoint, and stay charged"
+                f"privacy: another cold start would exceed privacy.epsilon = {budget:g} (delta = "
+                f"{self.mechanism.settings.delta:g}): {released} noisy sums of all clients were "
+                "released by processes that ended before their first checkpoint, and stay charged"
             )
 
     def release_scores(self, round: int, accuracy: Float[np.ndarray, "n"]) -> None:
@@ -291,14 +292,13 @@ class ActivePrivacy(ActiveOption):
             round: the last one.
             accuracy: of each client that was scored.
         """
-        noise, budget, journal = (
-            self.mechanism.settings.scores,
-            self.mechanism.settings.epsilon,
-            self.journal,
-        )
+        noise = self.mechanism.settings.scores
+        budget = self.mechanism.settings.epsilon
+        journal = self.journal
         if noise is None or journal.mean_accuracy(round) is not None:
             return
-        start_sums, score_sums = journal.start_sums, journal.score_sums + 1
+        start_sums = journal.start_sums
+        score_sums = journal.score_sums + 1
         cost = self.mechanism.epsilon(journal.rounds, start_sums=start_sums, score_sums=score_sums)
         if budget is not None and cost > budget:
             _log.warning(

@@ -55,9 +55,12 @@ class PrivateWorld(WorldProxy):
         secret: SecretSettings | None = None,
     ) -> None:
         super().__init__(world)
-        self._cohort, self._secret = cohort, secret
-        self._mechanism, self._journal = mechanism, journal
-        self._randomness, self._round = randomness, round
+        self._cohort = cohort
+        self._secret = secret
+        self._mechanism = mechanism
+        self._journal = journal
+        self._randomness = randomness
+        self._round = round
         self.released = self.started = 0  # noisy sums: of the round, of the cold start
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
@@ -82,8 +85,7 @@ class PrivateWorld(WorldProxy):
         if self._secret is not None and self._secret.others == "refuse":
             raise TaskError(
                 f"secret: the task {task.name} sends what is no sum of updates (round "
-                f"{self._round}); "
-                "secret.others='clear' sends it in the clear"
+                f"{self._round}); secret.others='clear' sends it in the clear"
             )
         if task.name not in self._journal.uncharged:
             _log.warning(
@@ -97,7 +99,7 @@ class PrivateWorld(WorldProxy):
         if len(np.unique(clients)) < len(clients):
             raise TaskError(
                 f"privacy: a client has several rows of the task {task.name}, and may add one "
-                f"vector only"
+                "vector only"
             )
         if is_start(task):
             if self._round > 0:
@@ -108,8 +110,8 @@ class PrivateWorld(WorldProxy):
             if self.started >= self._mechanism.start_sums:
                 raise TaskError(
                     f"privacy: the task {task.name} is one more noisy sum than the "
-                    f"{self._mechanism.start_sums} of a "
-                    "cold start that the method declares (Requirements.start_sums)"
+                    f"{self._mechanism.start_sums} of a cold start that the method declares "
+                    "(Requirements.start_sums)"
                 )
         elif self._cohort is not None and not np.isin(clients, self._cohort).all():
             raise TaskError(
@@ -119,7 +121,7 @@ class PrivateWorld(WorldProxy):
         elif self._cohort is None:
             raise TaskError(
                 f"privacy: the task {task.name} is charged in rounds only, and was asked outside "
-                f"of one"
+                "of one"
             )
 
     def _noisy(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
@@ -135,7 +137,8 @@ class PrivateWorld(WorldProxy):
             np.concatenate([reply.arrays[name] for reply in replies]) for name in (INDEX, WEIGHT)
         )
         (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
-        updates, models = [reply.arrays[name] for reply in replies], task.sizes()["K"]
+        updates = [reply.arrays[name] for reply in replies]
+        models = task.sizes()["K"]
         if start:
             sums = self._release_start(task.name, updates, index, arrived, models)
         else:
@@ -152,14 +155,13 @@ class PrivateWorld(WorldProxy):
         stream: Stream | None,
     ) -> Reply:
         """The same, where clients add the noise and the server sees sums only."""
-        clip, noise = self._mechanism.settings.clip, self._mechanism.noise_multiplier
+        clip = self._mechanism.settings.clip
+        noise = self._mechanism.noise_multiplier
         self._journal.add(
             round=self._round, task=task.name, clip=clip, next_clip=clip, noise_multiplier=noise
         )
-        own, seeded = (
-            stream or Stream(0, self._round),
-            isinstance(self._randomness, SeededRandomness),
-        )
+        own = stream or Stream(0, self._round)
+        seeded = isinstance(self._randomness, SeededRandomness)
         sums, arrived, made, lost = secret_noisy_sums(
             self._world, settings, self._mechanism, task, clients, own, seeded
         )
@@ -189,7 +191,8 @@ class PrivateWorld(WorldProxy):
     ) -> Reply:
         """A reply of noisy means: the sums by a fixed number of clients, of which nothing else is
         known."""
-        models, divisor = len(sums), 1.0 if is_start(task) else self._mechanism.divisor(len(sums))
+        models = len(sums)
+        divisor = 1.0 if is_start(task) else self._mechanism.divisor(len(sums))
         (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
         arrays: dict[str, np.ndarray] = {other: np.zeros(models) for other in task.up.of("model")}
         means = (sums / divisor).astype(task.up.arrays[name].dtype)
@@ -202,7 +205,8 @@ class PrivateWorld(WorldProxy):
         """Each client's own reply, in portions that fit into memory."""
         single = task.single()
         if not len(clients):
-            none, nobody = np.zeros(0, np.int64), np.zeros(0, bool)
+            none = np.zeros(0, np.int64)
+            nobody = np.zeros(0, bool)
             ((name, array),) = (
                 (name, array) for name, array in task.up.of("model").items() if array.norm_checked
             )
@@ -238,14 +242,16 @@ class PrivateWorld(WorldProxy):
         models: int,
     ) -> Float[np.ndarray, "K P"]:
         """The noisy sums of a round; written down before they are returned."""
-        mechanism, settings = self._mechanism, self._mechanism.settings
+        mechanism = self._mechanism
+        settings = self._mechanism.settings
         clip = settings.clip
         if settings.adaptive:
             clip = self._journal.next_clip(self._round) or settings.clip
         rows = np.concatenate([clipped(portion, clip) for portion in updates]) * arrived[:, None]
         if settings.examples_cap is not None:
             rows *= np.minimum(examples / settings.examples_cap, 1)[:, None]
-        noise, after = (mechanism.update_noise, clip, self._randomness), clip
+        noise = (mechanism.update_noise, clip, self._randomness)
+        after = clip
         sums = noisy_sums(rows, np.where(arrived, index, 0), models, *noise)
         if settings.adaptive:
             norms = np.concatenate(

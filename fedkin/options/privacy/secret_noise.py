@@ -26,10 +26,9 @@ from fedkin.options.secret.secret_call import SecretCall, by_model, group_rows
 from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 
-_TAIL, _LONGER = (
-    8.0,
-    1.05,
-)  # deviations of noise that fit on the grid; how much longer rounding may make an update
+# deviations of noise that fit on the grid; how much longer rounding may make an update
+_TAIL = 8.0
+_LONGER = 1.05
 
 
 def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
@@ -43,7 +42,10 @@ def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
         "secret_sums": {
             "least": least,
             "lost": sum(len(entry.get("lost", ())) for entry in journal.entries),
-            "noise": f"clients add it: {least - 1} of them together that of the mechanism, and {least} answer or more",
+            "noise": (
+                f"clients add it: {least - 1} of them together that of the mechanism, and {least} "
+                "answer or more"
+            ),
         },
         "trusted": _trusted(journal.uncharged),
     }
@@ -53,10 +55,8 @@ def _trusted(uncharged: list[str]) -> str:
     """Who is trusted with what: replies that are no sum reach the server as they are."""
     seen = (
         "the server to follow the protocol, and each client to add its noise. The server sees "
-        "noisy sums, who took "
-        "part in which round, each client's test scores where the run is scored, and the numbers "
-        "of samples that real "
-        "sites tell as they join"
+        "noisy sums, who took part in which round, each client's test scores where the run is "
+        "scored, and the numbers of samples that real sites tell as they join"
     )
     return f"{seen}; and each client's replies to {', '.join(uncharged)}" if uncharged else seen
 
@@ -85,13 +85,14 @@ def noise_share(
     Raises:
         TaskError: so few bits are left for each client that rounding would lengthen its update.
     """
-    clip, share = mechanism.settings.clip, mechanism.noise_multiplier / math.sqrt(least - 1)
+    clip = mechanism.settings.clip
+    share = mechanism.noise_multiplier / math.sqrt(least - 1)
     grid = Grid(members, clip * (1 + _TAIL * _LONGER * share), mechanism.settings.examples_cap or 1)
     longest = clip + math.sqrt(numbers) / grid.scale
     if longest > _LONGER * clip or not grid.fits():
         raise TaskError(
             f"secret: sums over {members} clients leave too few bits for updates of {numbers:,} "
-            f"numbers"
+            "numbers"
         )
     return grid, NoiseShare(clip, share * longest, seeded)
 
@@ -119,7 +120,8 @@ def secret_noisy_sums(
     rows, members = group_rows(task, clients, settings.hide_choice)
     grid, noise = noise_share(mechanism, settings.least, members, task.sizes()["p"], seeded)
     call = SecretCall(world, settings, task, clients, stream, grid, noise)
-    sums, arrived = call.sums(rows), np.zeros(len(clients), bool)
+    sums = call.sums(rows)
+    arrived = np.zeros(len(clients), bool)
     for one in sums.values():
         arrived[one.rows] = True
     total = by_model(task, sums, settings.hide_choice).view(np.int32)[:, :-EXTRA]

@@ -63,8 +63,7 @@ class PrivacySettings:
         if self.delta >= 1 / clients:
             found.append(
                 f"privacy: delta = {self.delta:g} with {clients} clients allows to publish one of "
-                f"them whole; "
-                f"take less than {1 / clients:.2g}"
+                f"them whole; take less than {1 / clients:.2g}"
             )
         if self.epsilon is not None and self.epsilon > accounting.MOST_EPSILON:
             # With a cap the noise is found from the figure itself; a noise that is given is not
@@ -72,8 +71,7 @@ class PrivacySettings:
             by_bound = self.noise_multiplier is None and self.cap is None
             how = (
                 f" (above {accounting.MOST_EPSILON:g} the noise is found from the Renyi bound, "
-                f"which asks for a "
-                "little more of it)"
+                "which asks for a little more of it)"
             )
             found.append(
                 f"privacy: epsilon = {self.epsilon:g} protects nothing{how if by_bound else ''}; "
@@ -111,8 +109,9 @@ class PrivacySettings:
             self._refuse_fixed_cohorts(clients, cohort, rounds)
         if fixed and selection != "uniform":
             raise ConfigError(
-                f'privacy: cohorts are drawn at random, whoever took part before: run.selection="{selection}" does not '
-                'go with it; set run.selection="uniform" or "poisson"'
+                "privacy: cohorts are drawn at random, whoever took part before: "
+                f'run.selection="{selection}" does not go with it; set run.selection="uniform" or '
+                '"poisson"'
             )
         probability = cohort / clients
 
@@ -125,7 +124,8 @@ class PrivacySettings:
             self._refuse_dear_start(at(0.0).epsilon(0, score_sums=0), start_sums)
         if self.scores is not None:
             self._refuse_dear_scores(at(0.0).epsilon(0, start_sums=0))
-        noise, most = self.noise_multiplier, rounds
+        noise = self.noise_multiplier
+        most = rounds
         if noise is None:
             noise = accounting.calibrate(
                 float(self.epsilon or 0), self.delta, lambda z: at(z).priced(rounds)
@@ -137,8 +137,8 @@ class PrivacySettings:
             start += "" if self.scores is None else f" with scores of noise {self.scores:g}"
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g} allows no round: one costs "
-                f"{at(noise).epsilon(1):.3g}{start} at "
-                f"noise_multiplier = {noise:g}; raise noise_multiplier, or leave it out"
+                f"{at(noise).epsilon(1):.3g}{start} at noise_multiplier = {noise:g}; raise "
+                "noise_multiplier, or leave it out"
             )
         return at(float(noise), None if self.epsilon is None else most)
 
@@ -146,16 +146,15 @@ class PrivacySettings:
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the cold start alone costs {cost:.3g}, for "
-                f"{start_sums} noisy "
-                f"sums of noise {self.start_noise:g}: raise privacy.start_noise, or leave it out"
+                f"{start_sums} noisy sums of noise {self.start_noise:g}: raise "
+                "privacy.start_noise, or leave it out"
             )
 
     def _refuse_dear_scores(self, cost: float) -> None:
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the sum of scores alone costs {cost:.3g}, "
-                f"of noise "
-                f"{self.scores:g}: raise privacy.scores, or leave it out"
+                f"of noise {self.scores:g}: raise privacy.scores, or leave it out"
             )
 
     def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
@@ -223,7 +222,8 @@ class Mechanism:
         of scores behind them; by default those planned."""
         sums = self.start_sums if start_sums is None else start_sums
         scores = self.score_sums if score_sums is None else score_sums
-        noise, settings = self.noise_multiplier, self.settings
+        noise = self.noise_multiplier
+        settings = self.settings
         of_all = (*((self.start_noise, sums) if sums else (0.0, 0)), settings.scores or 0.0, scores)
         if self.seen_cohorts:
             return NoisyRounds(1.0, noise, rounds, None, self.clients, *of_all)
@@ -265,16 +265,12 @@ class Mechanism:
             sampling = f"exactly {self.cohort} of {self.clients} clients, without replacement"
         if self.settings.cap and not (self.fixed_cohorts and self.settings.cap >= self.cohort):
             sampling += f", at most {self.settings.cap} clients"
-        neighbours, observer = (
-            "one client added or removed",
-            "does not learn who took part in which round",
-        )
+        neighbours = "one client added or removed"
+        observer = "does not learn who took part in which round"
         if self.seen_cohorts:
             sampling += "; who takes part is seen, so that there is no amplification by sampling"
-            neighbours, observer = (
-                "one client replaced by one that adds noise only",
-                "may know who took part in which round",
-            )
+            neighbours = "one client replaced by one that adds noise only"
+            observer = "may know who took part in which round"
         more = {"start_noise_multiplier": self.start_noise} if self.start_sums else {}
         more |= (
             {} if self.settings.scores is None else {"score_noise_multiplier": self.settings.scores}

@@ -24,7 +24,8 @@ def statement(private: Any, planned: int, round: int) -> dict[str, Any]:
         planned: T.
         round: the last one that was done, whose models are released.
     """
-    journal, mechanism = private.journal, private.mechanism
+    journal = private.journal
+    mechanism = private.mechanism
     value = mechanism.epsilon(
         journal.rounds, bool(journal.uncharged), journal.start_sums, journal.score_sums
     )
@@ -62,11 +63,9 @@ def statement(private: Any, planned: int, round: int) -> dict[str, Any]:
 
 def _scores(private: Any, round: int) -> dict[str, Any]:
     """The noisy mean accuracy of clients on the released models; empty where none was released."""
-    mean, noise, clients = (
-        private.journal.mean_accuracy(round),
-        private.mechanism.settings.scores,
-        private.mechanism.clients,
-    )
+    mean = private.journal.mean_accuracy(round)
+    noise = private.mechanism.settings.scores
+    clients = private.mechanism.clients
     if mean is None or noise is None:
         return {}
     return {
@@ -87,7 +86,8 @@ def _charged(journal: Journal, secret: bool) -> dict[str, str]:
         )
     tasks = Counter(entry.get("task", "train") for entry in journal.entries if "clip" in entry)
     start = Counter(entry["start"] for entry in journal.entries if "start" in entry)
-    sums, scores = "noisy sums of the clients of a round, one each", journal.score_sums
+    sums = "noisy sums of the clients of a round, one each"
+    scores = journal.score_sums
     return {
         **{f"models ({name})": f"{count} {sums}" for name, count in tasks.items()},
         **{
@@ -133,9 +133,8 @@ def privacy_notes(statements: Sequence[Mapping[str, Any]], unfinished: bool = Fa
     more = "; what runs that are not finished have released comes on top" if unfinished else ""
     lines = [
         f"Privacy: all {len(statements)} finished private runs, on the same clients, cost up to "
-        f"epsilon {epsilon:.3g} "
-        f"at delta {delta:.3g} together; choosing among them by scores without noise is not "
-        f"covered{more}."
+        f"epsilon {epsilon:.3g} at delta {delta:.3g} together; choosing among them by scores "
+        f"without noise is not covered{more}."
     ]
     clients = max(
         one.get("clients", 0) for one in statements
@@ -143,6 +142,6 @@ def privacy_notes(statements: Sequence[Mapping[str, Any]], unfinished: bool = Fa
     if clients and delta >= 1 / clients:
         lines.append(
             f"Privacy: delta {delta:.3g} with {clients:,} clients allows to publish one of them "
-            f"whole."
+            "whole."
         )
     return lines + sorted({f"Privacy: {one['warning']}." for one in statements if "warning" in one})

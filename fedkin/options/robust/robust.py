@@ -80,33 +80,37 @@ class RobustAggregation(Option):
         if not self.byzantine < 0.5:
             raise MethodError(
                 f"robust.byzantine = {self.byzantine:g}: from one half on nobody can tell "
-                f"Byzantine clients from the "
-                "others"
+                "Byzantine clients from the others"
             )
         if self.split_after and (
             one := next((name for name in SELECTING if name in self.rule), None)
         ):
             raise MethodError(
                 f"robust.split_after: {one} leaves out honest updates too, so that honest clients "
-                f"would leave; take "
-                "geometric_median, median or trimmed_mean, or majority+geometric_median"
+                "would leave; take geometric_median, median or trimmed_mean, or "
+                "majority+geometric_median"
             )
         if "bucketing" in before and not BUCKET * self.byzantine < 0.5:
             raise MethodError(
                 f"robust.byzantine = {self.byzantine:g}: each Byzantine client may spoil a bucket "
-                f"of {BUCKET}, so with "
-                f"bucketing fewer than {0.5 / BUCKET:g} may be"
+                f"of {BUCKET}, so with bucketing fewer than {0.5 / BUCKET:g} may be"
             )
 
     def refusal(self, run: RunFacts) -> str:
         if "privacy" in run.options:
-            return "a rule reads single updates, and privacy releases noisy sums only; take one of the two"
+            return (
+                "a rule reads single updates, and privacy releases noisy sums only; take one of "
+                "the two"
+            )
         if run.shares_part:
             return (
                 "personal heads send sums of bodies besides; take personal models (ditto), or none"
             )
         if self.split_after and "server_optimizer" in run.options:
-            return "a server optimizer has moments of each cluster, which no split has; leave out robust.split_after"
+            return (
+                "a server optimizer has moments of each cluster, which no split has; leave out "
+                "robust.split_after"
+            )
         return refusal(run.method) or (split_refusal(run.method) if self.split_after else "")
 
     def bind(self, run: RunFacts) -> ActiveOption:
@@ -138,11 +142,15 @@ class RobustAggregation(Option):
 
 def refusal(method: Method) -> str:
     """Why a robust rule is no use to a method; empty where it is."""
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.peers:
         return f"{name} has no server that averages: its peers choose whom they trust"
     if needs.model.detectors:
-        return f"{name} trains several models of a client in one round, and a rule compares one update of each client"
+        return (
+            f"{name} trains several models of a client in one round, and a rule compares one "
+            "update of each client"
+        )
     return averages_itself(method, _NO_PLACE) if needs.reads.because else ""
 
 
@@ -152,9 +160,8 @@ def split_refusal(method: Method) -> str:
         return ""
     return (
         f"{type(method).__name__} assigns clients anew, or has more for each cluster than a "
-        f"model, so that none can be "
-        "split: leave out robust.split_after, or take flhc (without migration and eta_g), fedavg "
-        "or fedprox"
+        "model, so that none can be split: leave out robust.split_after, or take flhc (without "
+        "migration and eta_g), fedavg or fedprox"
     )
 
 
@@ -298,8 +305,12 @@ class RobustWorld(WorldProxy):
         round: int = 0,
     ) -> None:
         super().__init__(world)
-        self._settings, self.averages, self.single = settings, 0, 0
-        self.remembered, self._assignment, self._round = memory, assignment, round
+        self._settings = settings
+        self.averages = 0
+        self.single = 0
+        self.remembered = memory
+        self._assignment = assignment
+        self._round = round
         self.weight, self.judged = np.zeros((2, world.total_clients))
         self.sent = np.zeros(world.total_clients, bool)
 
@@ -310,7 +321,7 @@ class RobustWorld(WorldProxy):
             if task.charged == "sum" and task.up.of("model"):
                 raise TaskError(
                     f"robust: the task {task.name} wants means of more than one update of each "
-                    f"client"
+                    "client"
                 )
             self.single += task.charged == "sum"
             return self._world.run(task, clients, stream)
@@ -318,7 +329,8 @@ class RobustWorld(WorldProxy):
         single = task.single()
         assert single is not None
         reply = self._world.run(single, clients, stream)
-        means, index = mean_reply(task, reply, clients), reply.arrays[INDEX]
+        means = mean_reply(task, reply, clients)
+        index = reply.arrays[INDEX]
         for k in range(len(means.arrays[vector])):
             rows = np.flatnonzero(reply.arrived & (index == k))
             rows = rows[
@@ -339,7 +351,8 @@ class RobustWorld(WorldProxy):
             self.remembered = self.remembered.kept(updates, clients, model, self._round)
             known = self.remembered.clients(model, self._round - self._settings.memory)
             known = known[(self._assignment[known] == model) | np.isin(known, clients)]
-            clients, updates = known, self.remembered.last_update[known]
+            clients = known
+            updates = self.remembered.last_update[known]
         if not self._settings.enough(len(clients)):
             return np.zeros(updates.shape[1], updates.dtype)
         average, weights = self._settings.average_and_weights(updates)

@@ -22,7 +22,9 @@ from jaxtyping import Float, Float64, Int
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.options.robust.preaggregation import BEFORE, Rows, clipped, squared_distances
 
-_STEPS, _CLOSE = 1000, 1e-13  # of the geometric median: at most so many, until a step is so small
+# of the geometric median: at most so many, until a step is so small
+_STEPS = 1000
+_CLOSE = 1e-13
 _SUBSETS = 20_000  # that MDA tries at most
 
 
@@ -75,7 +77,8 @@ def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
         distances = np.linalg.norm(rows - point, axis=1)
         weights = 1 / np.maximum(distances, 1e-12 * max(1.0, float(distances.max())))
         moved = weights @ rows / weights.sum()
-        step, point = float(np.linalg.norm(moved - point)), moved
+        step = float(np.linalg.norm(moved - point))
+        point = moved
         if step <= _CLOSE * max(1.0, float(np.linalg.norm(point))):
             break
     return point
@@ -234,5 +237,5 @@ def check_byzantine(rule: str, n: int, f: int) -> None:
     if not 0 <= 2 * f < n:
         raise ConfigError(
             f"{rule}: {f} Byzantine clients of {n} cannot be told from the others: fewer than "
-            f"half may be"
+            "half may be"
         )

@@ -58,15 +58,15 @@ def split(clusters: Clusters, due: Bool[np.ndarray, "N"], most: Callable[[int], 
         due: clients that have been left out often enough.
         most: of so many clients of a cluster those that may be Byzantine.
     """
-    models, assignment, left = (
-        clusters.models,
-        clusters.assignment.copy(),
-        clusters.left_cluster.copy(),
-    )
+    models = clusters.models
+    assignment = clusters.assignment.copy()
+    left = clusters.left_cluster.copy()
     for k in np.unique(assignment[due & (assignment != UNASSIGNED)]):
-        gone, members = clusters.left_cluster == k + 1, clusters.assignment == k
+        gone = clusters.left_cluster == k + 1
+        members = clusters.assignment == k
         group = members & due & (clusters.left_cluster == 0)
         if group.any() and (group | gone).sum() <= most(int((members | gone).sum())):
-            assignment[group], left[group] = len(models), k + 1
+            assignment[group] = len(models)
+            left[group] = k + 1
             models = np.concatenate([models, models[k : k + 1]])
     return Clusters(models, assignment, left)

@@ -58,7 +58,8 @@ def aggregate_and_weights(
         rows, rule, f: as of both.
     """
     before, last = parse(rule)
-    steps, current = list[Callable[[Weights], Weights]](), rows.astype(np.float64)
+    steps = list[Callable[[Weights], Weights]]()
+    current = rows.astype(np.float64)
     check_byzantine(rule, len(current), f)
     for name in before:
         if name == "majority":
@@ -119,7 +120,8 @@ def _smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float 
 
 def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
     """What each step adds of a row, and takes of those before."""
-    counted, n = np.zeros(len(rows)), len(rows)
+    counted = np.zeros(len(rows))
+    n = len(rows)
     for _ in range(steps):
         factors = clip_factors(rows - counted @ rows)
         counted = counted * (1 - factors.mean()) + factors / n
@@ -156,7 +158,8 @@ def _unclipped_to_median(rows: Rows, f: int, counted: Weights) -> Weights:
 
 def _from_buckets(rows: Rows, f: int, counted: Float64[np.ndarray, "b"]) -> Weights:
     """Weights of rows from those of the means of their buckets."""
-    bucket, own = np.arange(len(rows)) // BUCKET, np.empty(len(rows))
+    bucket = np.arange(len(rows)) // BUCKET
+    own = np.empty(len(rows))
     own[bucket_order(rows)] = (counted / np.bincount(bucket))[bucket]
     return own
 

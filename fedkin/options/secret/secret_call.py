@@ -73,13 +73,12 @@ def group_rows(
     if len(np.unique(clients)) < len(clients):
         raise TaskError(
             f"secret: a client has several rows of the task {task.name}, and may add one vector "
-            f"only"
+            "only"
         )
     if not hide_choice and task.model_index is None:
         raise TaskError(
             "secret: clients choose their clusters as they train, so that it is not known "
-            "beforehand who adds up with "
-            "whom: set secret.hide_choice=true"
+            "beforehand who adds up with whom: set secret.hide_choice=true"
         )
     groups = (
         np.zeros(len(clients), np.int64) if hide_choice else np.asarray(task.model_index, np.int64)
@@ -126,8 +125,13 @@ class SecretCall:
         grid: Grid,
         noise: NoiseShare | None = None,
     ) -> None:
-        self._world, self._settings, self._task, self._stream = world, settings, task, stream
-        self._clients, self._grid, self._noise = clients, grid, noise
+        self._world = world
+        self._settings = settings
+        self._task = task
+        self._stream = stream
+        self._clients = clients
+        self._grid = grid
+        self._noise = noise
         self._id = f"{secrets.token_hex(16)} round {stream.round}"  # no sum before or after has it
         self._begun = np.zeros(0, np.int64)  # rows that were asked for keys
         self.lost: dict[int, str] = {}  # why a group has no sum
@@ -163,7 +167,8 @@ class SecretCall:
         groups = []
         for one in rows:
             there = reply.arrived & (number[asked] == one)
-            own, announced = every[asked[there]], reply.announced[there].astype(np.uint8)
+            own = every[asked[there]]
+            announced = reply.announced[there].astype(np.uint8)
             try:
                 settings = (announced, self._settings.neighbours, self._settings.least)
                 exchange = Exchange.of(context(self._id, one), self._clients[own], *settings)
@@ -184,7 +189,8 @@ class SecretCall:
         left = [group for group in groups if group.exchange.leave_out_lonely()]
         for group in groups:
             if group not in left:
-                count, size = group.exchange.needed, group.exchange.places.shape[1]
+                count = group.exchange.needed
+                size = group.exchange.places.shape[1]
                 self.lost[group.number] = (
                     f"no client has {count} of its {size} holders of shares left"
                 )
@@ -192,7 +198,8 @@ class SecretCall:
 
     def _train(self, groups: list[_Group]) -> None:
         """The third: training. Masked vectors are added portion by portion, as memory has room for."""
-        grid, settings = self._grid, self._settings
+        grid = self._grid
+        settings = self._settings
         own = {
             "members": grid.clients,
             "limit": grid.limit,

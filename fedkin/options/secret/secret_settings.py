@@ -74,14 +74,12 @@ class SecretSettings:
             step = f"{grid.resolution:.2g} (limit / (2^{grid.bits - 1} - 1))"
             return [
                 f"secret.limit = {self.limit:g}: with {clients} clients in a sum, numbers of "
-                f"updates are rounded to "
-                f"multiples of {step}. Many are smaller than that, so models learn little or "
-                f"nothing: {cure}"
+                f"updates are rounded to multiples of {step}. Many are smaller than that, so "
+                f"models learn little or nothing: {cure}"
             ]
         if self.limit < _LARGE_UPDATE:
             return [
                 f"secret.limit = {self.limit:g}: numbers of updates are cut to at most "
-                f"{self.limit:g}. Most are "
-                f"larger, so models learn little or nothing: {cure}"
+                f"{self.limit:g}. Most are larger, so models learn little or nothing: {cure}"
             ]
         return []

@@ -46,7 +46,8 @@ def refusal(method: Method, settings: SecretSettings) -> str:
         method: any.
         settings: of the sums.
     """
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.peers:
         return f"{name} has no server that could add up: its peers see each other's models"
     if needs.model.detectors:
@@ -112,8 +113,7 @@ class SecretSums(SecretSettings, Option):
         if cohort < self.least:
             raise ConfigError(
                 f"secret.least = {self.least}: cohorts of run.cohort = {cohort} are too small for "
-                f"such a sum: "
-                "raise run.cohort"
+                "such a sum: raise run.cohort"
             )
         if "privacy" not in runs[0].options:
             for warning in self.warnings(cohort):
@@ -123,7 +123,7 @@ class SecretSums(SecretSettings, Option):
             if getattr(self, name) != getattr(SecretSettings(), name):
                 raise ConfigError(
                     f"secret.{name} is of sums without privacy: set privacy.{instead}, and leave "
-                    f"it out"
+                    "it out"
                 )
 
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
@@ -142,23 +142,34 @@ def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
     options: Mapping[str, Any] = run.options
     privacy = options.get("privacy")
     if privacy is not None and privacy.adaptive:
-        return "a clip that follows the median norm needs the norms of single updates; leave out privacy.adaptive"
+        return (
+            "a clip that follows the median norm needs the norms of single updates; leave out "
+            "privacy.adaptive"
+        )
     if privacy is not None and privacy.scores is not None:
-        return "the server would add the noise to scores that it sees one by one; leave out privacy.scores"
+        return (
+            "the server would add the noise to scores that it sees one by one; leave out "
+            "privacy.scores"
+        )
     if privacy is not None and not settings.least_is_checked:
         return (
             f"with privacy each client checks that {settings.least} add noise, and sees its "
-            f"neighbours only: "
-            f"set secret.neighbours={settings.least} or more"
+            f"neighbours only: set secret.neighbours={settings.least} or more"
         )
     if "robust" in options:
-        return "a robust rule needs single updates, and secret sums show sums only; take one of the two"
+        return (
+            "a robust rule needs single updates, and secret sums show sums only; take one of the "
+            "two"
+        )
     if "late" in options:
         return "a masked reply that comes late fits into no other round's sum; take one of the two"
     if "attack" in options:
         return "a simulated attack changes single updates, which are masked; take one of the two"
     if run.shares_part:
-        return "personal heads send sums of bodies, which have no masked form; take personal models (ditto), or none"
+        return (
+            "personal heads send sums of bodies, which have no masked form; take personal models "
+            "(ditto), or none"
+        )
     return ""
 
 
@@ -205,7 +216,10 @@ class SecretWorld(WorldProxy):
         self, world: World, settings: SecretSettings, journal: Journal, stream: Stream
     ) -> None:
         super().__init__(world)
-        self._settings, self._journal, self._stream, self._calls = settings, journal, stream, 0
+        self._settings = settings
+        self._journal = journal
+        self._stream = stream
+        self._calls = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """Means of a training, from secret sums; what has no reply as it is. Raises TaskError for
@@ -221,8 +235,7 @@ class SecretWorld(WorldProxy):
         if self._settings.others == "refuse":
             raise TaskError(
                 f"secret: the task {task.name} sends what is no sum of updates (round "
-                f"{self._stream.round}); "
-                "secret.others='clear' sends it in the clear"
+                f"{self._stream.round}); secret.others='clear' sends it in the clear"
             )
         if task.name not in {entry.get("clear") for entry in self._journal.entries}:
             _log.warning("secret: replies to the task %s leave clients in the clear", task.name)
@@ -230,14 +243,14 @@ class SecretWorld(WorldProxy):
 
     def _secret(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
         """The reply of means, of a task that wants them."""
-        models, settings = task.sizes()["K"], self._settings
+        models = task.sizes()["K"]
+        settings = self._settings
         rows, members = group_rows(task, clients, settings.hide_choice)
         grid = Grid(members, settings.limit, settings.examples_cap)
         if not grid.fits():
             raise TaskError(
                 f"secret: sums over {members} clients of up to {settings.examples_cap} examples "
-                f"do not fit into 32 "
-                "bits: lower secret.examples_cap, or the cohort"
+                "do not fit into 32 bits: lower secret.examples_cap, or the cohort"
             )
         call = SecretCall(self._world, settings, task, clients, stream or self._stream, grid)
         sums = call.sums(rows)
@@ -270,7 +283,8 @@ class SecretWorld(WorldProxy):
             int(k): f"only {means.clients[k]} clients have added a vector"
             for k in np.flatnonzero(few)
         }
-        means.mean[few], means.weight[few] = 0, 0
+        means.mean[few] = 0
+        means.weight[few] = 0
         return means
 
     def _report(self, means: Sums, lost: dict[int, str], asked: int, answered: int) -> None:
@@ -286,8 +300,7 @@ class SecretWorld(WorldProxy):
         if clipped:
             _log.warning(
                 "round %d: %d of %d clients have clipped numbers above secret.limit = %g: raise "
-                "it to the largest "
-                "number of an update",
+                "it to the largest number of an update",
                 self._stream.round,
                 clipped,
                 answered,

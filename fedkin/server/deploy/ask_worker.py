@@ -35,7 +35,9 @@ from fedkin.server.parts import Parts, read_frame, write_frame
 
 _log = logging.getLogger("fedkin")
 MODULE = "fedkin.server.deploy.worker"
-_START_TIMEOUT, _PAUSE = 60.0, 0.01  # seconds
+# seconds
+_START_TIMEOUT = 60.0
+_PAUSE = 0.01
 _LONGEST_LINE = 500  # characters of a worker's last line in a message
 _ATTEMPTS = 2  # of one message: the second with a new worker
 _started: list[
@@ -61,7 +63,8 @@ class SiteWorker:
     def __init__(
         self, config: Path, site: int, refused: Callable[[str], None] = lambda reason: None
     ) -> None:
-        self.config, self.folder = config.absolute(), worker_folder(config)
+        self.config = config.absolute()
+        self.folder = worker_folder(config)
         self._site = [site, process_mark(site)]
         self._refused = refused
 

@@ -98,20 +98,21 @@ def _identity(site: SiteSettings) -> Identity | None:
 def _site_data(config: ClientConfig) -> FederatedData:
     """The site's own data, which must be of the samples that [samples] describes; its classes have
     their names."""
-    values, labels = config.data_values, config.samples.labels
+    values = config.data_values
+    labels = config.samples.labels
     if labels is not None and values.get("name") == "file":
         values = {"label_names": labels, **values}
-    data, expected = registry.make(registry.datasets(), values), config.data_description()
+    data = registry.make(registry.datasets(), values)
+    expected = config.data_description()
     place = str(values.get("path", data.name))
     _check_columns(place, data.feature_names, expected.feature_names)
     if data.x.shape[1:] != expected.x.shape[1:] or data.classes != expected.classes:
-        actual, shape = list(data.x.shape[1:]), list(expected.x.shape[1:])
+        actual = list(data.x.shape[1:])
+        shape = list(expected.x.shape[1:])
         raise DataError(
             f"{place}: samples of shape {actual} and {data.classes} classes; [samples] says "
-            f"{shape} and "
-            f"{expected.classes}: give this site data of that kind, or correct [samples] in "
-            f"server.toml and in every "
-            "client.toml"
+            f"{shape} and {expected.classes}: give this site data of that kind, or correct "
+            "[samples] in server.toml and in every client.toml"
         )
     _check_order("labels", data.label_names, expected.label_names, "data.label_names")
     _check_order("features", data.feature_names, expected.feature_names, "data.features")
@@ -134,8 +135,7 @@ def _check_columns(
     names = json.dumps(expected, ensure_ascii=False)
     raise DataError(
         f"{place}: {', and '.join(found)}; give the table the columns {names}, and choose them "
-        f"with data.features of "
-        "this site's client.toml where it has more"
+        "with data.features of this site's client.toml where it has more"
     )
 
 
@@ -149,12 +149,10 @@ def _check_order(
     if expected is None:
         raise DataError(
             f"this site's {what} have names, and [samples] does not say in which order all sites "
-            f"number them; write "
-            f"into [samples] of server.toml and of every client.toml: {what} = "
+            f"number them; write into [samples] of server.toml and of every client.toml: {what} = "
             f"{json.dumps(actual, ensure_ascii=False)}"
         )
     raise DataError(
         f"this site's {what} are {listed(actual)}, and [samples] says {listed(expected)}; "
-        f"{option} of the site's "
-        "[data] gives them another order"
+        f"{option} of the site's [data] gives them another order"
     )

@@ -79,7 +79,10 @@ def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
         name = site_name(file)
         other = first_by_name.setdefault(name, folder)
         if name and other != folder:
-            detail = f"client.name is {name!r}, as in {other / files.CLIENT}: change client.name in {file}"
+            detail = (
+                f"client.name is {name!r}, as in {other / files.CLIENT}: change client.name in "
+                f"{file}"
+            )
             results[site] = failed("name", detail)
 
         public = folder / files.NODE_PUBLIC
@@ -227,14 +230,16 @@ def _writable(name: str, folder: Path) -> CheckResult:
         return failed(
             name,
             f"no file can be written in {existing}: {error.strerror}; change its owner, or folder "
-            f"= ...",
+            "= ...",
         )
     return CheckResult(name, str(folder))
 
 
 def _progress(config: ServerConfig) -> str:
     """The last round of the run in the run folder. Raises CheckpointError where it is another run."""
-    description, out, progress = config.description(), Path(config.federation.folder), []
+    description = config.description()
+    out = Path(config.federation.folder)
+    progress = []
     spec = checked_model(config)
     layout = make_handshake("", "", spec, (), 0).layout
     folders = [
@@ -258,19 +263,24 @@ def _progress(config: ServerConfig) -> str:
 
 def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
     """Whether as many clients are waited for as the clustering may need."""
-    method, clients = config.method.made, config.federation.wait_for
+    method = config.method.made
+    clients = config.federation.wait_for
     needs = requirements_of(method)
     if needs.clients.number <= clients:
         return []
     count, cure = count_and_cure(method, needs.clients, clients)
-    detail = f"{type(method).__name__} may need {count} at the start, and federation.wait_for = {clients}: "
+    detail = (
+        f"{type(method).__name__} may need {count} at the start, and federation.wait_for = "
+        f"{clients}: "
+    )
     ways = " or ".join(filter(None, (f"federation.wait_for={needs.clients.number}", cure)))
     return [doubtful("clients at the start", f"{detail}set {ways}")]
 
 
 def _app(folder: Path) -> str:
     """Whether Flower's app names this folder's server.toml, and programs of this version."""
-    path, own = folder / files.APP, folder.absolute() / files.SERVER
+    path = folder / files.APP
+    own = folder.absolute() / files.SERVER
     app = read_toml(path).get("tool", {}).get("flwr", {}).get("app", {})
     config = app.get("config", {}).get("config")
     if not isinstance(config, str) or not config:
@@ -304,7 +314,8 @@ def _model(config: ClientConfig) -> ModelSpec:
 def _data(config: ClientConfig) -> str:
     """The node's clients and samples, read as the node does."""
     node = node_from_config(config)
-    clients, samples = len(node.samples), int(node.samples.sum())
+    clients = len(node.samples)
+    samples = int(node.samples.sum())
     if not node.samples.all():
         raise DataError(
             f"data: client {int(np.argmin(node.samples))} of this site has no training samples"
@@ -318,7 +329,8 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
         theirs = load_server(server / files.SERVER)
     except ConfigError:  # reported once, under the server
         return doubtful("agreement", f"not compared: see fedkin deploy check {server} --server")
-    mine, other = toml_values(config.samples), toml_values(theirs.samples)
+    mine = toml_values(config.samples)
+    other = toml_values(theirs.samples)
     pairs = {
         "client.federation": (config.site.federation, theirs.federation.name),
         "samples": (mine, other),
@@ -328,7 +340,7 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
         if site != expected:
             raise ConfigError(
                 f"{key} is {site!r} here and {expected!r} in {server / files.SERVER}; give both "
-                f"files the same"
+                "files the same"
             )
     return f"digest {config.shared_digest}, as in {files.SERVER}"
 

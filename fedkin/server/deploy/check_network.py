@@ -32,7 +32,7 @@ def check_port(address: Address, ca: Path) -> CheckResult:
     return failed(
         name,
         f"not free ({reason}), and no SuperLink of this federation has it; choose another with "
-        f"--port",
+        "--port",
     )
 
 
@@ -55,7 +55,7 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
         return failed(
             name,
             f"something listens there, but no SuperLink {how} ({type(error).__name__}): see "
-            f"SUPERLINK",
+            "SUPERLINK",
         )
     except socket.gaierror:
         return failed(name, f"no machine has the name {address.host}: see SUPERLINK, or the DNS")
@@ -64,7 +64,7 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
         return doubtful(
             name,
             f"not reachable ({reason}): is the SuperLink running, and does the firewall allow the "
-            f"connection?",
+            "connection?",
         )
     if status != 200:
         return failed(name, f"replies {status} to /health, as no SuperLink does: see SUPERLINK")

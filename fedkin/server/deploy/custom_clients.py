@@ -58,7 +58,8 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
     from fedkin.simulation.torch import torch_model
 
     def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
-        settings, own = site(node), _node_data(loaders, node)
+        settings = site(node)
+        own = _node_data(loaders, node)
         if isinstance(own, FederatedData):
             model = module if hasattr(module, "workers") else torch_model(module, own)
             return build_node(model, own, settings)

@@ -25,12 +25,19 @@ import tomli_w
 from fedkin import __version__
 from fedkin.core.errors import ConfigError
 
-SERVER, CLIENT, COMMANDS, ENVIRONMENT = "server.toml", "client.toml", "COMMANDS.md", "flower.env"
-APP, FLOWER, KEYS = Path("app/pyproject.toml"), Path("flwr/config.toml"), Path("keys")
+SERVER = "server.toml"
+CLIENT = "client.toml"
+COMMANDS = "COMMANDS.md"
+ENVIRONMENT = "flower.env"
+APP = Path("app/pyproject.toml")
+FLOWER = Path("flwr/config.toml")
+KEYS = Path("keys")
 CA, CA_KEY, CERTIFICATE, SERVER_KEY = (
     KEYS / name for name in ("ca.pem", "ca-key.pem", "server.pem", "server-key.pem")
 )
-SITE_CA, NODE_KEY, NODE_PUBLIC = "ca.pem", "key", "key.pub"
+SITE_CA = "ca.pem"
+NODE_KEY = "key"
+NODE_PUBLIC = "key.pub"
 SERVER_LOG = "server.log"  # what the server of the run logs
 CONNECTION = "fedkin"  # name of the SuperLink in Flower's commands
 FIRST_PORT = 9094  # of the first SuperNode of a machine, Flower's default
@@ -107,7 +114,7 @@ def read_address(path: Path) -> Address:
             raise
         raise ConfigError(
             f"{path}: cannot be read ({error}); fedkin deploy init writes a new one where there "
-            f"is none"
+            "is none"
         ) from error
 
 
@@ -170,10 +177,8 @@ def commands(folder: Path, address: Address, sites: list[str]) -> str:
         address: of the SuperLink.
         sites: names of their folders.
     """
-    root, programs = (
-        shlex.quote(str(folder.absolute())),
-        shlex.quote(str(Path(sys.executable).parent)),
-    )
+    root = shlex.quote(str(folder.absolute()))
+    programs = shlex.quote(str(Path(sys.executable).parent))
     each = f"for site in {' '.join(sites)}; do"
     keys = [
         f'{each} flwr supernode register "$site/{NODE_PUBLIC}" {CONNECTION} --name "$site"; done'

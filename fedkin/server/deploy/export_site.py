@@ -37,10 +37,8 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
         DataError: the site's table is here, and cannot be read.
         ModelError, MissingExtra, StorageError: as ``export.folder.write``.
     """
-    site, samples = (
-        config.site,
-        replace(config.data_description(), feature_names=_feature_names(config)),
-    )
+    site = config.site
+    samples = replace(config.data_description(), feature_names=_feature_names(config))
     with error_context("model"):
         model = wrap_module(config.model.make(samples))
     run, arrays = _newest(Path(site.folder), site.name)
@@ -52,8 +50,7 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
         if arrays[name].shape != (model.spec.parameters,):
             raise ModelError(
                 f"{site.folder}: {run} stored models of {arrays[name].size} parameters, and "
-                f"[model] has "
-                f"{model.spec.parameters}"
+                f"[model] has {model.spec.parameters}"
             )
         predictor = Predictor(name, model, arrays[name][None], samples, labels)
         entries.append(ModelEntry(predictor, [site.name] if name == "cluster" else []))
@@ -97,8 +94,8 @@ def _newest(folder: Path, site: str) -> tuple[str, dict[str, np.ndarray]]:
     if not files:
         raise ConfigError(
             f"{folder} holds no model of {site}: a site with one client stores that of its "
-            f"cluster when it takes part "
-            "in a run; of others, the server's run folder has the models (fedkin export RUN)"
+            "cluster when it takes part in a run; of others, the server's run folder has the "
+            "models (fedkin export RUN)"
         )
     try:
         return files[-1].name.removesuffix(_SUFFIX), decode(files[-1].read_bytes()).arrays

@@ -21,8 +21,12 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.check_network import check_superlink
 from fedkin.server.deploy.worker_link import site_name
 
-REGISTERED, RUN = "registered", "run"  # lines of the output
-_TIMEOUT, _PAUSE = 120.0, 0.1  # seconds
+# lines of the output
+REGISTERED = "registered"
+RUN = "run"
+# seconds
+_TIMEOUT = 120.0
+_PAUSE = 0.1
 _UNREGISTERED = "unregistered"  # Flower's word for a node whose key is no longer accepted
 
 
@@ -32,7 +36,8 @@ class CommandError(Exception):
 
 def wait_for_superlink(folder: Path, timeout: float | int = _TIMEOUT) -> None:
     """Wait until the SuperLink of a folder replies. Exits with a message where it does not."""
-    address, end = files.read_address(folder / files.FLOWER), time.monotonic() + timeout
+    address = files.read_address(folder / files.FLOWER)
+    end = time.monotonic() + timeout
     while (result := check_superlink(address, folder / files.CA)).mark != "✓":
         if time.monotonic() > end:
             sys.exit(f"error: {result.name}: {result.detail}")

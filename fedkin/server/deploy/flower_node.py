@@ -40,11 +40,10 @@ from fedkin.server.flower_record import parts_to_record, record_to_parts
 from fedkin.server.parts import Parts
 
 _log = logging.getLogger("fedkin")
-SHORTEST, LONGEST, SHARE = (
-    0.2,
-    3.0,
-    0.1,
-)  # seconds between looks for a message, as a share of those since the last
+# seconds between looks for a message, as a share of those since the last
+SHORTEST = 0.2
+LONGEST = 3.0
+SHARE = 0.1
 BACKOFF = 0.05  # seconds before a part of a message that is still on its way is asked for again
 AGAIN = 5.0  # seconds before a lost connection is made again
 Answer = Callable[[Parts], Parts]
@@ -143,7 +142,8 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
     """Fetch a message, if there is one, and send the reply; whether there was one."""
     if (received := connection.receive()) is None:
         return False
-    start, (metadata_only, tree) = time.monotonic(), received
+    start = time.monotonic()
+    (metadata_only, tree) = received
     run = metadata_only.metadata.run_id
     message = pull_and_inflate_object_from_tree(
         tree,

@@ -153,8 +153,7 @@ def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> 
     if before and address != before:
         raise ConfigError(
             f"{folder} has its server at {before}; to move it, remove {files.FLOWER} and "
-            f"{files.CERTIFICATE}, and "
-            f"change SUPERLINK in each site's {files.ENVIRONMENT}"
+            f"{files.CERTIFICATE}, and change SUPERLINK in each site's {files.ENVIRONMENT}"
         )
     return address
 
@@ -169,8 +168,7 @@ def _refuse_loopback(folder: Path, address: Address) -> None:
     )
     raise ConfigError(
         f"--compose: the server of {folder} is at {address}, which no site's container reaches; "
-        f"make "
-        f"a deployment without --host, in a folder where there is none: "
+        "make a deployment without --host, in a folder where there is none: "
         f"{shell_command('fedkin', 'deploy', 'init', place, '--compose')}"
     )
 
@@ -231,8 +229,7 @@ def _existing_server(folder: Path, sites: int) -> Files:
     if sites > capacity:
         raise ConfigError(
             f"{path}: federation.capacity is {capacity}, too few for {sites} sites; raise it "
-            f"there first (its run then "
-            "starts anew, in another folder)"
+            "there first (its run then starts anew, in another folder)"
         )
     return read_toml(path)
 
@@ -250,7 +247,7 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
         if exists and section in SERVER:
             raise ConfigError(
                 f"{section}.{key}: {files.SERVER} is there already and stays as it is; change it "
-                f"there"
+                "there"
             )
         changes.setdefault(section, {})[key] = value
     return changes
@@ -283,8 +280,7 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
     if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():
         raise ConfigError(
             f"data.path: {site / str(data.get('path', ''))} is not there; where the data are "
-            f"elsewhere, describe "
-            "their samples: samples.shape=[30] samples.classes=2"
+            "elsewhere, describe their samples: samples.shape=[30] samples.classes=2"
         )
     values = {**data, "path": str(site.absolute() / str(data["path"]))} if "path" in data else data
     entry = resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")

@@ -29,8 +29,7 @@ def require_cryptography() -> None:
     except ImportError as error:
         raise MissingExtra(
             "keys need the package cryptography, which is not installed: pip install "
-            "'fedkin[flower]' (--insecure does "
-            "without)"
+            "'fedkin[flower]' (--insecure does without)"
         ) from error
 
 
@@ -53,7 +52,7 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
     if not (folder / CA_KEY).exists():
         raise ConfigError(
             f"{folder / CA_KEY} is needed for the server's certificate; put it back for this "
-            f"command"
+            "command"
         )
     addresses = [text for text in (host, "127.0.0.1") if text != "localhost"]
     certificate, key = Authority.load(folder / CA, folder / CA_KEY).member(

@@ -81,12 +81,10 @@ def copy_message(folder: Path, original: Path) -> str:
     new = f"fedkin deploy init {shlex.quote(f'{folder.name}-new')} --port PORT"
     return (
         f"{folder} is a copy of {original}, and has its keys, its port and its sites, so that "
-        f"nothing is "
-        f"started. Start the original ({start}), or make a new deployment ({new}) and copy "
-        f"server.toml "
-        "and the sites' data into it; if the copy is to take the original's place, move the "
-        "original "
-        f"away first ({shell_command('mv', original, original.with_name(f'{original.name}-old'))})"
+        f"nothing is started. Start the original ({start}), or make a new deployment ({new}) and "
+        "copy server.toml and the sites' data into it; if the copy is to take the original's "
+        "place, move the original away first "
+        f"({shell_command('mv', original, original.with_name(f'{original.name}-old'))})"
     )
 
 

@@ -20,7 +20,9 @@ from pathlib import Path
 from fedkin.core.errors import ConfigError, StorageError
 
 MARK = "FEDKIN_PART"
-SUPERLINK, SITE, STARTER = "superlink", "site", "starter"
+SUPERLINK = "superlink"
+SITE = "site"
+STARTER = "starter"
 SERVERAPP = "flwr-serverapp"  # in the command line of the process of a run
 _PROC = Path("/proc")
 _PAUSE = 0.1  # seconds between looks
@@ -66,8 +68,7 @@ def require_proc() -> None:
     if not (_PROC / "self" / "environ").exists():
         raise ConfigError(
             "fedkin deploy up finds its processes in Linux's /proc, which this system does not "
-            "have; start the "
-            "programs by the commands of COMMANDS.md"
+            "have; start the programs by the commands of COMMANDS.md"
         )
 
 

@@ -163,12 +163,14 @@ class RemoteWorlds:
     """Makes a ``RemoteWorld`` for each run; all have one model, and one membership of clients."""
 
     def __init__(self, config: ServerConfig, request_round: RequestRound) -> None:
-        self.config, self.clients = config, config.federation.capacity
+        self.config = config
+        self.clients = config.federation.capacity
         data = config.data_description()
         with error_context("model"):
             self.model = config.model.make(data)
             self.spec = check_samples(self.model, data)
-        start, shape = self.model.initial(HANDSHAKE_SEED), data.x.shape[1:]
+        start = self.model.initial(HANDSHAKE_SEED)
+        shape = data.x.shape[1:]
         name = config.federation.name
         own = make_handshake(
             name, __version__, self.spec, shape, data.classes, config.shared_digest
@@ -204,7 +206,8 @@ class RemoteWorlds:
 
 def log_round(record: Record) -> None:
     """Log a line about a round."""
-    after, before = record.get("accuracy"), record.get("accuracy_before_training")
+    after = record.get("accuracy")
+    before = record.get("accuracy_before_training")
     parts = [f"accuracy {after:.3f} after aggregation"] if after is not None else []
     parts += [text] if (text := scored_text(record)) else []
     parts += [f"{before:.3f} before local training"] if before is not None else []
@@ -267,8 +270,7 @@ class RegistryFile:
         except (OSError, ValueError) as error:
             raise CheckpointError(
                 f"{self.path} cannot be read ({error}); without it, clients that came after the "
-                f"last checkpoint get "
-                "other ids: remove it to go on so"
+                "last checkpoint get other ids: remove it to go on so"
             ) from error
 
 

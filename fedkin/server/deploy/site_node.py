@@ -25,8 +25,7 @@ from fedkin.server.deploy.worker_link import WorkerError
 _log = logging.getLogger("fedkin")
 _KEY_REFUSED = (
     "the server does not know this site's key (register its key.pub there: flwr supernode "
-    "register), or the site was "
-    "killed within the last minute; it tries again by itself"
+    "register), or the site was killed within the last minute; it tries again by itself"
 )
 _AGAIN = 3.0  # seconds; Flower, once it has refused, ends the process after five
 

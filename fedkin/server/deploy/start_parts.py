@@ -23,8 +23,7 @@ _PAUSE = 0.1  # seconds between looks
 _READY = re.compile(r"is connected to|SuperNode ID|refused; trying again")  # in a site's log
 _WAITS = (
     "waits: the server does not know its key (flwr supernode register at the server), or it was "
-    "killed within the last "
-    "minute"
+    "killed within the last minute"
 )
 _ERROR = "error: "  # in front of an error of Flower's commands
 _TAIL = 12  # lines of a log in an error

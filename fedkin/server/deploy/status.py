@@ -27,7 +27,9 @@ from fedkin.server.deploy.selection import Selection, select
 from fedkin.server.deploy.site_state import name_of, site_refusal
 from fedkin.server.deploy.start_parts import parts_of
 
-UP, DOWN, REFUSED = "up", "down", "refused"
+UP = "up"
+DOWN = "down"
+REFUSED = "refused"
 RUN = "run"  # the run's name among the parts
 _PAUSE = 0.3  # seconds between looks at a log
 _RUN_TIMEOUT = 120.0  # seconds in which a run's process must come
@@ -189,7 +191,7 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
     finished = is_finished(folder)
     if not finished:
         say(
-            f"error: the run has no results: "
+            "error: the run has no results: "
             f"{error or f'its process has ended; see {log} and {part.log}'}"
         )
     return finished
@@ -263,7 +265,8 @@ def _run(
         config = load_server(selection.folder / files.SERVER)
     except FedkinError as error:
         return PartStatus(RUN, DOWN, [], "", str(error))
-    out, rounds = Path(config.federation.folder), config.run.rounds
+    out = Path(config.federation.folder)
+    rounds = config.run.rounds
     entries = [
         (config.method, out),
         *((entry, against_folder(out, entry.name)) for entry in config.against),

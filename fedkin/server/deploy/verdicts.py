@@ -161,4 +161,7 @@ def _open(part: Part, folder: Path, reason: str) -> str:
     """The line about a site of which the server has not said anything since it was started."""
     if reason:
         return f"{part.name} is refused: {reason}"
-    return f"{part.name}: the server has not said whether it takes part; see fedkin deploy status {folder}"
+    return (
+        f"{part.name}: the server has not said whether it takes part; see fedkin deploy status "
+        f"{folder}"
+    )

@@ -76,7 +76,8 @@ class Worker:
     """
 
     def __init__(self, config: Path, site: int, mark: str) -> None:
-        self.loaded, self.folder = LoadedNode(config), worker_folder(config)
+        self.loaded = LoadedNode(config)
+        self.folder = worker_folder(config)
         self._site = (site, mark)
         self._path: list[str] | None = None  # from which the site's programs are imported
         self._ended = False
@@ -199,7 +200,9 @@ def main(arguments: list[str]) -> None:
         format="%(asctime)s %(name)s %(levelname)s: %(message)s", datefmt="%H:%M:%S"
     )
     _log.setLevel(logging.INFO)
-    config, site, mark = Path(arguments[0]), int(arguments[1]), arguments[2]
+    config = Path(arguments[0])
+    site = int(arguments[1])
+    mark = arguments[2]
     try:
         Worker(config, site, mark).serve()
     except WorkerError as error:

@@ -20,7 +20,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SOCKET, LOCK, LOG = "socket", "lock", "worker.log"
+SOCKET = "socket"
+LOCK = "lock"
+LOG = "worker.log"
 AVAILABLE = hasattr(socket, "AF_UNIX") and hasattr(os, "getuid")
 _LONGEST = 100  # bytes of a socket's path; systems take 104 or 108
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
@@ -72,7 +74,7 @@ def socket_address(folder: Path) -> Iterator[str]:
     if not Path("/proc/self/fd").exists():
         raise WorkerError(
             f"{path} is too long for a socket ({_LONGEST} bytes); choose a folder with a shorter "
-            f"path"
+            "path"
         )
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
