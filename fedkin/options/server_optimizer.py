@@ -10,10 +10,13 @@ The pseudo-gradient D of a cluster is its model after the method's round minus t
 that all that the method does counts: weights of the mean, and what sharing between clusters
 (``eta_g``) adds. Then, with x the model before,
 
-    FedAvgM     m = beta m + D                                               x + lr m
-    FedAdam     m = beta1 m + (1 - beta1) D    v = beta2 v + (1 - beta2) D^2     x + lr m / (sqrt v + tau)
-    FedYogi     as FedAdam, but                v = v - (1 - beta2) D^2 sign(v - D^2)
-    FedAdagrad  as FedAdam, but                v = v + D^2
+    FedAvgM     m = beta m + D
+                x + lr m
+    FedAdam     m = beta1 m + (1 - beta1) D
+                v = beta2 v + (1 - beta2) D^2
+                x + lr m / (sqrt v + tau)
+    FedYogi     as FedAdam, but v = v - (1 - beta2) D^2 sign(v - D^2)
+    FedAdagrad  as FedAdam, but v = v + D^2
 
 m starts at 0 and v at tau^2; there is no bias correction, as in the paper (Flower's FedAdam has
 one, and v from 0).
@@ -50,8 +53,7 @@ Vectors = Float[np.ndarray, "k P"]  # of k clusters
 
 
 class Step(NamedTuple):
-    """What an optimiser makes of pseudo-gradients: what is added to the models, and the new
-    moments."""
+    """A step of an optimiser: the change that is added to the models, and the new moments."""
 
     change: Vectors
     momentum: Vectors
@@ -69,11 +71,12 @@ class ServerOptimizer(Option):
         raise NotImplementedError
 
     def step(self, delta: Vectors, momentum: Vectors, square: Vectors) -> Step:
-        """One step of some clusters.
+        """One step of k clusters.
 
         Args:
             delta: pseudo-gradients.
-            momentum, square: first and second moments.
+            momentum: first moments.
+            square: second moments.
         """
         raise NotImplementedError
 
@@ -200,7 +203,8 @@ class ActiveOptimizer(ActiveOption):
         moments = self._first_moments(models.shape)
         momentum = moments["momentum"]
         square = moments["square"]
-        former = models.astype(np.float64)  # a cluster without a parent does not change
+        # A cluster without a parent does not change: its former model is the present one.
+        former = models.astype(np.float64)
 
         parent = parents(before.assignment, after.assignment, len(before.models), len(models))
         has_parent = parent != UNASSIGNED
@@ -216,7 +220,9 @@ class ActiveOptimizer(ActiveOption):
         delta = models - former
         moved = delta.any(axis=1) & steps
         step = self._optimizer.step(
-            delta[moved], momentum[moved].astype(np.float64), square[moved].astype(np.float64)
+            delta=delta[moved],
+            momentum=momentum[moved].astype(np.float64),
+            square=square[moved].astype(np.float64),
         )
         momentum[moved] = step.momentum
         square[moved] = step.square
@@ -260,12 +266,14 @@ def parents(
     """The former cluster that each of ``new`` clusters comes from, or UNASSIGNED.
 
     Args:
-        before, after: the clusters of all clients.
-        old, new: how many clusters there were, and are. As long as none disappears, the first
-            ``old`` ones stay.
+        before: the clusters of all clients before.
+        after: the clusters of all clients after.
+        old: how many clusters there were. As long as none disappears, the first ``old`` ones stay.
+        new: how many there are.
     """
     parent = np.arange(new)
-    for k in range(old, new) if new >= old else range(new):
+    without_certain_parent = range(old, new) if new >= old else range(new)
+    for k in without_certain_parent:
         members = before[(after == k) & (before != UNASSIGNED)]
         parent[k] = np.bincount(members).argmax() if len(members) else UNASSIGNED
     return parent

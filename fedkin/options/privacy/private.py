@@ -46,7 +46,8 @@ def refusal(method: Method, uncharged: str = "refuse") -> str:
 
     Args:
         method: any.
-        uncharged: what becomes of client work that no noise covers, as ``ClientDP`` has it.
+        uncharged: ``refuse`` or ``infinite``, as in ``ClientDP``: the treatment of client work that
+            no noise covers.
     """
     needs = requirements_of(method)
     name = type(method).__name__
@@ -77,10 +78,10 @@ def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
 
     Args:
         settings: of the privacy.
-        run: the run; its folder holds what was released already.
+        run: the run; its folder holds the journal of earlier releases.
 
     Raises:
-        ConfigError: what was released already had other noise.
+        ConfigError: earlier releases had other noise.
     """
     mechanism = mechanism_of(settings, run)
     seed = run.plan.seed if settings.testing_only_seeded_noise else None
@@ -100,13 +101,13 @@ def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
 
 
 def secret_settings(run: RunFacts) -> SecretSettings | None:
-    """The settings of secret sums, to which clients add shares of the noise; None of a run without."""
+    """The settings of secret sums, to which clients add shares of the noise; None without them."""
     secret = run.options.get("secret")
     return secret if isinstance(secret, SecretSettings) else None
 
 
 def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
-    """Refuse (ConfigError) what would release more than noisy sums, and settings that have no
+    """Refuse (ConfigError) runs that would release more than noisy sums, and settings that have no
     epsilon.
 
     Args:
@@ -144,7 +145,8 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
 
 
 def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
-    """What a run does with these settings. With secret sums the server learns who takes part.
+    """The mechanism of a run with these settings. With secret sums the server learns who takes
+    part.
 
     Args:
         settings: of the privacy.
@@ -164,8 +166,8 @@ def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
 
 
 def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) -> None:
-    """Refuse (ConfigError) other noise than that of what was released already, all of which is
-    charged alike."""
+    """Refuse (ConfigError) noise that differs from the noise of earlier releases: the accountant
+    charges all of them alike."""
     for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
         for entry in journal.entries:
             if kind in entry and not math.isclose(entry["noise_multiplier"], noise):
@@ -214,13 +216,14 @@ class ActivePrivacy(ActiveOption):
         self.secret = secret
 
     def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"]:
-        """Each client with the same probability, whatever the others, or as many as a cohort of
-        fixed size has; at most the cap, of whom chance decides."""
+        """Clients that are drawn independently with the same probability, or as many as a cohort of
+        fixed size has; at most as many as the cap, at random."""
         order = self._randomness(round, "cohort").uniform(len(reachable))
         drawn = np.flatnonzero(order < self.mechanism.probability)
         if self.mechanism.fixed_cohorts:
             drawn = np.argsort(order, kind="stable")[: self.mechanism.cohort]
-        if (cap := self.mechanism.settings.cap) is not None and len(drawn) > cap:
+        cap = self.mechanism.settings.cap
+        if cap is not None and len(drawn) > cap:
             drawn = drawn[np.argsort(order[drawn], kind="stable")[:cap]]
         return np.sort(reachable[drawn]).astype(np.int64)
 
@@ -232,12 +235,13 @@ class ActivePrivacy(ActiveOption):
         if self.mechanism.limit is None:
             return ""
         spent = self.journal.rounds >= self.mechanism.limit
-        if (
-            start_sums > self.mechanism.start_sums or score_sums
-        ):  # a cold start that was done again, a run that goes on
-            scores = score_sums + self.mechanism.score_sums
-            rounds = self.journal.rounds + 1
-            another = self.mechanism.epsilon(rounds, start_sums=start_sums, score_sums=scores)
+        # More was released than planned: a cold start was done again, or the run was extended.
+        if start_sums > self.mechanism.start_sums or score_sums:
+            another = self.mechanism.epsilon(
+                self.journal.rounds + 1,
+                start_sums=start_sums,
+                score_sums=score_sums + self.mechanism.score_sums,
+            )
             spent = another > (settings.epsilon or 0)
         if not spent:
             return ""
@@ -285,8 +289,8 @@ class ActivePrivacy(ActiveOption):
             )
 
     def release_scores(self, round: int, accuracy: Float[np.ndarray, "n"]) -> None:
-        """Write the noisy mean of clients' accuracies down, where the settings have it released;
-        once for a round, and not where the budget has nothing left for it.
+        """Write down the noisy mean of clients' accuracies, where the settings release it. It is
+        released once for a round, and only within the budget.
 
         Args:
             round: the last one.
@@ -297,9 +301,11 @@ class ActivePrivacy(ActiveOption):
         journal = self.journal
         if noise is None or journal.mean_accuracy(round) is not None:
             return
-        start_sums = journal.start_sums
-        score_sums = journal.score_sums + 1
-        cost = self.mechanism.epsilon(journal.rounds, start_sums=start_sums, score_sums=score_sums)
+        cost = self.mechanism.epsilon(
+            journal.rounds,
+            start_sums=journal.start_sums,
+            score_sums=journal.score_sums + 1,
+        )
         if budget is not None and cost > budget:
             _log.warning(
                 "privacy: the scores of round %d are not released: they would exceed the epsilon",
@@ -307,31 +313,34 @@ class ActivePrivacy(ActiveOption):
             )
             return
         mean = noisy_mean(
-            accuracy, self.mechanism.clients, noise, self._randomness(round, "scores")
+            shares=accuracy,
+            clients=self.mechanism.clients,
+            noise_multiplier=noise,
+            randomness=self._randomness(round, "scores"),
         )
         journal.add(round=round, mean_accuracy=mean, noise_multiplier=noise)
 
     def closing(self, end: RunEnd) -> Record:
-        """What the summary says of privacy; the folder gets the statement, and what may be
-        released."""
+        """The privacy entries of the summary. The statement, and the models that may be released,
+        are written into the run's folder."""
         self.release_scores(end.round, end.client_accuracy)
-        said = statement(self, self.planned_rounds, end.round)
+        facts = statement(self, self.planned_rounds, end.round)
         if self.folder is not None:
-            write_atomic(self.folder / STATEMENT, json.dumps(said, indent=2) + "\n")
-            _write_release(self.folder / RELEASE, said, end.state.models)
+            write_atomic(self.folder / STATEMENT, json.dumps(facts, indent=2) + "\n")
+            _write_release(self.folder / RELEASE, facts, end.state.models)
         if self.secret is None:
-            return {"privacy": said}
-        return {"privacy": said, **secret_record(self.journal, clear=self.journal.uncharged)}
+            return {"privacy": facts}
+        return {"privacy": facts, **secret_record(self.journal, clear=self.journal.uncharged)}
 
     def _world(
         self, world: World, round: int, cohort: Int[np.ndarray, "n"] | None = None
     ) -> PrivateWorld:
         return PrivateWorld(
-            world,
-            self.mechanism,
-            self.journal,
-            self._randomness(round, "noise"),
-            round,
+            world=world,
+            mechanism=self.mechanism,
+            journal=self.journal,
+            randomness=self._randomness(round, "noise"),
+            round=round,
             cohort=cohort,
             secret=self.secret,
         )
@@ -342,14 +351,14 @@ class ActivePrivacy(ActiveOption):
         return SeededRandomness(Stream(self.seed, round, f"privacy/{purpose}").rng())
 
 
-def _write_release(folder: Path, said: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
-    """The part of a run's folder that may be released: models and statement; none where epsilon is
+def _write_release(folder: Path, facts: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
+    """Write the files that may be released: models and statement; none where epsilon is
     infinite."""
     with storage_errors(folder):
         for name in (MODELS, STATEMENT):
             (folder / name).unlink(missing_ok=True)
-        if said["epsilon"] == "infinite":
+        if facts["epsilon"] == "infinite":
             return
         folder.mkdir(exist_ok=True)
     write_atomic(folder / MODELS, save({"models": np.ascontiguousarray(models, np.float32)}))
-    write_atomic(folder / STATEMENT, json.dumps(said, indent=2) + "\n")
+    write_atomic(folder / STATEMENT, json.dumps(facts, indent=2) + "\n")

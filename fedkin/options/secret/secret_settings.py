@@ -66,9 +66,8 @@ class SecretSettings:
         """
         grid = Grid(clients, self.limit, self.examples_cap)
         default = SecretSettings().limit
-        rounding_of_mean = grid.resolution / math.sqrt(
-            clients
-        )  # rounding is unbiased, so more clients even it out
+        # Rounding is unbiased, so more clients even it out.
+        rounding_of_mean = grid.resolution / math.sqrt(clients)
         cure = f"set it near the largest number of an update, such as secret.limit={default:g}"
         if rounding_of_mean > _SMALL_UPDATE:
             step = f"{grid.resolution:.2g} (limit / (2^{grid.bits - 1} - 1))"
