@@ -47,8 +47,8 @@ def init_federation(
     port: int = 7450,
     settings: Sequence[str] = (),
 ) -> list[Path]:
-    """Write ``folder/peer-0/peer.toml`` and so on. Peers that exist keep what they have but the
-    access rules, which name the new ones.
+    """Write ``folder/peer-0/peer.toml`` and so on. Peers that exist keep their files except the
+    access rules, which name the new peers.
 
     Args:
         folder: of the peers' folders.
@@ -79,10 +79,17 @@ def init_federation(
             f"{folder} holds peers {'with' if not tls else 'without'} certificates; choose "
             "another folder"
         )
-    raws = {
-        name: _raw_config(names, k, tls, federation, host, port, settings)
-        for k, name in enumerate(names)
-    }
+    raws = {}
+    for k, name in enumerate(names):
+        raws[name] = _raw_config(
+            names=names,
+            k=k,
+            tls=tls,
+            federation=federation,
+            host=host,
+            port=port,
+            settings=settings,
+        )
     for raw in raws.values():
         peer.from_dict(raw)
     with storage_errors(folder):
@@ -124,14 +131,15 @@ def _raw_config(
     for text in settings:
         section, key, value = parse_override(text)
         raw.setdefault(section, {})
+        # The options of the trial's choice do not apply to another one.
         if section in TRIAL and key == "name" and value != TRIAL[section]["name"]:
-            raw[section] = {}  # the options of another choice do not apply to this one
+            raw[section] = {}
         raw[section][key] = value
     return raw
 
 
 def _write_certificates(folder: Path, federation: str, names: list[str]) -> None:
-    """Keys and certificates for those that have none, access rules for all."""
+    """Write keys and certificates for peers that have none, and access rules for all."""
     if (folder / CA).exists():
         authority = Authority.load(folder / CA, folder / CA_KEY)
     else:
@@ -139,14 +147,14 @@ def _write_certificates(folder: Path, federation: str, names: list[str]) -> None
         authority.save(folder / CA, folder / CA_KEY)
     members = sorted({*names, *(path.parent.name for path in folder.glob(f"*/{CERTIFICATE}"))})
     for name in members:
-        own = folder / name
-        if not (own / CERTIFICATE).exists():
+        member = folder / name
+        if not (member / CERTIFICATE).exists():
             certificate, key = authority.member(name)
-            write_secret(own / KEY, key)
-            write_public(own / CERTIFICATE, certificate)
-        write_public(own / CA, (folder / CA).read_bytes())
-        rules = _read_rules(own / RULES) | access_rules(federation, members)
-        write_public(own / RULES, json.dumps(rules, indent=1).encode())
+            write_secret(member / KEY, key)
+            write_public(member / CERTIFICATE, certificate)
+        write_public(member / CA, (folder / CA).read_bytes())
+        rules = _read_rules(member / RULES) | access_rules(federation, members)
+        write_public(member / RULES, json.dumps(rules, indent=1).encode())
 
 
 def _read_rules(path: Path) -> dict[str, Any]:
@@ -176,9 +184,13 @@ def access_rules(federation: str, names: Sequence[str]) -> dict[str, Any]:
         },
     ]
     for name in names:
-        own = [f"{root}/model/{name}", f"{root}/alive/{name}/*"]
         rules.append(
-            {"id": f"own {name}", "messages": replying, "flows": ["ingress"], "key_exprs": own}
+            {
+                "id": f"own {name}",
+                "messages": replying,
+                "flows": ["ingress"],
+                "key_exprs": [f"{root}/model/{name}", f"{root}/alive/{name}/*"],
+            }
         )
     return {
         "access_control": {

@@ -27,7 +27,7 @@ LAYOUT = "1"
 
 
 class PeerFolder:
-    """A peer's own folder (a ``PeerStorage``). Raises StorageError where the folder cannot be made."""
+    """A peer's folder (a ``PeerStorage``). Raises StorageError where it cannot be made."""
 
     def __init__(self, path: Path, settings: PeerSettings) -> None:
         self.path = path
@@ -48,9 +48,8 @@ class PeerFolder:
             "votes": dict(memory.votes),
             "names": list(memory.names),
         }
-        if (
-            self.path / METRICS
-        ).exists():  # the records of rounds that are saved outlast a power cut
+        # The records of rounds that are saved must outlast a power cut.
+        if (self.path / METRICS).exists():
             force_to_disk(self.path / METRICS)
         write_atomic(self.path / STATE, codec.encode(header, {"model": memory.model}))
 
@@ -58,13 +57,16 @@ class PeerFolder:
         append_line(self.path / METRICS, json.dumps(record))
 
     def restore(self, parameters: int) -> PeerMemory | None:
-        """What was saved, or None where nothing was; records of later rounds are removed.
+        """The memory that was saved, or None; records of later rounds are removed.
 
-        Raises CheckpointError where it is damaged or another peer's, StorageError as writing does.
+        Raises:
+            CheckpointError: the memory is damaged, or another peer's.
+            StorageError: as writing does.
         """
         memory = self._read(parameters) if (self.path / STATE).exists() else None
+        age = memory.age if memory else 0
         lines = complete_lines(self.path / METRICS)
-        valid = [line for line in lines if _round(line) <= (memory.age if memory else 0)]
+        valid = [line for line in lines if _round(line) <= age]
         if (self.path / METRICS).exists():
             write_atomic(self.path / METRICS, "".join(f"{line}\n" for line in valid))
         return memory
@@ -81,8 +83,13 @@ class PeerFolder:
                     )
             votes = {str(name): int(count) for name, count in header["votes"].items()}
             model = arrays["model"]
-            names = tuple(header["names"])
-            memory = PeerMemory(model, int(header["age"]), tuple(header["trust"]), votes, names)
+            memory = PeerMemory(
+                model=model,
+                age=int(header["age"]),
+                trust=tuple(header["trust"]),
+                votes=votes,
+                names=tuple(header["names"]),
+            )
         except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"{path} cannot be read ({error}); remove it, and the peer starts anew"
