@@ -43,9 +43,8 @@ def record_to_parts(record: RecordDict) -> Parts:
         }
     except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"a message that cannot be read ({type(error).__name__})") from error
-    if not isinstance(rest, bytes) or not all(
-        isinstance(part.data, bytes) for part in parts.values()
-    ):
+    all_bytes = all(isinstance(part.data, bytes) for part in parts.values())
+    if not isinstance(rest, bytes) or not all_bytes:
         raise ValueError(f"expected bytes, in at most {_MAX_ARRAYS} parts")
     if len(parts) >= _MAX_ARRAYS:
         raise ValueError(f"expected bytes, in at most {_MAX_ARRAYS} parts")

@@ -1,7 +1,7 @@
 """The clients' side: a node handles requests with a simulated world of its own clients.
 
-So it computes what the simulator computes, with the simulator's own code, for one client or for a
-fleet. Every request may meet a new process; what must last (label counts, models) is on the node's
+So it computes the same as the simulator, with the simulator's code, for one client or for a fleet.
+Every request may meet a new process; data that must last (label counts, models) are on the node's
 disk.
 """
 
@@ -53,7 +53,10 @@ def respond(
     except FedkinError as error:
         text = " ".join(str(error).split())
         _log.error("this client cannot reply: %s", text)
-        return RpcMessage({"failed": text[:2000], **({"name": name} if name else {})})
+        header = {"failed": text[:2000]}
+        if name:
+            header["name"] = name
+        return RpcMessage(header)
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,11 @@ class Node:
     """A node and what it needs to handle requests."""
 
     name: str
-    handshake: Callable[[ModelSpec], Handshake]  # its own, without ``start``
+    handshake: Callable[[ModelSpec], Handshake]  # of the node, without ``start``
     start: Callable[[], str]  # digest of the initial model from fixed randomness
     samples: Int[np.ndarray, "c"]  # training samples of each client
-    world: Callable[
-        [Int[np.ndarray, "c"]], NodeWorld
-    ]  # of the ids that its clients have at the server
+    # From the ids of its clients at the server to their world.
+    world: Callable[[Int[np.ndarray, "c"]], NodeWorld]
     disk: Disk
 
     def handle(self, request: RpcMessage) -> RpcMessage:
@@ -102,7 +104,15 @@ class Node:
         if call and (stored := memory.replies(operation, call)) is not None:
             return RpcMessage({}, stored | self._standing(world, request, clients))
         self._deliver(world, request, memory)
-        arrays = {} if kind.standing else self._run(kind, world, request, clients, memory)
+        arrays: dict[str, np.ndarray] = {}
+        if not kind.standing:
+            arrays = self._run(
+                kind=kind,
+                world=world,
+                request=request,
+                clients=clients,
+                memory=memory,
+            )
         if call:
             memory.remember(operation, call, arrays)
         standing = self._standing(world, request, clients)

@@ -71,9 +71,8 @@ class NodeRegistry:
         self.registered = registered
         self.signed = signed
         self.members: dict[str, NodeInfo] = {}
-        self.samples = np.zeros(
-            capacity, np.int64
-        )  # training samples of each client, as last reported
+        # Training samples of each client, as last reported.
+        self.samples = np.zeros(capacity, np.int64)
         self.refused: dict[int, str] = {}  # node ids that may not take part, and why
         self.refusals: dict[str, str] = {}  # the same by name, until it may take part
         self.failures: dict[str, str] = {}  # why the last request to a member failed, by its name
@@ -87,8 +86,8 @@ class NodeRegistry:
 
     def unknown(self, nodes: Iterable[OnlineNode]) -> list[OnlineNode]:
         """Nodes without a handshake in this process."""
-        known = {*self._node_ids.values(), *self.refused}
-        return [node for node in nodes if node.node_id not in known]
+        met = {*self._node_ids.values(), *self.refused}
+        return [node for node in nodes if node.node_id not in met]
 
     def check(self, node: OnlineNode, name: str, clients: int) -> None:
         """Whether a node can be accepted.
@@ -144,7 +143,8 @@ class NodeRegistry:
         """
         self.check(node, name, len(samples))
         member = self.members.setdefault(name, NodeInfo(name, len(self), len(samples), node.key))
-        if member.key != node.key:  # the engine vouches for the name, whatever the key
+        # The engine vouches for the name, whatever the key.
+        if member.key != node.key:
             _log.warning(
                 "%s came with another key than before, which is registered under its name", name
             )
@@ -225,8 +225,8 @@ class NodeRegistry:
     def _label(self, node: OnlineNode, name: str) -> str:
         """How a refused node is called: the name that the engine vouches for comes first."""
         label = one_line(node.name or name, 64) or _unnamed(node.node_id)
-        others = label in self._node_ids and self._node_ids[label] != node.node_id
-        return _impostor(label, node.node_id) if others else label
+        belongs_to_member = label in self._node_ids and self._node_ids[label] != node.node_id
+        return _impostor(label, node.node_id) if belongs_to_member else label
 
     def allow_retry(self, node_ids: Iterable[int]) -> None:
         """These are sent a handshake again: the reason for the refusal may be gone."""
@@ -248,15 +248,14 @@ class NodeRegistry:
         belong to none."""
         assigned = []
         for name, member in self.members.items():
-            rows = np.flatnonzero(
-                (clients >= member.first) & (clients < member.first + member.count)
-            )
+            end = member.first + member.count
+            rows = np.flatnonzero((clients >= member.first) & (clients < end))
             if len(rows) and name in self._node_ids:
                 assigned.append(NodeRows(self._node_ids[name], member, rows))
         return assigned
 
     def client_names(self) -> list[str]:
-        """A name for each client that has an id, in the order of ids."""
+        """The name of each client that has an id, in the order of ids."""
         ordered = sorted(self.members.values(), key=lambda member: member.first)
         return [name for member in ordered for name in member.client_names()]
 
@@ -269,10 +268,11 @@ class NodeRegistry:
         }
 
     def recall(self, memory: Memory) -> None:
-        """Put back what ``memory`` gave, beside the nodes accepted since; where each is must be
-        found out anew.
+        """Put back the result of ``memory``, in addition to the nodes accepted since. Where each
+        node is must be found out again.
 
-        Raises CheckpointError where it is the memory of another federation.
+        Raises:
+            CheckpointError: it is the memory of another federation.
         """
         stored = {
             entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())
@@ -284,9 +284,8 @@ class NodeRegistry:
             )
         merged = stored | self.members
         ids = [client for member in merged.values() for client in member.ids]
-        if any(merged[name] != member for name, member in stored.items()) or len(set(ids)) < len(
-            ids
-        ):
+        differ = any(merged[name] != member for name, member in stored.items())
+        if differ or len(set(ids)) < len(ids):
             raise CheckpointError(
                 "the run was made with other clients, or with the same in another order"
             )

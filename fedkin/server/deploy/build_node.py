@@ -26,9 +26,8 @@ from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
 
 BOOLEANS = ("False", "True")  # names of labels that are numbered alike everywhere
-HANDSHAKE_SEED = np.array(
-    [1, 2], np.uint32
-)  # from which both sides make the initial model that they compare
+# Both sides make an initial model from it, and compare the two.
+HANDSHAKE_SEED = np.array([1, 2], np.uint32)
 
 
 def node_from_flower_config(node_config: dict[str, Any], run_config: dict[str, Any]) -> Node:
@@ -39,7 +38,8 @@ def node_from_flower_config(node_config: dict[str, Any], run_config: dict[str, A
     path = node_config.get("config")
     if not isinstance(path, str):
         raise ConfigError(
-            """this node has no configuration: start it with --node-config 'config="/path/client.toml"'"""
+            "this node has no configuration: start it with --node-config "
+            """'config="/path/client.toml"'"""
         )
     return node_from_config(load_client(Path(path)))
 
@@ -67,11 +67,16 @@ def build_node(
         config_digest: of the configuration that server and node share; empty where a program makes
             the node.
     """
-    own = data.select(site.client_numbers(data.clients))
+    of_site = data.select(site.client_numbers(data.clients))
 
     def handshake(spec: ModelSpec) -> Handshake:
         return make_handshake(
-            site.federation, __version__, spec, own.x.shape[1:], own.classes, config_digest
+            federation=site.federation,
+            version=__version__,
+            spec=spec,
+            shape=of_site.x.shape[1:],
+            classes=of_site.classes,
+            config=config_digest,
         )
 
     def start() -> str:
@@ -80,23 +85,36 @@ def build_node(
     identity = _identity(site)
 
     def world(ids: Int[np.ndarray, "c"]) -> SimulatedWorld:
-        made = SimulatedWorld(own, model, ids=ids)
-        made.identity = identity
-        return made
+        simulated = SimulatedWorld(of_site, model, ids=ids)
+        simulated.identity = identity
+        return simulated
 
-    return Node(site.name, handshake, start, own.train.sizes, world, NodeDisk(Path(site.folder)))
+    return Node(
+        name=site.name,
+        handshake=handshake,
+        start=start,
+        samples=of_site.train.sizes,
+        world=world,
+        disk=NodeDisk(Path(site.folder)),
+    )
 
 
 def _identity(site: SiteSettings) -> Identity | None:
-    """By which a site signs. Raises ConfigError for files that are not its own."""
+    """The identity with which a site signs; None where it does not. Raises ConfigError for files of
+    another site."""
     if not site.sign_key:
         return None
-    files = (Path(site.sign_ca), Path(site.sign_certificate), Path(site.sign_key))
-    return Identity(site.name, Signer(site.name, *files))
+    signer = Signer(
+        name=site.name,
+        authority=Path(site.sign_ca),
+        certificate=Path(site.sign_certificate),
+        key=Path(site.sign_key),
+    )
+    return Identity(site.name, signer)
 
 
 def _site_data(config: ClientConfig) -> FederatedData:
-    """The site's own data, which must be of the samples that [samples] describes; its classes have
+    """The site's data, which must be of the samples that [samples] describes; its classes have
     their names."""
     values = config.data_values
     labels = config.samples.labels
@@ -142,8 +160,8 @@ def _check_columns(
 def _check_order(
     what: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None, option: str
 ) -> None:
-    """Names must stand in the same order at all sites, or one trains what the others call something
-    else."""
+    """Refuse (DataError) names in another order than at the other sites, which would train them as
+    something else."""
     if actual in (None, expected) or (expected is None and actual == BOOLEANS):
         return
     if expected is None:

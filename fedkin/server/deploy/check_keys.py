@@ -36,9 +36,8 @@ def check_server_keys(
         host: at which sites reach the server.
         now: time of the check; None: the present.
     """
-    authority = run_check(
-        "authority", lambda: _expiry("authority", _certificate(folder / CA), folder / CA, now)
-    )
+    ca = folder / CA
+    authority = run_check("authority", lambda: _expiry("authority", _certificate(ca), ca, now))
     results = [authority]
     if authority.mark != "✗":
         results.append(run_check("certificate", lambda: _server_certificate(folder, host, now)))
@@ -76,11 +75,12 @@ def check_secret(path: Path) -> CheckResult:
 def _server_certificate(folder: Path, host: str, now: datetime.datetime | None) -> CheckResult:
     """Whether the server's certificate is of the authority, for the server's key and name."""
     path = folder / CERTIFICATE
-    certificate = _certificate(folder / CERTIFICATE)
+    certificate = _certificate(path)
     again = f"remove {path} and run fedkin deploy init again, with {folder / CA_KEY} in its place"
     try:
         certificate.verify_directly_issued_by(_certificate(folder / CA))
-    except Exception as error:  # InvalidSignature, or any other of a malformed certificate
+    # InvalidSignature, or any other error of a malformed certificate.
+    except Exception as error:
         raise ConfigError(
             f"{path} is not signed by the authority {folder / CA}: {again}"
         ) from error

@@ -1,4 +1,4 @@
-"""What ``fedkin deploy up`` says once all programs run: who takes part, and who is refused."""
+"""The lines of ``fedkin deploy up`` once all programs run: sites that take part, or are refused."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Where a site's worker is found: a socket in a folder that only the site's own user can enter.
+"""The place of a site's worker: a socket in a folder that only the site's user can enter.
 
-site-0/client.worker/      mode 0700, beside client.toml
+site-0/client.worker/      mode 0700, next to client.toml
     socket                 mode 0600; both sides check that the other is the same user
-    lock                   held by whoever starts a worker
-    worker.log             what the worker writes
+    lock                   held by a process that starts a worker
+    worker.log             output of the worker
 
 Only the standard library is imported here, because every message to a site starts a process that
 needs this.
