@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What an option knows of a run before it begins.
+    """The facts that an option has of a run before it begins.
 
     Attributes:
         method: the method, without options.
@@ -66,7 +66,7 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """What an option knows of a run at its end.
+    """The facts that an option has of a run at its end.
 
     Attributes:
         round: the last one.
@@ -102,8 +102,8 @@ def unchanged(state: State) -> State:
 
 
 class Around(NamedTuple):
-    """What an option does with one call: both parts come from one scope, since an option may
-    remember what it saw."""
+    """The work of an option around one call. Both parts come from one scope, since an option may
+    remember in the second what it saw in the first."""
 
     # The world that the method sees in this call.
     world: World
@@ -187,7 +187,7 @@ class ActiveOption:
         self.section = section
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
-        """What the option does with a call of the method.
+        """The work of the option around a call of the method.
 
         Args:
             world: the world outside of the option.
@@ -208,11 +208,11 @@ class ActiveOption:
         return ""
 
     def record(self, state: State) -> Record:
-        """What the record of a round says of the option."""
+        """The entries of the option in the record of a round."""
         return {}
 
     def closing(self, end: RunEnd) -> Record:
-        """What the summary of a run says of the option, and files that are written at the end."""
+        """The entries of the option in the summary of a run. Files are written here, too."""
         return {}
 
     def arrays(self, state: State | None) -> Mapping[str, np.ndarray]:

@@ -29,8 +29,8 @@ that the method made, and begins with fresh moments. FedSim clusters a cohort to
 model: there is one pair of moments. Running statistics (batch normalisation) have no gradient: they
 are averaged as without an optimiser.
 
-It does not apply to methods between peers, to detectors, and to options that change models besides
-averaging them (``Requirements.changes``).
+It does not apply to methods between peers, to detectors, and to options that change models in
+addition to averaging them (``Requirements.changes``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a task sends to the server: a sum of one vector of each client, a choice, or something else.
+"""Kinds of tasks by their replies: a sum of one vector of each client, a choice, or something else.
 
 Here is also the message for a method that asks for no means.
 """

@@ -29,7 +29,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.security.signatures import MessageSigner, SignatureError
 
 HEADER_LIMIT = 8192  # bytes of an archive's header, and of a request
-_OVERHEAD_LIMIT = 65_536  # bytes of a message besides its numbers
+_OVERHEAD_LIMIT = 65_536  # bytes of a message without its numbers
 _MAGIC = b"FKN2"  # the last character is the version
 _PRELUDE = struct.Struct(">4sHH")
 _HEADER_LENGTH = struct.Struct("<Q")

@@ -14,7 +14,7 @@ from fedkin.core.names import is_name
 # Seconds for which others may still name a peer that has left, or not yet see a peer that has come.
 PATIENCE = 6.0
 LONGEST_WAIT = 600.0  # seconds
-TEXT_LIMIT = 32_768  # bytes of names; a message has twice that besides its numbers
+TEXT_LIMIT = 32_768  # bytes of names; a message has room for twice that, without its numbers
 _MOST = 1000  # names that are remembered: anyone may send any
 # A peer is forgotten after so many checks in which it was not named. A time alone is not enough, as
 # rounds may take a moment or many minutes.

@@ -46,7 +46,7 @@ class PeerMemory:
 
 @runtime_checkable
 class PeerStorage(Protocol):
-    """Where a peer saves its memory and its records. Both methods raise StorageError where they
+    """The storage of a peer's memory and records. Both methods raise StorageError where they
     cannot be written."""
 
     def save(self, memory: PeerMemory) -> None:

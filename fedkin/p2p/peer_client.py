@@ -95,7 +95,7 @@ class PeerClient:
         self.table.update_sessions(self._transport.peers())
 
     def reachable(self) -> Bool[np.ndarray, "1 N"]:
-        """The mask of peers that can be queried; in lockstep only those of the list."""
+        """The mask of peers that can be queried; in lockstep only peers of the list."""
         reachable = self.table.reachable()
         if self._lockstep is None:
             return reachable

@@ -64,8 +64,11 @@ class Handshake:
     @classmethod
     def of(cls, message: RpcMessage) -> Handshake:
         """From a message's header. Raises InvalidMessageError where a field is missing."""
-        types = {name: int if name == "parameters" else str for name in cls.__dataclass_fields__}
-        return cls(**{name: message.value(name, kind) for name, kind in types.items()})
+        values = {}
+        for name in cls.__dataclass_fields__:
+            kind = int if name == "parameters" else str
+            values[name] = message.value(name, kind)
+        return cls(**values)
 
 
 def check(own: Handshake, other: Handshake, here: str, there: str) -> None:

@@ -1,4 +1,4 @@
-"""The clients' side: a node handles requests with a simulated world of its own clients.
+"""The clients' side: a node handles requests with a simulated world of its clients.
 
 So it computes the same as the simulator, with the simulator's code, for one client or for a fleet.
 Every request may meet a new process; data that must last (label counts, models) are on the node's
@@ -138,21 +138,22 @@ class Node:
     ) -> dict[str, np.ndarray]:
         """Do the task of a request; its reply's arrays."""
         task = decode_task(kind, request, world.initial, memory.kept)
-        memory.keep(
-            {name: getattr(task, name) for name in kept_fields(kind) if name in request.arrays}
-        )
+        new_arrays = [name for name in kept_fields(kind) if name in request.arrays]
+        memory.keep({name: getattr(task, name) for name in new_arrays})
         stream = read_stream(request.header["stream"]) if "stream" in request.header else None
         reply = world.run(task, clients, stream)
         models = task.stored_models(reply) if len(self.samples) == 1 else {}
         try:
             if models:
                 self.disk.save_models(memory.run, models)
-        except StorageError as error:  # no method reads them: the reply is sent all the same
+        except StorageError as error:
+            # No method reads these models, so the reply is sent without them on the disk.
             _log.error("%s", error)
         return encode_reply(task, reply)
 
     def _deliver(self, world: World, request: RpcMessage, memory: NodeMemory) -> None:
-        """What waited for clients: tasks that ask for no reply, and changes of their clusters."""
+        """Do the work that waited for clients: tasks that ask for no reply, and changes of their
+        clusters."""
         if MOVED in request.arrays:
             world.reassigned(self._own_clients(request, MOVED))
             memory.forget_replies()
@@ -173,11 +174,10 @@ class Node:
 
     def _hello(self, request: RpcMessage) -> RpcMessage:
         try:
-            own = self.handshake(self.world(np.arange(len(self.samples))).spec)
-            check(own, Handshake.of(request), "at the site", "at the server")
+            handshake = self.handshake(self.world(np.arange(len(self.samples))).spec)
+            check(handshake, Handshake.of(request), "at the site", "at the server")
         except InvalidMessageError as error:
             _log.error("%s cannot take part: %s", self.name, error)
             return RpcMessage({"refused": str(error), "name": self.name})
-        return RpcMessage(
-            {**own.header(), "start": self.start(), "name": self.name}, {"samples": self.samples}
-        )
+        header = {**handshake.header(), "start": self.start(), "name": self.name}
+        return RpcMessage(header, {"samples": self.samples})

@@ -1,5 +1,5 @@
-"""What a node's disk holds of a run: its clients' memory, arrays that it was sent to keep, and its
-last replies."""
+"""The arrays on a node's disk, by run: its clients' memory, arrays that it was sent to keep, and
+its last replies."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class NodeWorld(World, Protocol):
 
     @property
     def memory_changes(self) -> int:
-        """How often clients stored or forgot anything."""
+        """How often clients stored or forgot an array."""
         ...
 
 
 @runtime_checkable
 class Disk(Protocol):
-    """A node's own storage, by run."""
+    """A node's storage, by run."""
 
     def load_memory(self, run: str) -> dict[str, np.ndarray]:
-        """What ``save_memory`` stored; empty where nothing was."""
+        """The arrays that ``save_memory`` stored; empty without any."""
         ...
 
     def save_memory(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
@@ -67,7 +67,7 @@ class NodeMemory:
         self._new = False
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays, in place of those of the same names."""
+        """Keep arrays, in place of arrays of the same names."""
         self.kept |= arrays
         self._new |= bool(arrays)
 

@@ -223,13 +223,14 @@ class NodeRegistry:
             )
 
     def _label(self, node: OnlineNode, name: str) -> str:
-        """How a refused node is called: the name that the engine vouches for comes first."""
+        """The name of a refused node in messages; the name that the engine vouches for comes
+        first."""
         label = one_line(node.name or name, 64) or _unnamed(node.node_id)
         belongs_to_member = label in self._node_ids and self._node_ids[label] != node.node_id
         return _impostor(label, node.node_id) if belongs_to_member else label
 
     def allow_retry(self, node_ids: Iterable[int]) -> None:
-        """These are sent a handshake again: the reason for the refusal may be gone."""
+        """Forget refusals, so that nodes are sent a handshake again: the reason may be gone."""
         for node_id in node_ids:
             self.refused.pop(node_id, None)
 
@@ -306,11 +307,16 @@ def _unnamed(node_id: int) -> str:
 
 
 def _impostor(name: str, node_id: int) -> str:
-    """How a node is called that came with the name of a member."""
+    """The name in messages of a node that came with the name of a member."""
     return f"{name} (node {node_id})"
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:
     """A sort key that puts ``site-9`` before ``site-10``."""
-    parts = [part.lstrip("0") if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
-    return [(len(part) if i % 2 else -1, part) for i, part in enumerate(parts)]
+    key = []
+    for i, part in enumerate(re.split(r"(\d+)", name)):
+        digits = part.lstrip("0") if part.isdecimal() else part
+        # Every second part is a number: a longer one is larger.
+        length = len(digits) if i % 2 else -1
+        key.append((length, digits))
+    return key

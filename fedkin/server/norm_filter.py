@@ -19,13 +19,13 @@ _FIRST = 100.0
 class NormFilter:
     """Finds updates that are longer than the model, and than ``limit`` times the typical norm.
 
-    The typical norm of a model's updates is the median of those of a call. Where fewer than three
+    The typical norm of a model's updates is their median in a call. Where fewer than three
     clients sent an update of the model, it is the larger of the model's typical norm in earlier
     calls and of the median of all updates of the call, as far as there are any; in the first call
     of two clients, it is the norm of the other. So few updates may lower the typical norm that
     later calls know, and do not raise it: one of the two clients may be hostile.
 
-    An update that float32 hardly shows beside the model says nothing about a typical norm and is
+    An update that float32 hardly shows next to the model says nothing about a typical norm and is
     left out of medians: clients whose models fit all their samples send such updates.
 
     Args:

@@ -214,8 +214,8 @@ class ReplyCollector(ReplyBuilder):
         return arrived, nonfinite
 
     def _read_totals(self, clients: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Sums over the clients of a node that count. Their bounds are those of one client, times
-        the number of clients."""
+        """Sums over the clients of a node that count. Their bounds are the bounds of one client,
+        times the number of clients."""
         schema = {
             name: _summed(array, self.sums[name].dtype, clients)
             for name, array in self.totals.items()

@@ -99,7 +99,8 @@ class ReplyFetches(Generic[Message]):
             error: Exception | None = None
             try:
                 messages = list(self._pull(request_id))
-            except Exception as raised:  # a call of ``fetch`` raises it
+            # A call of ``fetch`` raises the error.
+            except Exception as raised:
                 error = raised
             with self._changed:
                 self._running.discard(request_id)

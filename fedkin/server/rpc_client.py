@@ -80,7 +80,7 @@ class StandingReports:
         self.round[clients] = round
 
     def reset(self, clients: Int[np.ndarray, "n"], round: int) -> None:
-        """These clients have nothing to report from this round on."""
+        """Forget the last reports of clients, which have nothing to report from this round on."""
         self.round[clients] = round
         for name, array in self.task.up.arrays.items():
             self.arrays[name][clients] = array.missing

@@ -74,7 +74,8 @@ class TrainMixed(Train):
         index = np.asarray(self.model_index, np.int64)
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
         call = rows.train_call(self.models, index, self.work, gradient=self.gradient)
-        for portion in rows.portions(3 * self.models.shape[1]):  # w, v and their mix
+        # In memory: w, v and their mix of each row.
+        for portion in rows.portions(3 * self.models.shape[1]):
             clients = rows.clients[portion]
             received = self.models[index[portion]]
             gradient = None

@@ -84,7 +84,8 @@ class Personal(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
-        for portion in rows.portions(2 * len(self.start)):  # a model and an update of each
+        # In memory: a model and an update of each row.
+        for portion in rows.portions(2 * len(self.start)):
             kept = _heads(self, rows, portion)
             index = self.model_index[portion]
             models = and_padding(join(self.models[index], kept, self.head))

@@ -76,7 +76,8 @@ class TrainTowards(Train):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         index = np.asarray(self.model_index, np.int64)
-        for portion in rows.portions(2 * self.models.shape[1]):  # a model and an anchor of each
+        # In memory: a model and an anchor of each row.
+        for portion in rows.portions(2 * self.models.shape[1]):
             clients = rows.clients[portion]
             importance = self.importance[portion].astype(np.float64)
             sizes = rows.data.part("train").sizes[clients].astype(np.int64)

@@ -69,7 +69,8 @@ class TrainEnvelope(Train):
             gradient=self.gradient,
             envelope=self._envelope(),
         )
-        for portion in rows.portions(2 * self.models.shape[1]):  # w and theta
+        # In memory: w and theta of each row.
+        for portion in rows.portions(2 * self.models.shape[1]):
             local = rows.trainer.train(call.select(portion))
             own_model = self.models[index[portion]] + np.asarray(local.own)
             sound = sound_rows(_MODEL, own_model) & np.isfinite(local.update).all(axis=1)

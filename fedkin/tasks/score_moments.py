@@ -38,7 +38,7 @@ class DescribingModel(Task):
 @dataclass(frozen=True)
 class ScoreMoments(Task):
     """Mean and standard deviation of each score that a model gives a client's training samples:
-    over all of them, and over those of each class (-1 for a class with fewer than two samples).
+    over all of them, and over the samples of each class (-1 for a class with fewer than two).
 
     The last layer of such a model may be a projection: then these are moments of the projected
     features.

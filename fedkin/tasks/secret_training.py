@@ -215,9 +215,9 @@ def masked_form(task: Task, **fields: Any) -> Task:
     single = task.single()
     kind = MASKED.get(type(task))
     if single is None or kind is None:
-        known = ", ".join(training.name for training in MASKED)
+        names = ", ".join(training.name for training in MASKED)
         raise TaskError(
-            f"secret sums have no masked form of the task {task.name}; there are those of {known}"
+            f"secret sums have no masked form of the task {task.name}; there are those of {names}"
         )
     training_fields = {
         field.name: getattr(single, field.name) for field in dataclasses.fields(single)

@@ -36,7 +36,7 @@ class _Noted(NamedTuple):
 class Note(Task):
     """Clients that were just placed store their present label counts.
 
-    Where counts are stale (``Incremental(as_coded=True)``), those of a first placement hold for one
+    Where counts are stale (``Incremental(as_coded=True)``), a first placement's counts hold for one
     test only: see ``Shifted``. ``samples_at_first`` is stored with counts that last, so that
     without it they are for one test.
     """

@@ -238,7 +238,7 @@ def train(
         clients: ids, one per row.
         model_index: the model of each row; None: all K are sent, and each client trains the one of
             its lowest training loss.
-        work: settings; those of the run by default.
+        work: settings; by default the run's.
         stream: of the clients' random numbers.
         options: ``reduce``, ``gradient``, ``part``, ``local``, as ``Train`` has them.
     """

@@ -1,7 +1,7 @@
-"""What a summary says of a run in which clients attack: who they are, and what honest clients
-reach.
+"""The entries in a summary of a run in which clients attack: the attackers, and the accuracy of
+honest clients.
 
-The attackers' own accuracy means nothing.
+The accuracy of the attackers themselves means nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedkin.options.base import RunEnd
 
 
 def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
-    """What a summary says of an attack.
+    """The entries of an attack in a summary.
 
     ``honest_accuracy`` is the mean accuracy of honest clients, ``honest_bottom_decile`` the mean
     over their bottom 10%, ``honest_ari`` the agreement of their clusters with the true ones, and

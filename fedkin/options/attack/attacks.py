@@ -1,5 +1,5 @@
-"""What Byzantine clients send in place of their updates, where they know those of all honest
-clients of their model.
+"""Vectors that Byzantine clients send in place of their updates, where they know the updates of all
+honest clients of their model.
 
 Rows h_i [h P] are the honest ones, mu their mean, s their standard deviation. Sources: sign flip
 and inner-product manipulation (IPM; Xie et al., UAI 2019), a little is enough (ALIE; Baruch et al.,

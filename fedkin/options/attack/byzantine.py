@@ -47,7 +47,7 @@ _PAIRS = ("alie", "min_max", "min_sum", "optimal_alie")  # attacks that need two
 @plain_options
 @dataclass(frozen=True)
 class Byzantine(Option):
-    """Who attacks, how, and from when on.
+    """Clients that attack, their way to do it, and the round in which they begin.
 
     Attributes:
         attack: ``sign_flip`` (- mean of the honest), ``ipm`` (- 0.5 mean), ``alie`` (mean - 1.5
@@ -65,7 +65,7 @@ class Byzantine(Option):
             clusters are found.
         disguise: what they send before ``start``, so that clusters are wrong: ``imitation`` (the
             mean of another kind), ``splitting`` (two bundles on either side of their kind's mean),
-            ``blob`` (all the same row, in the middle of all), ``bridge`` (rows between two kinds);
+            ``blob`` (one row for all, in the middle of all), ``bridge`` (rows between two kinds);
             ``none``: their own.
         lie: what else they say, from the start on: ``lowest`` or ``highest`` of all numbers that a
             client says of every model, such as losses and cosines; ``sizes`` (2^40 samples),
@@ -173,7 +173,8 @@ class Byzantine(Option):
         attacks: Bool[np.ndarray, "n"],
         rng: np.random.Generator | None = None,
     ) -> Float[np.ndarray, "n p"]:
-        """What arrives: the honest updates as they are, the attackers' as the attack has it.
+        """The updates that arrive: of honest clients as they are, of attackers as the attack makes
+        them.
 
         Args:
             updates: of all rows.
@@ -220,10 +221,12 @@ class Byzantine(Option):
         attacks: Bool[np.ndarray, "n"],
         kinds: Int[np.ndarray, "n"],
     ) -> Float[np.ndarray, "n p"]:
-        """What arrives before they attack.
+        """The updates that arrive before the attackers attack.
 
         Args:
-            updates, index, attacks: as of ``replies``.
+            updates: as of ``replies``.
+            index: as of ``replies``.
+            attacks: as of ``replies``.
             kinds: true cluster of each row's client.
         """
         sent = updates.copy()

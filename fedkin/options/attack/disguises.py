@@ -1,5 +1,5 @@
-"""What attackers send while clusters are found, so that these are wrong: rows of updates in place
-of their own.
+"""Rows that attackers send in place of their updates while clusters are found, so that these are
+wrong.
 
 They know the honest rows of the same model, and of which kind (true cluster) each client is. Rows
 [n p].

@@ -21,7 +21,7 @@ LIES = ("lowest", "highest", "sizes", "bits", "choice")
 def lie(
     about: str, task: Task, arrays: Mapping[str, np.ndarray], liars: Bool[np.ndarray, "n"]
 ) -> dict[str, np.ndarray]:
-    """A reply's arrays with those of liars changed.
+    """A reply's arrays, with the rows of liars changed.
 
     Args:
         about: one of ``LIES``: the ``lowest`` or ``highest`` possible number for every model; the

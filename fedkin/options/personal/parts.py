@@ -10,7 +10,7 @@ are tested with the part that they keep; one that never trained is tested with t
 with its cluster's model. A client that changes its cluster keeps its part.
 
 What the method trains in its rounds is personal: clients of a cold start, and newcomers that are
-placed, train whole models. All clusters' heads stay that of the initial model, whatever a cold
+placed, train whole models. The head of every cluster stays the initial model's, whatever a cold
 start made of them, so that sharing between clusters and server optimisers leave them alone. Updates
 that a method clusters by in a round are zero there.
 
@@ -126,7 +126,7 @@ class PersonalHead(PersonalPart):
 @plain_options
 @dataclass(frozen=True)
 class PersonalModel(PersonalPart):
-    """A model for each client, close to that of its cluster (Ditto)."""
+    """A model for each client, close to its cluster's model (Ditto)."""
 
     strength: float = 1.0  # lambda
     # Epochs of the training of v_i, or steps where the run's training has steps; None: the run's.

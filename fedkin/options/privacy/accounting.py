@@ -35,7 +35,7 @@ _FIRST_NOISE = 1.0  # the multiplier from which a search starts
 MOST_EPSILON = 50.0
 
 # Steps of a distribution of losses. Those of dp-accounting by default are fine. With a cap, coarse
-# ones are a hundred times as fast and give a figure that is above that of fine ones by less than
+# ones are a hundred times as fast and give a figure that is above the fine one by less than
 # the coarse step.
 _FINE_STEP = 1e-4
 _COARSE_STEP = 1e-2

@@ -168,7 +168,7 @@ class PrivacySettings:
             )
 
     def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
-        known = ""
+        best_known = ""
         if self.noise_multiplier:
             fixed = accounting.fixed_cohort_epsilon(
                 clients=clients,
@@ -177,10 +177,10 @@ class PrivacySettings:
                 count=rounds,
                 delta=self.delta,
             )
-            known = f" (for these settings the best that is known is epsilon {fixed:.3g})"
+            best_known = f" (for these settings the best that is known is epsilon {fixed:.3g})"
         raise ConfigError(
             f"privacy: cohorts of exactly {cohort} of {clients} clients have no amplification by "
-            f"sampling{known}: set "
+            f"sampling{best_known}: set "
             f'run.selection="poisson", or run.cohort={clients} so that all clients take part'
         )
 

@@ -114,8 +114,8 @@ class RobustAggregation(Option):
     def average_and_weights(
         self, rows: Float[np.ndarray, "m p"]
     ) -> tuple[Float[np.ndarray, "p"], Float64[np.ndarray, "m"]]:
-        """The update of a cluster from those of its clients, and how much each client's counts in
-        it: 1 as in a mean, 0 for one that is left out.
+        """The update of a cluster from its clients' updates, and the weight of each client's update
+        in it: 1 as in a mean, 0 for one that is left out.
 
         Args:
             rows: in the order of the clients' numbers, and enough of them.
@@ -225,8 +225,13 @@ class ActiveRule(ActiveOption):
     def _with_judgement(
         self, before: State | None, after: State, world: RobustWorld | None
     ) -> State:
-        """The method's next state with the arrays of the rule, those of a round added up;
-        ``world``: of that round."""
+        """The method's next state with the arrays of the rule.
+
+        Args:
+            before: the state before the call; None of the first.
+            after: the method's next state.
+            world: of the round whose weights are added; None outside of a round.
+        """
         earlier = self.arrays(before)
         clients = len(after.assignment)
         arrays = {name: earlier.get(name, np.zeros(clients)) for name in JUDGED}
@@ -246,7 +251,7 @@ class ActiveRule(ActiveOption):
     def _split(self, after: State, world: RobustWorld) -> State:
         """The state after clients that the rule has left out often enough have left their clusters.
 
-        Their weight, by which they are suspected, is that of the update with which they left.
+        Their weight, by which they are suspected, is the weight of the update with which they left.
         """
         arrays = self.arrays(after)
         times = times_left_out(arrays["times_left_out"], world.weight, world.sent)
@@ -281,7 +286,7 @@ def rule_weights(state: State) -> list[float | None]:
 
 
 class RobustWorld(WorldProxy):
-    """A world whose means are those of a robust rule.
+    """A world whose means come from a robust rule.
 
     Args:
         world: of the clients.

@@ -151,7 +151,7 @@ def near_trusted(rows: Rows, f: int, trusted: int) -> Float64[np.ndarray, "P"]:
 
     Args:
         rows, f: as of all rules.
-        trusted: the row's number, such as that of a peer's own update.
+        trusted: the row's number, such as the row of a peer's own update.
     """
     squared = ((rows - rows[trusted]) ** 2).sum(axis=1)
     return rows[np.argsort(squared, kind="stable")[: len(rows) - f]].mean(axis=0)

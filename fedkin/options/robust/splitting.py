@@ -46,8 +46,8 @@ def times_left_out(
 
 
 def split(clusters: Clusters, due: Bool[np.ndarray, "N"], most: Callable[[int], int]) -> Clusters:
-    """The clusters after clients that are due have left: those of one cluster together, with a copy
-    of its model.
+    """The clusters after clients that are due have left: all that leave one cluster go together,
+    with a copy of its model.
 
     A client that has left once does not leave again. A group stays if with it more clients would
     have left its cluster than may be Byzantine: then the rule may have left out honest clients, and

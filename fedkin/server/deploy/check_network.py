@@ -18,9 +18,8 @@ def check_port(address: Address, ca: Path) -> CheckResult:
     it."""
     name = f"port {address.port}"
     with socket.socket() as attempt:
-        attempt.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # one that was just released is free
+        # A port that was just released is free.
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             attempt.bind((address.bind_host, address.port))
             return CheckResult(name, "free")
@@ -68,9 +67,10 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
         )
     if status != 200:
         return failed(name, f"replies {status} to /health, as no SuperLink does: see SUPERLINK")
-    return CheckResult(
-        name, "a SuperLink replies" + (", with the right certificate" if address.secure else "")
-    )
+    detail = "a SuperLink replies"
+    if address.secure:
+        detail += ", with the right certificate"
+    return CheckResult(name, detail)
 
 
 def _health_status(address: Address, trusted: ssl.SSLContext | None) -> int:

@@ -77,7 +77,7 @@ def write_containers(
 
 
 def container_user() -> tuple[int, int]:
-    """The user and the group of all containers: those of this process, unless it is root."""
+    """The user and the group of all containers: the same as of this process, unless it is root."""
     if os.getuid() == 0:
         return USER, USER
     return os.getuid(), os.getgid()

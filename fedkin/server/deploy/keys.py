@@ -42,7 +42,7 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
         host: at which sites reach the server.
 
     Raises:
-        ConfigError: the authority's own key is not there to sign a certificate.
+        ConfigError: the authority's key is not there to sign a certificate.
     """
     if not (folder / CA).exists():
         (folder / CA).parent.mkdir(parents=True, exist_ok=True)
@@ -55,9 +55,8 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
             "command"
         )
     addresses = [text for text in (host, "127.0.0.1") if text != "localhost"]
-    certificate, key = Authority.load(folder / CA, folder / CA_KEY).member(
-        "localhost", list(dict.fromkeys(addresses))
-    )
+    authority = Authority.load(folder / CA, folder / CA_KEY)
+    certificate, key = authority.member("localhost", list(dict.fromkeys(addresses)))
     write_secret(folder / SERVER_KEY, key)
     write_public(folder / CERTIFICATE, certificate)
 
@@ -70,9 +69,8 @@ def create_site_keys(folder: Path, ca: Path) -> None:
 
     if not (folder / SITE_CA).exists():
         write_public(folder / SITE_CA, ca.read_bytes())
-    if (folder / NODE_KEY).exists() or (
-        folder / NODE_PUBLIC
-    ).exists():  # the other half may be elsewhere on purpose
+    # With one half here, the other may be elsewhere on purpose.
+    if (folder / NODE_KEY).exists() or (folder / NODE_PUBLIC).exists():
         return
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())
