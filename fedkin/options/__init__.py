@@ -1,5 +1,5 @@
-"""What goes with any method: server optimisers, parts that stay on clients, robust rules, attacks,
-late replies, privacy and secret sums.
+"""Options of any method: server optimisers, parts that stay on clients, robust rules, attacks, late
+replies, privacy and secret sums.
 
 ``SECTIONS`` is the one list of them. A new option is a file with its class, and an entry here.
 """
@@ -17,11 +17,11 @@ class OptionSection(NamedTuple):
 
     Attributes:
         words: the option in messages.
-        kinds: what it can be: the name in a configuration, and where the class is
+        kinds: its choices: the name in a configuration, and the place of the class
             (``module:Class``).
-        titles: what tables add to the name of a method, by name; empty: nothing.
+        titles: text that tables add to the name of a method, by name; empty: nothing.
         only_simulated: whether the option makes no sense with real clients.
-        files: what the option writes into the folder of a run.
+        files: names of the files that the option writes into the folder of a run.
     """
 
     words: str

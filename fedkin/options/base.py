@@ -1,11 +1,11 @@
-"""What an option is: settings that go with any method, and what they do in a run.
+"""Options: settings for any method, and what they do in a run.
 
     Option          the settings, as a user gives them: ``fk.FedAdam(lr=0.1)``
-    ActiveOption    the same option in one run, with what it needs there: a mechanism, a journal, ...
+    ActiveOption    the same option in one run, with its mechanism, its journal and so on
     Around          what it does with one call of the method: the world that the method sees,
                     and what becomes of the state that the method returns
 
-An option of your own is a frozen dataclass that derives from ``Option``. Pass it to
+Your own option is a frozen dataclass that derives from ``Option``. Pass it to
 ``simulate(options=[...])``, or name it in ``fedkin/options/__init__.py`` to give it a section in a
 configuration.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What an option knows of a run before it begins.
+    """The facts that an option has of a run before it begins.
 
     Attributes:
         method: the method, without options.
@@ -66,7 +66,7 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """What an option knows of a run at its end.
+    """The facts that an option has of a run at its end.
 
     Attributes:
         round: the last one.
@@ -102,18 +102,18 @@ def unchanged(state: State) -> State:
 
 
 class Around(NamedTuple):
-    """What an option does with one call: both parts come from one scope, since an option may
-    remember what it saw."""
+    """The work of an option around one call. Both parts come from one scope, since an option may
+    remember in the second what it saw in the first."""
 
-    world: World  # what the method sees in this call
-    finish: Callable[[State], State] = (
-        unchanged  # what becomes of the state that the method returns
-    )
+    # The world that the method sees in this call.
+    world: World
+    # From the state that the method returns to the one that counts.
+    finish: Callable[[State], State] = unchanged
 
 
 class Option:
-    """Settings that go with any method. Every field of a subclass has a default, or is checked when
-    it is made.
+    """Settings for any method. Every field of a subclass has a default, or is checked when it is
+    made.
 
     Attributes:
         section: the option's section in a configuration. A run has at most one option of a section.
@@ -124,8 +124,8 @@ class Option:
     shares_part: ClassVar[bool] = False
 
     def refusal(self, run: RunFacts) -> str:
-        """Why the option does not go with the method, the model or another option; empty where it
-        does."""
+        """Why the option cannot be used with the method, the model or another option; empty where
+        it can."""
         return ""
 
     def check(self, runs: Sequence[RunFacts]) -> None:
@@ -136,20 +136,22 @@ class Option:
         """
 
     def requirements(self, needs: Requirements) -> Requirements:
-        """What the method needs together with this option.
+        """Requirements of the method together with this option.
 
         Args:
-            needs: what it needs without.
+            needs: requirements of the method without the option.
         """
         return needs
 
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
         """The data of a simulation with this option, and how they shift.
 
-        Raises ConfigError for settings that simulated clients cannot follow.
-
         Args:
-            data, shift: of the user.
+            data: of the user.
+            shift: of the user.
+
+        Raises:
+            ConfigError: simulated clients cannot follow these settings.
         """
         return data, shift
 
@@ -185,7 +187,7 @@ class ActiveOption:
         self.section = section
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
-        """What the option does with a call of the method.
+        """The work of the option around a call of the method.
 
         Args:
             world: the world outside of the option.
@@ -206,11 +208,11 @@ class ActiveOption:
         return ""
 
     def record(self, state: State) -> Record:
-        """What the record of a round says of the option."""
+        """The entries of the option in the record of a round."""
         return {}
 
     def closing(self, end: RunEnd) -> Record:
-        """What the summary of a run says of the option, and files that are written at the end."""
+        """The entries of the option in the summary of a run. Files are written here, too."""
         return {}
 
     def arrays(self, state: State | None) -> Mapping[str, np.ndarray]:

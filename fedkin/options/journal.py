@@ -1,4 +1,4 @@
-"""What was released of a private run, written down before it is released, so that no restart
+"""The journal of a private run: each release is written down before it happens, so that no restart
 forgets it."""
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any
 from fedkin.core.errors import CheckpointError
 from fedkin.core.storage import append_line, complete_lines, drop_torn_line, force_to_disk
 
-JOURNAL, SECRET_SUMS = "privacy.jsonl", "secret.jsonl"
-RELEASE = "release"  # the folder, in that of the run, of what may be released
+JOURNAL = "privacy.jsonl"
+SECRET_SUMS = "secret.jsonl"
+RELEASE = "release"  # the folder, inside the run's folder, of files that may be released
 
 
 @dataclass
@@ -24,8 +25,7 @@ class Journal:
     other noise was drawn for the first.
 
     Raises:
-        CheckpointError: a whole line that cannot be read: what it charged is unknown, and no
-            epsilon can be said.
+        CheckpointError: a whole line cannot be read, so its release and the epsilon are unknown.
     """
 
     path: Path | None = None
@@ -72,9 +72,8 @@ class Journal:
     @property
     def uncharged(self) -> list[str]:
         """The tasks whose replies no noise covered, in the order of their first one."""
-        return list(
-            dict.fromkeys(entry["uncharged"] for entry in self.entries if "uncharged" in entry)
-        )
+        tasks = [entry["uncharged"] for entry in self.entries if "uncharged" in entry]
+        return list(dict.fromkeys(tasks))
 
     def next_clip(self, before: int) -> float | None:
         """The clip of a round, by the last round before it; None where none was done.
@@ -91,20 +90,18 @@ class Journal:
 
 
 def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
-    """What a line says."""
+    """The entry of a line. Raises CheckpointError for a line that is damaged."""
     try:
         entry = json.loads(line)
         if not isinstance(entry, dict) or not isinstance(entry.get("round"), int):
             raise ValueError("it names no round")
-        if entry.keys() & {"clip", "start", "mean_accuracy"} and not isinstance(
-            entry.get("noise_multiplier"), int | float
-        ):
+        is_noisy_sum = entry.keys() & {"clip", "start", "mean_accuracy"}
+        if is_noisy_sum and not isinstance(entry.get("noise_multiplier"), int | float):
             raise ValueError("it has no noise_multiplier")
     except ValueError as error:
         raise CheckpointError(
             f"{path}, line {number}: is damaged ({error}), and with it what the run has released: "
-            f"put the file "
-            "back from a copy, or begin a new run in another folder, beside which the releases of "
-            "this one count, too"
+            "put the file back from a copy, or begin a new run in another folder, beside which "
+            "the releases of this one count, too"
         ) from error
     return entry

@@ -10,10 +10,13 @@ The pseudo-gradient D of a cluster is its model after the method's round minus t
 that all that the method does counts: weights of the mean, and what sharing between clusters
 (``eta_g``) adds. Then, with x the model before,
 
-    FedAvgM     m = beta m + D                                               x + lr m
-    FedAdam     m = beta1 m + (1 - beta1) D    v = beta2 v + (1 - beta2) D^2     x + lr m / (sqrt v + tau)
-    FedYogi     as FedAdam, but                v = v - (1 - beta2) D^2 sign(v - D^2)
-    FedAdagrad  as FedAdam, but                v = v + D^2
+    FedAvgM     m = beta m + D
+                x + lr m
+    FedAdam     m = beta1 m + (1 - beta1) D
+                v = beta2 v + (1 - beta2) D^2
+                x + lr m / (sqrt v + tau)
+    FedYogi     as FedAdam, but v = v - (1 - beta2) D^2 sign(v - D^2)
+    FedAdagrad  as FedAdam, but v = v + D^2
 
 m starts at 0 and v at tau^2; there is no bias correction, as in the paper (Flower's FedAdam has
 one, and v from 0).
@@ -26,8 +29,8 @@ that the method made, and begins with fresh moments. FedSim clusters a cohort to
 model: there is one pair of moments. Running statistics (batch normalisation) have no gradient: they
 are averaged as without an optimiser.
 
-It does not apply to methods between peers, to detectors, and to options that change models besides
-averaging them (``Requirements.changes``).
+It does not apply to methods between peers, to detectors, and to options that change models in
+addition to averaging them (``Requirements.changes``).
 """
 
 from __future__ import annotations
@@ -50,8 +53,7 @@ Vectors = Float[np.ndarray, "k P"]  # of k clusters
 
 
 class Step(NamedTuple):
-    """What an optimiser makes of pseudo-gradients: what is added to the models, and the new
-    moments."""
+    """A step of an optimiser: the change that is added to the models, and the new moments."""
 
     change: Vectors
     momentum: Vectors
@@ -69,11 +71,12 @@ class ServerOptimizer(Option):
         raise NotImplementedError
 
     def step(self, delta: Vectors, momentum: Vectors, square: Vectors) -> Step:
-        """One step of some clusters.
+        """One step of k clusters.
 
         Args:
             delta: pseudo-gradients.
-            momentum, square: first and second moments.
+            momentum: first moments.
+            square: second moments.
         """
         raise NotImplementedError
 
@@ -162,7 +165,8 @@ class FedAdagrad(ServerOptimizer):
         return self.tau**2
 
     def step(self, delta: Vectors, momentum: Vectors, square: Vectors) -> Step:
-        momentum, square = self.beta1 * momentum + (1 - self.beta1) * delta, square + delta**2
+        momentum = self.beta1 * momentum + (1 - self.beta1) * delta
+        square = square + delta**2
         return Step(self.lr * momentum / (np.sqrt(square) + self.tau), momentum, square)
 
 
@@ -199,7 +203,8 @@ class ActiveOptimizer(ActiveOption):
         moments = self._first_moments(models.shape)
         momentum = moments["momentum"]
         square = moments["square"]
-        former = models.astype(np.float64)  # a cluster without a parent does not change
+        # A cluster without a parent does not change: its former model is the present one.
+        former = models.astype(np.float64)
 
         parent = parents(before.assignment, after.assignment, len(before.models), len(models))
         has_parent = parent != UNASSIGNED
@@ -215,7 +220,9 @@ class ActiveOptimizer(ActiveOption):
         delta = models - former
         moved = delta.any(axis=1) & steps
         step = self._optimizer.step(
-            delta[moved], momentum[moved].astype(np.float64), square[moved].astype(np.float64)
+            delta=delta[moved],
+            momentum=momentum[moved].astype(np.float64),
+            square=square[moved].astype(np.float64),
         )
         momentum[moved] = step.momentum
         square[moved] = step.square
@@ -233,11 +240,18 @@ def _check_decay(name: str, value: object) -> None:
 
 def refusal(method: Method) -> str:
     """Why a server optimiser does not apply to a method; empty where it does."""
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.peers:
-        return f"{name} has no server: its peers average among themselves; leave the server optimizer out"
+        return (
+            f"{name} has no server: its peers average among themselves; leave the server "
+            "optimizer out"
+        )
     if needs.model.detectors:
-        return f"{name} trains detectors of single classes, and a server optimizer is for models of clusters; leave it out"
+        return (
+            f"{name} trains detectors of single classes, and a server optimizer is for models of "
+            "clusters; leave it out"
+        )
     takes = "which a server optimizer would take for updates; leave it out"
     if option := needs.changes.by_option:
         return f"{name} with {option} changes models besides averaging them, {takes}, or {option}"
@@ -252,12 +266,14 @@ def parents(
     """The former cluster that each of ``new`` clusters comes from, or UNASSIGNED.
 
     Args:
-        before, after: the clusters of all clients.
-        old, new: how many clusters there were, and are. As long as none disappears, the first
-            ``old`` ones stay.
+        before: the clusters of all clients before.
+        after: the clusters of all clients after.
+        old: how many clusters there were. As long as none disappears, the first ``old`` ones stay.
+        new: how many there are.
     """
     parent = np.arange(new)
-    for k in range(old, new) if new >= old else range(new):
+    without_certain_parent = range(old, new) if new >= old else range(new)
+    for k in without_certain_parent:
         members = before[(after == k) & (before != UNASSIGNED)]
         parent[k] = np.bincount(members).argmax() if len(members) else UNASSIGNED
     return parent

@@ -1,5 +1,7 @@
-"""What a task sends to the server: a sum of one vector of each client, a choice, or something else;
-and what is said of a method that asks for no means."""
+"""Kinds of tasks by their replies: a sum of one vector of each client, a choice, or something else.
+
+Here is also the message for a method that asks for no means.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from fedkin.core.task import Task
 
 
 def wants_sums(task: Task) -> bool:
-    """Whether all that a task sends is one vector by model, which noise covers, besides numbers
-    that nobody needs."""
+    """Whether a task sends one vector by model, which noise covers, and otherwise only numbers that
+    are not needed."""
     return task.charged == "sum" and _is_one_vector(task)
 
 
@@ -33,12 +35,12 @@ def is_choice(task: Task) -> bool:
 def _is_one_vector(task: Task) -> bool:
     up = task.up
     vectors = [array for array in up.of("model").values() if array.norm_checked]
-    more = up.of("all") or any(array.counted for array in up.of("row").values())
-    return len(vectors) == 1 and not more and not task.local
+    other_arrays = up.of("all") or any(array.counted for array in up.of("row").values())
+    return len(vectors) == 1 and not other_arrays and not task.local
 
 
 def averages_itself(method: Method, so_that: str) -> str:
-    """What a method is told that averages single updates itself.
+    """The message for a method that averages single updates itself.
 
     Args:
         method: which one.
@@ -62,7 +64,8 @@ def check_asks_for_means(
         section: of the option that needs means.
         method: which one.
         so_that: why the option is no use to it.
-        round: which one; in that of a first clustering single updates are read to find clusters.
+        round: which one; in the round of a first clustering, single updates are read to find
+            clusters.
         single: how many calls asked for single updates.
         averages: how many asked for means.
     """

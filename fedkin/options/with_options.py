@@ -25,14 +25,22 @@ OTHERS = "*"  # the place of options that ORDER does not name
 # From the method outwards to the clients: the method sees the world through the first, and the
 # first is the first to change the state that the method returns.
 ORDER = (
-    "personal",  # clients train their own parts too, whatever happens to the shared updates after that
-    "server_optimizer",  # takes what the method made of all means for a gradient
-    "robust",  # is asked for means by all that is above
-    "late",  # a mean holds late replies, too
-    "attack",  # changes replies where they arrive, before any of the above reads them
-    OTHERS,  # a user's own see what the method sees, and nothing that privacy or secret sums hide
-    "privacy",  # lets out noisy sums only
-    "secret",  # lets out sums only, by exchanges with the clients
+    # Clients train their personal parts, whatever happens to the shared updates after that.
+    "personal",
+    # Takes the change of each model in a round, after all averaging, for a gradient.
+    "server_optimizer",
+    # Answers requests for means that come from the method and the options above.
+    "robust",
+    # Adds late replies to a mean.
+    "late",
+    # Changes replies where they arrive, before any option above reads them.
+    "attack",
+    # A user's options see what the method sees, and nothing that privacy or secret sums hide.
+    OTHERS,
+    # Releases noisy sums only.
+    "privacy",
+    # Releases sums only, by exchanges with the clients.
+    "secret",
 )
 
 
@@ -50,7 +58,7 @@ def by_section(options: Iterable[Any]) -> dict[str, Option]:
         if not option.section:
             raise ConfigError(
                 f"options: {type(option).__name__} names no section; give its class one, section "
-                f"= ..."
+                "= ..."
             )
         if option.section in found:
             raise ConfigError(f"options: {option.section} is given twice; a run has one at most")
@@ -67,7 +75,8 @@ def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any
 
     Args:
         options: of the run.
-        data, shift: of the user.
+        data: of the user.
+        shift: of the user.
     """
     for option in options.values():
         data, shift = option.simulated(data, shift)
@@ -75,10 +84,10 @@ def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any
 
 
 def refusal(run: RunFacts) -> tuple[str, str] | None:
-    """The section of the first option that does not go with a run, and why; None where all do.
+    """The section of the first option that cannot be used in a run, and why; None where all can.
 
-    Those next to the clients come first: they refuse other options, and the method's nearest refuse
-    models.
+    Options next to the clients come first: they refuse other options. The options next to the
+    method refuse models.
     """
     for section, option in reversed(list(run.options.items())):
         if why := option.refusal(run):
@@ -118,16 +127,18 @@ class ActiveOptions:
         return next((reason for reason in reasons if reason), "")
 
     def record(self, state: State) -> Record:
-        """What the record of a round says of all options."""
-        return {
-            name: value for option in self.options for name, value in option.record(state).items()
-        }
+        """The entries of all options in the record of a round."""
+        entries: Record = {}
+        for option in self.options:
+            entries |= option.record(state)
+        return entries
 
     def closing(self, end: RunEnd) -> Record:
-        """What the summary says of all options."""
-        return {
-            name: value for option in self.options for name, value in option.closing(end).items()
-        }
+        """The entries of all options in the summary."""
+        entries: Record = {}
+        for option in self.options:
+            entries |= option.closing(end)
+        return entries
 
 
 def _bound(option: Option, run: RunFacts) -> ActiveOption:
@@ -177,8 +188,8 @@ class WithOptions:
         return self.method.remarks(state) if isinstance(self.method, Remarking) else ()
 
     def _called(self, world: World, before: State | None, call: Call) -> State:
-        # From the clients inwards, each option decides what the next one sees; the method sees what
-        # is left.
+        # From the clients inwards, each option decides what the next one sees. The method sees the
+        # world of the last one.
         finishes = []
         for option in reversed(self.options.options):
             around = option.around(world, before, call)
@@ -199,7 +210,7 @@ class WithOptions:
 
 
 def requirements_with(method: Method, options: Iterable[Option]) -> Requirements:
-    """What a method needs together with options."""
+    """Requirements of a method together with options."""
     needs = requirements_of(method)
     for option in options:
         needs = option.requirements(needs)
@@ -241,7 +252,7 @@ def _defined(base: type[Option]) -> Iterator[type[Option]]:
 
 
 def check_options(runs: Sequence[RunFacts], places: Sequence[str]) -> None:
-    """Refuse (ConfigError) options that do not go with a method, a model or each other.
+    """Refuse (ConfigError) options that cannot be used with a method, a model or each other.
 
     Args:
         runs: of each method, the main one first.

@@ -15,8 +15,12 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.security.certificates import Authority, write_public, write_secret
 
-CONFIG, RULES = "peer.toml", "access.json5"
-CA, CA_KEY, CERTIFICATE, KEY = "ca.pem", "ca-key.pem", "certificate.pem", "key.pem"
+CONFIG = "peer.toml"
+RULES = "access.json5"
+CA = "ca.pem"
+CA_KEY = "ca-key.pem"
+CERTIFICATE = "certificate.pem"
+KEY = "key.pem"
 
 # Handwritten digits; two clusters of peers, each of which permutes the labels in its own way.
 TRIAL: dict[str, Any] = {
@@ -43,8 +47,8 @@ def init_federation(
     port: int = 7450,
     settings: Sequence[str] = (),
 ) -> list[Path]:
-    """Write ``folder/peer-0/peer.toml`` and so on. Peers that exist keep what they have but the
-    access rules, which name the new ones.
+    """Write ``folder/peer-0/peer.toml`` and so on. Peers that exist keep their files except the
+    access rules, which name the new peers.
 
     Args:
         folder: of the peers' folders.
@@ -73,12 +77,19 @@ def init_federation(
     if any(folder.glob(f"peer-*/{CONFIG}")) and (folder / CA).exists() != tls:
         raise ConfigError(
             f"{folder} holds peers {'with' if not tls else 'without'} certificates; choose "
-            f"another folder"
+            "another folder"
         )
-    raws = {
-        name: _raw_config(names, k, tls, federation, host, port, settings)
-        for k, name in enumerate(names)
-    }
+    raws = {}
+    for k, name in enumerate(names):
+        raws[name] = _raw_config(
+            names=names,
+            k=k,
+            tls=tls,
+            federation=federation,
+            host=host,
+            port=port,
+            settings=settings,
+        )
     for raw in raws.values():
         peer.from_dict(raw)
     with storage_errors(folder):
@@ -120,14 +131,15 @@ def _raw_config(
     for text in settings:
         section, key, value = parse_override(text)
         raw.setdefault(section, {})
+        # The options of the trial's choice do not apply to another one.
         if section in TRIAL and key == "name" and value != TRIAL[section]["name"]:
-            raw[section] = {}  # the options of another choice do not apply to this one
+            raw[section] = {}
         raw[section][key] = value
     return raw
 
 
 def _write_certificates(folder: Path, federation: str, names: list[str]) -> None:
-    """Keys and certificates for those that have none, access rules for all."""
+    """Write keys and certificates for peers that have none, and access rules for all."""
     if (folder / CA).exists():
         authority = Authority.load(folder / CA, folder / CA_KEY)
     else:
@@ -135,14 +147,14 @@ def _write_certificates(folder: Path, federation: str, names: list[str]) -> None
         authority.save(folder / CA, folder / CA_KEY)
     members = sorted({*names, *(path.parent.name for path in folder.glob(f"*/{CERTIFICATE}"))})
     for name in members:
-        own = folder / name
-        if not (own / CERTIFICATE).exists():
+        member = folder / name
+        if not (member / CERTIFICATE).exists():
             certificate, key = authority.member(name)
-            write_secret(own / KEY, key)
-            write_public(own / CERTIFICATE, certificate)
-        write_public(own / CA, (folder / CA).read_bytes())
-        rules = _read_rules(own / RULES) | access_rules(federation, members)
-        write_public(own / RULES, json.dumps(rules, indent=1).encode())
+            write_secret(member / KEY, key)
+            write_public(member / CERTIFICATE, certificate)
+        write_public(member / CA, (folder / CA).read_bytes())
+        rules = _read_rules(member / RULES) | access_rules(federation, members)
+        write_public(member / RULES, json.dumps(rules, indent=1).encode())
 
 
 def _read_rules(path: Path) -> dict[str, Any]:
@@ -172,9 +184,13 @@ def access_rules(federation: str, names: Sequence[str]) -> dict[str, Any]:
         },
     ]
     for name in names:
-        own = [f"{root}/model/{name}", f"{root}/alive/{name}/*"]
         rules.append(
-            {"id": f"own {name}", "messages": replying, "flows": ["ingress"], "key_exprs": own}
+            {
+                "id": f"own {name}",
+                "messages": replying,
+                "flows": ["ingress"],
+                "key_exprs": [f"{root}/model/{name}", f"{root}/alive/{name}/*"],
+            }
         )
     return {
         "access_control": {

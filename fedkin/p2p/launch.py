@@ -18,34 +18,46 @@ from fedkin.simulation.engine import SimulatedWorld
 def build_peer(
     config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any] | None = None
 ) -> Peer:
-    """The peer: its data, its model, its folder, and an open network, in this order. ``on_round``
-    is called with the record of every round.
+    """Build a peer: its data, its model, its folder, and an open network, in this order.
 
-    Raises ConfigError, DataError, ModelError, StorageError, CheckpointError and MissingExtra, as
-    these do.
+    Args:
+        config: of the peer.
+        on_round: called with the record of every round.
+
+    Raises:
+        ConfigError, DataError, ModelError, StorageError, CheckpointError, MissingExtra: as the
+            parts do.
     """
     with error_context("data"):
         data = registry.make_site_data(config.data)
     with error_context("model"):
         model = config.model.make(data)
-    settings, network, tls = config.peer, config.network, config.network.tls
+    settings = config.peer
+    network = config.network
+    tls = config.network.tls
     world = SimulatedWorld(data, model, config.work, devices=1)
     check_peer(settings, world, config.lockstep)
     storage = PeerFolder(Path(settings.folder), settings)
     memory = storage.restore(world.spec.parameters)
-    signer = (
-        Signer(settings.name, Path(tls.ca), Path(tls.certificate), Path(tls.key)) if tls else None
-    )
+    signer = None
+    if tls:
+        signer = Signer(settings.name, Path(tls.ca), Path(tls.certificate), Path(tls.key))
     method = config.method.made
     transport = ZenohTransport(settings.federation, settings.name, network, world.spec.parameters)
-    options = {
-        "lockstep": config.lockstep,
-        "timeout": network.deadline,
-        "signer": signer,
-        "on_round": on_round,
-    }
     try:
-        return Peer(settings, method, world, transport, storage, memory, **options)
+        return Peer(
+            settings=settings,
+            method=method,
+            world=world,
+            transport=transport,
+            storage=storage,
+            memory=memory,
+            lockstep=config.lockstep,
+            timeout=network.deadline,
+            signer=signer,
+            on_round=on_round,
+        )
     except BaseException:
-        transport.close()  # an open session keeps a process from ending
+        # An open session keeps a process from ending.
+        transport.close()
         raise

@@ -1,14 +1,16 @@
 """Messages between peers: a short prelude, a certificate and a signature where peers have them, an
 archive.
 
-    prelude      "FKN2" and the lengths of the certificate and of the signature (2 bytes each, high byte first)
+    prelude      "FKN2" and the lengths of the certificate and of the signature (2 bytes each, high
+                 byte first)
     certificate  of the sender, DER; empty where peers do not sign
     signature    over "FKN2" and the archive; empty where peers do not sign
-    archive      ``fedkin.core.codec``: a header (federation, sender, round, examples) and float32 arrays
+    archive      ``fedkin.core.codec``: a header (federation, sender, round, examples) and float32
+                 arrays
 
-Nothing in a message is believed: sizes and the signature are checked before the archive is decoded,
-and what does not fit is refused with an ``InvalidMessageError``, whose reason is one word, so that
-it can be counted. Symbols: P parameters.
+Nothing in a message is trusted: sizes and the signature are checked before the archive is decoded.
+A wrong message is refused with an ``InvalidMessageError``, whose reason is one word, so that it can
+be counted. Symbols: P parameters.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ from fedkin.core.errors import FedkinError
 from fedkin.security.signatures import MessageSigner, SignatureError
 
 HEADER_LIMIT = 8192  # bytes of an archive's header, and of a request
-_OVERHEAD_LIMIT = 65_536  # bytes of a message besides its numbers
+_OVERHEAD_LIMIT = 65_536  # bytes of a message without its numbers
 _MAGIC = b"FKN2"  # the last character is the version
-_PRELUDE, _HEADER_LENGTH = struct.Struct(">4sHH"), struct.Struct("<Q")
+_PRELUDE = struct.Struct(">4sHH")
+_HEADER_LENGTH = struct.Struct("<Q")
 _MAX_ROUND = 2**53  # JSON readers elsewhere have no exact integers above
 _MAX_EXAMPLES = 2**31 - 1
 _REQUEST = re.compile(r"(status|model|model\+update)(?:@([1-9][0-9]{0,14}))?")
@@ -44,7 +47,8 @@ class InvalidMessageError(FedkinError):
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason, self.detail = reason, detail
+        self.reason = reason
+        self.detail = detail
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Request:
-    """What was requested of which peer, and so what its reply must be."""
+    """A request to a peer, by which its reply is checked."""
 
     federation: str
     name: str
@@ -84,7 +88,8 @@ def request_text(arrays: tuple[str, ...], round: int | None = None) -> str:
 def parse_request(text: str) -> RequestText:
     """The arrays and the round that a request names.
 
-    Raises InvalidMessageError for anything else.
+    Raises:
+        InvalidMessageError: the text is no request.
     """
     match = _REQUEST.fullmatch(text)
     if match is None:
@@ -94,8 +99,8 @@ def parse_request(text: str) -> RequestText:
 
 
 def size_limit(parameters: int) -> int:
-    """The most bytes that a message can have: two vectors of P float32 numbers and what stands
-    around them."""
+    """The most bytes that a message can have: two vectors of P float32 numbers, and the rest of the
+    message."""
     return 8 * parameters + _OVERHEAD_LIMIT
 
 
@@ -113,19 +118,19 @@ def encode(message: Message, federation: str, signer: MessageSigner | None = Non
         "round": message.round,
         "examples": message.examples,
     }
-    archive = codec.encode(
-        header, {name: np.asarray(array, np.float32) for name, array in message.arrays.items()}
-    )
-    certificate, signature = (
-        (b"", b"") if signer is None else (signer.certificate, signer.sign(_MAGIC + archive))
-    )
+    arrays = {name: np.asarray(array, np.float32) for name, array in message.arrays.items()}
+    archive = codec.encode(header, arrays)
+    certificate = b""
+    signature = b""
+    if signer is not None:
+        certificate = signer.certificate
+        signature = signer.sign(_MAGIC + archive)
     if len(certificate) > HEADER_LIMIT:
         raise InvalidMessageError(
             "certificate", f"{len(certificate)} bytes, at most {HEADER_LIMIT}"
         )
-    return b"".join(
-        [_PRELUDE.pack(_MAGIC, len(certificate), len(signature)), certificate, signature, archive]
-    )
+    prelude = _PRELUDE.pack(_MAGIC, len(certificate), len(signature))
+    return prelude + certificate + signature + archive
 
 
 def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -> Message:
@@ -156,10 +161,10 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
     _check_header(header, request)
     _check_arrays(arrays, request)
     return Message(
-        header["sender"],
-        header["round"],
-        header["examples"],
-        {n: arrays[n] for n in request.arrays},
+        sender=header["sender"],
+        round=header["round"],
+        examples=header["examples"],
+        arrays={name: arrays[name] for name in request.arrays},
     )
 
 
@@ -177,12 +182,9 @@ def _parts(data: bytes, limit: int) -> _Parts:
         raise InvalidMessageError("length", f"{len(data)} bytes")
     magic, certificate, signature = _PRELUDE.unpack_from(data)
     if magic != _MAGIC:
-        known = magic[:3] == _MAGIC[:3]
-        raise (
-            InvalidMessageError("version", f"{magic!r}, and {_MAGIC!r} is read here")
-            if known
-            else InvalidMessageError("header", "no message")
-        )
+        if magic[:3] == _MAGIC[:3]:
+            raise InvalidMessageError("version", f"{magic!r}, and {_MAGIC!r} is read here")
+        raise InvalidMessageError("header", "no message")
     middle = _PRELUDE.size + certificate
     start = middle + signature
     if len(data) < start + _HEADER_LENGTH.size:
@@ -196,8 +198,8 @@ def _parts(data: bytes, limit: int) -> _Parts:
 
 
 def _check_header(header: Mapping[str, Any], request: Request) -> None:
-    """Whether it has all entries, of the right types, and is of the peer and the round that were
-    requested."""
+    """Check that a header has all entries, of the right types, and is of the peer and the round
+    that were requested. Raises InvalidMessageError."""
     if not {"federation", "sender", "round", "examples"} <= header.keys():
         raise InvalidMessageError("fields", "some are missing")
     texts = all(isinstance(header[key], str) for key in ("federation", "sender"))
@@ -219,8 +221,8 @@ def _is_within(value: object, low: int, high: int) -> bool:
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], request: Request) -> None:
-    """Whether the arrays are those that were requested: no more and no fewer, finite float32
-    vectors of P numbers."""
+    """Check that the arrays are exactly those that were requested, finite float32 vectors of P
+    numbers. Raises InvalidMessageError."""
     if arrays.keys() != set(request.arrays):
         raise InvalidMessageError("arrays", f"not {' and '.join(request.arrays) or 'none'}")
     for array in arrays.values():

@@ -1,4 +1,5 @@
-"""Peers that others reach and this one does not: to be found, its connections have to be made anew."""
+"""Peers that others reach and this one does not: to reach them, its connections must be made
+again."""
 
 from __future__ import annotations
 
@@ -10,11 +11,14 @@ from dataclasses import dataclass
 
 from fedkin.core.names import is_name
 
-PATIENCE = 6.0  # seconds: for so long, who has left is still named by others, and who has come is not yet seen by all
+# Seconds for which others may still name a peer that has left, or not yet see a peer that has come.
+PATIENCE = 6.0
 LONGEST_WAIT = 600.0  # seconds
-TEXT_LIMIT = 32_768  # bytes of names; a message has twice that besides its numbers
+TEXT_LIMIT = 32_768  # bytes of names; a message has room for twice that, without its numbers
 _MOST = 1000  # names that are remembered: anyone may send any
-_CHECKS = 3  # without a word of a peer, after which it is forgotten: rounds may take a moment or many minutes
+# A peer is forgotten after so many checks in which it was not named. A time alone is not enough, as
+# rounds may take a moment or many minutes.
+_CHECKS = 3
 
 
 @dataclass
@@ -25,13 +29,13 @@ class _Mentions:
 
 
 class MissingPeers:
-    """What others say of peers that are not online here.
+    """Peers that others name, and that are not online here.
 
     A peer is *missing* where it is named for longer than a wait: ``PATIENCE`` seconds at first.
-    Each time that peers are missing doubles it, up to ``LONGEST_WAIT``, until nobody is named for
-    twice its length. So connections that are slow to come back and a firewall between two peers
-    seldom disturb the others, and a stranger who invents names does so about twice a minute at
-    most: in 6 s of naming and 24 s of silence.
+    Each time that peers are missing doubles the wait, up to ``LONGEST_WAIT``, until no peer is
+    named for twice its length. So slow connections, and a firewall between two peers, seldom
+    disturb other peers. A stranger who invents names disturbs them about twice a minute at most: in
+    6 s of naming and 24 s of silence.
 
     Args:
         name: this peer's, which is never missing.
@@ -42,13 +46,16 @@ class MissingPeers:
     def __init__(
         self, name: str, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._name, self._patience, self._clock = name, patience, clock
+        self._name = name
+        self._patience = patience
+        self._clock = clock
         self._lock = threading.Lock()
         self._mentions: dict[str, _Mentions] = {}
-        self._wait, self._calm_since = patience, clock()
+        self._wait = patience
+        self._calm_since = clock()
 
     def add(self, names: Iterable[str]) -> None:
-        """Others name these, and they are not online here. May be called on any thread."""
+        """Note peers that others name and that are not online here. May be called on any thread."""
         now = self._clock()
         with self._lock:
             for name in names:
@@ -58,13 +65,13 @@ class MissingPeers:
                     self._mentions[name] = _Mentions(now, now)
 
     def remove(self, name: str) -> None:
-        """It is online now. May be called on any thread."""
+        """Forget a peer that is online now. May be called on any thread."""
         with self._lock:
             self._mentions.pop(name, None)
 
     def check(self) -> list[str]:
-        """The peers that are missing. All waits begin again where there are some: the connections
-        are made anew."""
+        """The peers that are missing. Where there are some, all waits begin again, as the
+        connections are made again."""
         now = self._clock()
         with self._lock:
             for name, mentions in list(self._mentions.items()):
@@ -72,7 +79,9 @@ class MissingPeers:
                 if mentions.silent > _CHECKS and now - mentions.last > self._patience:
                     del self._mentions[name]
             missing = sorted(
-                name for name, each in self._mentions.items() if each.last - each.first > self._wait
+                name
+                for name, mentions in self._mentions.items()
+                if mentions.last - mentions.first > self._wait
             )
             if self._mentions:
                 self._calm_since = now
@@ -85,14 +94,18 @@ class MissingPeers:
 
 
 def names_to_bytes(names: Iterable[str]) -> bytes:
-    """Names on a line each, in random order: of more than fit, others come the next time."""
+    """Names on a line each, in random order: where not all fit, others come the next time."""
     order = list(names)
     random.shuffle(order)
     content = "\n".join(order).encode()
-    return content if len(content) <= TEXT_LIMIT else content[:TEXT_LIMIT].rpartition(b"\n")[0]
+    if len(content) <= TEXT_LIMIT:
+        return content
+    return content[:TEXT_LIMIT].rpartition(b"\n")[0]
 
 
 def names_of_bytes(content: bytes) -> list[str]:
-    """The lines; none where they are longer than the limit. They need not be names: anyone may have
-    sent them."""
-    return content.decode(errors="replace").split("\n") if len(content) <= TEXT_LIMIT else []
+    """The lines of a content; none where it is longer than the limit. They need not be names: any
+    peer may have sent them."""
+    if len(content) > TEXT_LIMIT:
+        return []
+    return content.decode(errors="replace").split("\n")

@@ -2,9 +2,9 @@
 pace.
 
 A round is the method's (``fedkin.methods.decentralized``), with one row instead of all; replies
-come over the network instead of from the simulator, and are checked, counted, and left out where
-they are wrong, late or missing. Its randomness is the simulator's, so that peers in lockstep do
-what a simulation does. Symbols: N peers in its table, P parameters.
+come over the network instead of from the simulator. They are checked and counted, and left out
+where they are wrong, late or missing. Its randomness is the simulator's, so that peers in lockstep
+do the same as a simulation. Symbols: N peers in its table, P parameters.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fedkin.tasks.train import train
 
 @dataclass(frozen=True)
 class PeerMemory:
-    """What a peer saves, to go on from after a restart."""
+    """The state that a peer saves, to go on after a restart."""
 
     model: Float[np.ndarray, "P"]
     age: int = 0  # rounds done
@@ -46,11 +46,11 @@ class PeerMemory:
 
 @runtime_checkable
 class PeerStorage(Protocol):
-    """Where a peer saves its memory and its records. Both methods raise StorageError where they
+    """The storage of a peer's memory and records. Both methods raise StorageError where they
     cannot be written."""
 
     def save(self, memory: PeerMemory) -> None:
-        """Put this in place of what was saved before."""
+        """Save this in place of the memory before."""
         ...
 
     def append(self, record: dict[str, Any]) -> None:
@@ -64,18 +64,20 @@ class Peer:
     Args:
         settings: name, federation, client, seed and rounds.
         method: selects the peers that it queries, trusts and averages with.
-        world: its own data and trainer; client ``settings.client`` of it is used, and no other.
+        world: its data and trainer; only client ``settings.client`` of it is used.
         transport: reaches the other peers. ``run`` closes it.
         storage: where its memory and records go.
-        memory: what was saved before; None where it starts.
+        memory: of an earlier process; None where the peer starts.
         lockstep: the peers that keep step; None where every peer has its own pace.
         timeout: seconds for a reply.
         signer: signs and checks messages, where peers have certificates.
         on_round: called with the record of every round.
         clock: seconds now.
 
-    Raises ConfigError for a client that the data do not have, and in lockstep for one that is not
-    the peer's place in the list; ModelError for a detector.
+    Raises:
+        ConfigError: the data do not have this client, or in lockstep it is not the peer's place in
+            the list.
+        ModelError: the model is a detector.
     """
 
     def __init__(
@@ -94,13 +96,25 @@ class Peer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_peer(settings, world, lockstep)
-        self.settings, self.method, self.world = settings, method, world
+        self.settings = settings
+        self.method = method
+        self.world = world
         self.start = world.initial(Stream(settings.seed, 0, "method/init").child("model"))
         self.memory = memory or PeerMemory(self.start)
         self.table = PeerTable(settings.name, lockstep.peers if lockstep else self.memory.names)
-        options = (timeout, lockstep, signer, clock)
-        self.client = PeerClient(settings, self.table, transport, len(self.start), *options)
-        self._storage, self._on_round, self._row = storage, on_round, np.array([settings.client])
+        self.client = PeerClient(
+            settings=settings,
+            table=self.table,
+            transport=transport,
+            parameters=len(self.start),
+            timeout=timeout,
+            lockstep=lockstep,
+            signer=signer,
+            clock=clock,
+        )
+        self._storage = storage
+        self._on_round = on_round
+        self._row = np.array([settings.client])
 
     def stop(self) -> None:
         """End after the current round. May be called from any thread."""
@@ -109,9 +123,11 @@ class Peer:
     def run(self) -> None:
         """Do rounds until ``settings.rounds`` are done or ``stop`` is called, and leave.
 
-        Raises ConfigError where another peer has this one's name.
+        Raises:
+            ConfigError: another peer has this one's name.
         """
-        stopped, rounds = self.client.stopped, self.settings.rounds
+        stopped = self.client.stopped
+        rounds = self.settings.rounds
         try:
             while not stopped.is_set() and (rounds is None or self.memory.age < rounds):
                 self.round()
@@ -122,14 +138,16 @@ class Peer:
 
     def round(self) -> dict[str, Any]:
         """One round; its record. Raises as ``run`` does."""
-        start_time, t = time.perf_counter(), self.memory.age + 1
+        start_time = time.perf_counter()
+        t = self.memory.age + 1
         stream = Stream(self.settings.seed, t, "method").child("round")
-        own, partners = self._train(stream), []
-        if own is None:
+        trained = self._train(stream)
+        partners = []
+        if trained is None:
             self.memory = replace(self.memory, age=t)
         else:
-            self.client.serve(own)
-            partners = self._average(own, stream)
+            self.client.serve(trained)
+            partners = self._average(trained, stream)
         self.client.finish_round(t)
         record = self._record(t, partners, start_time)
         self.client.counts = ExchangeCounts()
@@ -145,9 +163,15 @@ class Peer:
     def _train(self, stream: Stream) -> Message | None:
         """w_i^{t-1/2} and g_i; None where training ended in NaN or infinity, which is not sent."""
         work = replace(self.world.work, partial=True)
-        model, first = self.memory.model, np.zeros(1, np.int64)
+        model = self.memory.model
+        first = np.zeros(1, np.int64)
         reply = train(
-            self.world, model[None], self._row, first, work=work, stream=stream.child("train")
+            world=self.world,
+            models=model[None],
+            clients=self._row,
+            model_index=first,
+            work=work,
+            stream=stream.child("train"),
         )
         if not reply.arrived[0]:
             self._count_failure(
@@ -160,68 +184,62 @@ class Peer:
 
     def _average(self, own: Message, stream: Stream) -> list[str]:
         """Query, match and average; the names of the peers it averaged with."""
-        reachable, table, method = self.client.reachable(), self.table, self.method
-        arrays, neighbourhood = (
-            MODEL_AND_UPDATE if method.needs_updates else MODEL,
-            self._neighbourhood(reachable),
-        )
-        requested = method.select_queries(
-            neighbourhood,
-            reachable,
-            decentralized.draw_noise(stream.child("ask"), self._row, len(table)),
-        )
+        reachable = self.client.reachable()
+        table = self.table
+        method = self.method
+        arrays = MODEL_AND_UPDATE if method.needs_updates else MODEL
+        neighbourhood = self._neighbourhood(reachable)
+        noise = decentralized.draw_noise(stream.child("ask"), self._row, len(table))
+        requested = method.select_queries(neighbourhood, reachable, noise)
         replies = self.client.request(table.names_of(requested), arrays, own.round)
-        neighbourhood = method.match_neighbours(
-            neighbourhood, table.mask(replies), self._similarity(own, replies)
-        )
+
+        similarity = self._similarity(own, replies)
+        neighbourhood = method.match_neighbours(neighbourhood, table.mask(replies), similarity)
         neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
-        selected = method.select_partners(
-            neighbourhood,
-            reachable,
-            decentralized.draw_noise(stream.child("partners"), self._row, len(table)),
-        )
+
+        noise = decentralized.draw_noise(stream.child("partners"), self._row, len(table))
+        selected = method.select_partners(neighbourhood, reachable, noise)
         replies |= self.client.request(table.names_of(selected & ~requested), MODEL, own.round)
         partners = [name for name in table.names_of(selected) if name in replies]
-        model = self._weighted_mean([own, *(replies[name] for name in partners)])
-        votes = {
-            name: int(count)
-            for name, count in zip(table.names, neighbourhood.votes[0], strict=True)
-            if count
-        }
-        trust = (
-            tuple(table.names_of(neighbourhood.trust)) if reachable.any() else self.memory.trust
-        )  # alone, all are kept
-        self.memory = PeerMemory(model, own.round, trust, votes, tuple(table.names))
+
+        votes = zip(table.names, neighbourhood.votes[0], strict=True)
+        # A peer that reaches no other keeps its trust in all of them.
+        trust = self.memory.trust
+        if reachable.any():
+            trust = tuple(table.names_of(neighbourhood.trust))
+        self.memory = PeerMemory(
+            model=self._weighted_mean([own, *(replies[name] for name in partners)]),
+            age=own.round,
+            trust=trust,
+            votes={name: int(count) for name, count in votes if count},
+            names=tuple(table.names),
+        )
         return partners
 
     def _neighbourhood(self, reachable: Bool[np.ndarray, "1 N"]) -> Neighbourhood:
         """Trust in and votes for the reachable peers, in the current round."""
+        trust = self.table.mask(self.memory.trust) & reachable
         votes = np.array([[self.memory.votes.get(name, 0) for name in self.table.names]], np.int32)
-        return Neighbourhood(
-            self.table.mask(self.memory.trust) & reachable, votes, np.array([self.memory.age + 1])
-        )
+        return Neighbourhood(trust, votes, np.array([self.memory.age + 1]))
 
     def _similarity(self, own: Message, replies: Mapping[str, Message]) -> Float[np.ndarray, "1 N"]:
         """s_ij of the peers that replied; 0 elsewhere."""
         similarity = np.zeros((1, len(self.table)))
-        others = self._in_order(replies.values())
-        if not others or self.method.similarity_of == "nothing":
+        messages = self._in_order(replies.values())
+        if not messages or self.method.similarity_of == "nothing":
             return similarity
-        models = _stack(others, "model")
+        models = _stack(messages, "model")
         if self.method.similarity_of == "gradient":
-            change = (
-                "update" if self.method.needs_updates else "model"
-            )  # where updates do not count, none were sent
-            own_vectors, vectors = (
-                (_stack([own], "model"), _stack([own], change)),
-                (models, _stack(others, change)),
-            )
+            # Where updates do not count, none were sent.
+            change = "update" if self.method.needs_updates else "model"
+            own_vectors = (_stack([own], "model"), _stack([own], change))
+            vectors = (models, _stack(messages, change))
             values = decentralized.gradient_similarity(
                 self.method.alpha, self.start, own_vectors, vectors
             )[0]
         else:
-            owners = np.repeat(self._row, len(others))
-            scores = evaluate(self.world, models, owners, np.arange(len(others)), split="train")
+            owners = np.repeat(self._row, len(messages))
+            scores = evaluate(self.world, models, owners, np.arange(len(messages)), split="train")
             values = decentralized.loss_similarity(scores.loss)
         similarity[0, self.table.mask(replies)[0]] = values
         return similarity
@@ -240,7 +258,8 @@ class Peer:
 
     def _record(self, t: int, partners: list[str], start_time: float) -> dict[str, Any]:
         scores = evaluate(self.world, self.memory.model[None], self._row, np.zeros(1, np.int64))
-        examples, counts = int(scores.examples[0]), self.client.counts
+        examples = int(scores.examples[0])
+        counts = self.client.counts
         return {
             "round": t,
             "accuracy": int(scores.correct[0]) / examples if examples else None,
@@ -265,7 +284,7 @@ class Peer:
             self._count_failure("disk", f"{error}; going on without")
 
     def _count_failure(self, reason: str, line: str) -> None:
-        """Count a failure of this peer's own; logged once."""
+        """Count a failure of this peer itself; logged once."""
         self.client.counts.failures[reason] += 1
         self.table.record_own_failure(reason, line)
 
@@ -299,8 +318,7 @@ def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings 
     if place != settings.client:
         raise ConfigError(
             f"lockstep.peers: {settings.name!r} is number {place} (from 0) and peer.client is "
-            f"{settings.client}; they "
-            "must be the same, so that the run is the simulator's"
+            f"{settings.client}; they must be the same, so that the run is the simulator's"
         )
 
 

@@ -1,5 +1,5 @@
-"""A peer's requests to the others: their models, checked and counted, and waiting for them in
-lockstep."""
+"""A peer's requests to other peers: their models are checked and counted; in lockstep the peer
+waits for them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ExchangeCounts:
 
 
 class PeerClient:
-    """The other peers, as one of them sees them.
+    """The other peers, as this peer sees them.
 
     Args:
         settings: of the peer that queries.
@@ -55,7 +55,7 @@ class PeerClient:
         timeout: seconds for a reply.
         lockstep: the peers that keep step; None where every peer has its own pace.
         signer: signs and checks messages, where peers have certificates.
-        clock: seconds now; what is waited for is ``stopped``.
+        clock: seconds now; all waiting ends when ``stopped`` is set.
     """
 
     def __init__(
@@ -69,14 +69,16 @@ class PeerClient:
         signer: MessageSigner | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.settings, self.table, self.counts, self.stopped = (
-            settings,
-            table,
-            ExchangeCounts(),
-            threading.Event(),
-        )
-        self._transport, self._parameters, self._timeout = transport, parameters, timeout
-        self._lockstep, self._signer, self._clock = lockstep, signer, clock
+        self.settings = settings
+        self.table = table
+        self.counts = ExchangeCounts()
+        self.stopped = threading.Event()
+        self._transport = transport
+        self._parameters = parameters
+        self._timeout = timeout
+        self._lockstep = lockstep
+        self._signer = signer
+        self._clock = clock
         self._cache = ResponseCache(partial(encode, federation=settings.federation, signer=signer))
         self._online = False
 
@@ -93,9 +95,11 @@ class PeerClient:
         self.table.update_sessions(self._transport.peers())
 
     def reachable(self) -> Bool[np.ndarray, "1 N"]:
-        """The mask of peers that can be queried; in lockstep only those of the list."""
+        """The mask of peers that can be queried; in lockstep only peers of the list."""
         reachable = self.table.reachable()
-        return reachable & self.table.mask(self._lockstep.peers) if self._lockstep else reachable
+        if self._lockstep is None:
+            return reachable
+        return reachable & self.table.mask(self._lockstep.peers)
 
     def request(self, names: list[str], arrays: tuple[str, ...], round: int) -> dict[str, Message]:
         """Request arrays from peers; wrong, late and missing replies are counted and left out.
@@ -103,16 +107,21 @@ class PeerClient:
         Args:
             names: of the peers.
             arrays: names of the arrays, such as ``messages.MODEL``.
-            round: this peer's own; in lockstep the replies must be of it.
+            round: of this peer; in lockstep the replies must be of the same round.
 
         Returns:
             The checked replies by name.
         """
-        required, replies = round if self._lockstep else None, {}
+        required = round if self._lockstep else None
+        replies = {}
         for name, data in self._exchange(names, request_text(arrays, required)).items():
-            last = self.table.last_round(name)
             request = Request(
-                self.settings.federation, name, arrays, self._parameters, last, required
+                federation=self.settings.federation,
+                name=name,
+                arrays=arrays,
+                parameters=self._parameters,
+                min_round=self.table.last_round(name),
+                round=required,
             )
             try:
                 replies[name] = self._decode(data, request)
@@ -153,14 +162,14 @@ class PeerClient:
         return replies
 
     def _complete(self, replies: dict[str, tuple[bytes, ...]], text: str) -> bool:
-        """Query those that have not replied once more; whether all have."""
+        """Query once more the peers that have not replied. Returns whether all have replied."""
         missing = [name for name, data in replies.items() if not data]
         replies |= self._transport.request(missing, text, self._timeout)
         return all(replies.values())
 
     def _decode(self, replies: tuple[bytes, ...], request: Request) -> Message:
-        """The one reply to a request. Raises InvalidMessageError where it is missing, contradictory
-        or wrong."""
+        """The single reply to a request. Raises InvalidMessageError where it is missing,
+        contradictory or wrong."""
         self.counts.bytes_received += sum(map(len, replies))
         if len(replies) != 1:
             raise InvalidMessageError("contradiction" if replies else "silent")
@@ -193,10 +202,9 @@ class PeerClient:
 
     def _finished_round(self, name: str, replies: tuple[bytes, ...]) -> int:
         """The round that a peer's status names; -1 where the reply cannot be used."""
+        request = Request(self.settings.federation, name, STATUS, self._parameters)
         try:
-            return self._decode(
-                replies, Request(self.settings.federation, name, STATUS, self._parameters)
-            ).round
+            return self._decode(replies, request).round
         except InvalidMessageError:
             return -1
 

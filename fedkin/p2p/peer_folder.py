@@ -21,12 +21,13 @@ from fedkin.core.storage import (
 )
 from fedkin.p2p.peer import PeerMemory
 
-STATE, METRICS = "peer.safetensors", "metrics.jsonl"
+STATE = "peer.safetensors"
+METRICS = "metrics.jsonl"
 LAYOUT = "1"
 
 
 class PeerFolder:
-    """A peer's own folder (a ``PeerStorage``). Raises StorageError where the folder cannot be made."""
+    """A peer's folder (a ``PeerStorage``). Raises StorageError where it cannot be made."""
 
     def __init__(self, path: Path, settings: PeerSettings) -> None:
         self.path = path
@@ -47,9 +48,8 @@ class PeerFolder:
             "votes": dict(memory.votes),
             "names": list(memory.names),
         }
-        if (
-            self.path / METRICS
-        ).exists():  # the records of rounds that are saved outlast a power cut
+        # The records of rounds that are saved must outlast a power cut.
+        if (self.path / METRICS).exists():
             force_to_disk(self.path / METRICS)
         write_atomic(self.path / STATE, codec.encode(header, {"model": memory.model}))
 
@@ -57,13 +57,16 @@ class PeerFolder:
         append_line(self.path / METRICS, json.dumps(record))
 
     def restore(self, parameters: int) -> PeerMemory | None:
-        """What was saved, or None where nothing was; records of later rounds are removed.
+        """The memory that was saved, or None; records of later rounds are removed.
 
-        Raises CheckpointError where it is damaged or another peer's, StorageError as writing does.
+        Raises:
+            CheckpointError: the memory is damaged, or another peer's.
+            StorageError: as writing does.
         """
         memory = self._read(parameters) if (self.path / STATE).exists() else None
+        age = memory.age if memory else 0
         lines = complete_lines(self.path / METRICS)
-        valid = [line for line in lines if _round(line) <= (memory.age if memory else 0)]
+        valid = [line for line in lines if _round(line) <= age]
         if (self.path / METRICS).exists():
             write_atomic(self.path / METRICS, "".join(f"{line}\n" for line in valid))
         return memory
@@ -76,12 +79,17 @@ class PeerFolder:
                 if header[key] != value:
                     raise CheckpointError(
                         f"{path} is another peer's: its {key} is {header[key]!r}, and here it is "
-                        f"{value!r}; choose "
-                        "another peer.folder"
+                        f"{value!r}; choose another peer.folder"
                     )
             votes = {str(name): int(count) for name, count in header["votes"].items()}
-            model, names = arrays["model"], tuple(header["names"])
-            memory = PeerMemory(model, int(header["age"]), tuple(header["trust"]), votes, names)
+            model = arrays["model"]
+            memory = PeerMemory(
+                model=model,
+                age=int(header["age"]),
+                trust=tuple(header["trust"]),
+                votes=votes,
+                names=tuple(header["names"]),
+            )
         except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"{path} cannot be read ({error}); remove it, and the peer starts anew"
@@ -89,8 +97,8 @@ class PeerFolder:
         if model.shape != (parameters,) or not np.isfinite(model).all():
             raise CheckpointError(
                 f"{path}: expected a finite model of {parameters} parameters, got shape "
-                f"{model.shape}; choose another "
-                "peer.folder, or remove it, and the peer starts anew"
+                f"{model.shape}; choose another peer.folder, or remove it, and the peer starts "
+                "anew"
             )
         return memory
 

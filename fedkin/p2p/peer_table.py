@@ -12,7 +12,7 @@ from jaxtyping import Bool
 
 _log = logging.getLogger("fedkin")
 
-# What a reason means, for the line that is logged when a peer first gives it.
+# The words for a reason, in the line that is logged when a peer first gives it.
 _REASONS = {
     "silent": "gave no reply in time",
     "contradiction": "gave two different replies to one request",
@@ -57,7 +57,8 @@ class PeerTable:
 
     def update_sessions(self, sessions: Mapping[str, str]) -> None:
         """Take the peers that are reachable now, each with its session. A peer that comes back in a
-        new session may start where its disk has it, a little before the round that it had sent."""
+        new session starts from its disk, which may be a little before the round that it had
+        sent."""
         self.names += [name for name in sessions if name not in set(self.names)]
         for name, session in sessions.items():
             if self._sessions.get(name, session) != session:
@@ -93,16 +94,16 @@ class PeerTable:
         Args:
             name: the peer's.
             reason: one word, the key of the count.
-            detail: what stands in brackets in the log.
+            detail: text in brackets in the log.
         """
         self.counts.setdefault(name, Counter())[reason] += 1
         words = _REASONS.get(reason, reason)
-        self._log_once(
-            name, reason, f"peer {name} {words}{f' ({detail})' if detail else ''}; left out"
-        )
+        if detail:
+            words = f"{words} ({detail})"
+        self._log_once(name, reason, f"peer {name} {words}; left out")
 
     def record_own_failure(self, reason: str, line: str) -> None:
-        """Count a failure of this peer's own; logged once per reason."""
+        """Count a failure of this peer itself; logged once per reason."""
         self.counts.setdefault(self.name, Counter())[reason] += 1
         self._log_once(self.name, reason, f"peer {self.name}: {line}")
 

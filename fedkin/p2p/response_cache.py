@@ -1,4 +1,4 @@
-"""A peer's newest models as encoded replies. Requests come on another thread than the peer's own."""
+"""A peer's newest models as encoded replies. Requests come on another thread than the rounds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class ResponseCache:
     def pop_bytes_sent(self) -> int:
         """Bytes of all replies since the last call."""
         with self._lock:
-            count, self._bytes_sent = self._bytes_sent, 0
+            count = self._bytes_sent
+            self._bytes_sent = 0
             return count
 
     def _select(self, request: RequestText) -> Message | None:
@@ -65,9 +66,8 @@ class ResponseCache:
             return self._status if request.round is None else None
         if not self._messages:
             return None
-        message = self._messages.get(
-            max(self._messages) if request.round is None else request.round
-        )
+        round = max(self._messages) if request.round is None else request.round
+        message = self._messages.get(round)
         if message is None:
             return None
         arrays = {name: message.arrays[name] for name in request.arrays}

@@ -1,5 +1,4 @@
-"""What peers need of a network; ``zenoh_transport`` is one, and tests put one in memory in its
-place."""
+"""The network as peers need it; ``zenoh_transport`` is one, and tests use one in memory."""
 
 from __future__ import annotations
 
@@ -14,10 +13,11 @@ class Transport(Protocol):
     """One peer's end of a network."""
 
     def peers(self) -> dict[str, str]:
-        """The other peers that are online: their names, and the session of each, another one after
-        a restart.
+        """The other peers that are online: the session of each by its name. A session ends with its
+        process.
 
-        Raises ConfigError where another peer has this one's name, and had it first.
+        Raises:
+            ConfigError: another peer has this one's name, and had it first.
         """
         ...
 
@@ -37,7 +37,11 @@ class Transport(Protocol):
         ...
 
     def serve(self, handler: RequestHandler) -> None:
-        """Be online from now on. ``handler`` is called on another thread. Raises as ``peers`` does."""
+        """Be online from now on. Raises as ``peers`` does.
+
+        Args:
+            handler: replies to requests; called on another thread.
+        """
         ...
 
     def close(self) -> None:

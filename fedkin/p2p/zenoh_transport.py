@@ -4,9 +4,9 @@
     fedkin/FEDERATION/alive/NAME/SESSION    is online as long as the process is, and connected
 
 Peers listen, connect to one or two known addresses, and discover all others from there (Zenoh's
-gossip); no address is special, and none has to stay. With a reply come the names of the peers that
-its sender has online. Zenoh's ``get`` comes back at once where no peer is known that could reply,
-even if a route is just being made: a request without reply is sent once more.
+gossip); no address is special, and none has to stay. A reply carries the names of the peers that
+its sender has online. Zenoh's ``get`` returns at once where it knows no peer that could reply, even
+if a route is just being made: a request without reply is sent once more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("fedkin")
 _PAUSE = 0.1  # seconds: before a request is sent once more, and between leaving and closing
 _REFRESH = 2.0  # seconds between two queries for peers online
-_RETURN = 5.0  # seconds in which the peers come back after the connections are made anew
+_RETURN = 5.0  # seconds in which the peers come back after the connections are made again
 
 
 class ZenohTransport:
@@ -55,10 +55,12 @@ class ZenohTransport:
         self, federation: str, name: str, settings: NetworkSettings, parameters: int
     ) -> None:
         self._zenoh = _load_zenoh()
-        self._root, self._name = f"fedkin/{federation}", name
-        # later ones are larger: of two peers with one name, the larger one leaves
+        self._root = f"fedkin/{federation}"
+        self._name = name
+        # Later sessions are larger: of two peers with one name, the larger one leaves.
         self.session = f"{time.time_ns():016x}{secrets.token_hex(4)}"
-        self._settings, self._parameters = settings, parameters
+        self._settings = settings
+        self._parameters = parameters
         self._liveliness_keys = f"{self._root}/alive/*/*"
         self._lock = threading.Lock()
         self._handler: RequestHandler | None = None
@@ -66,9 +68,8 @@ class ZenohTransport:
         self._online: set[tuple[str, str]] = set()
         config = zenoh_config(settings, parameters)
         lease = json.loads(config.get_json("transport/link/tx/lease")) / 1000
-        self._missing = MissingPeers(
-            name, max(PATIENCE, 0.6 * lease)
-        )  # not all drop who hangs at the same moment
+        # Peers do not all drop a hanging peer at the same moment.
+        self._missing = MissingPeers(name, max(PATIENCE, 0.6 * lease))
         self._open(config)
 
     def _open(self, config: Any) -> None:
@@ -87,8 +88,9 @@ class ZenohTransport:
 
     def peers(self) -> dict[str, str]:
         if missing := self._missing.check():
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            names = ", ".join(missing[:5]) + more
+            names = ", ".join(missing[:5])
+            if len(missing) > 5:
+                names += f" and {len(missing) - 5} more"
             _log.warning(
                 "%s: online for others, not for this peer; the connections are made anew", names
             )
@@ -97,12 +99,13 @@ class ZenohTransport:
             return {}
         self._refresh()
         with self._lock:
-            online = sorted(self._online, reverse=True)  # of one name, the earliest session stays
+            # Of one name, the earliest session stays: it comes last.
+            online = sorted(self._online, reverse=True)
         if any(name == self._name and session < self.session for name, session in online):
             raise ConfigError(
                 f"peer.name: another peer is called {self._name!r} and was there first; choose "
-                f"another name (a process "
-                "that was just killed is forgotten at once, one that hangs after some 10 seconds)"
+                "another name (a process that was just killed is forgotten at once, one that "
+                "hangs after some 10 seconds)"
             )
         return {name: session for name, session in online if name != self._name}
 
@@ -126,15 +129,14 @@ class ZenohTransport:
 
         def answer(query: zenoh.Query) -> None:
             with query:
-                self._note(
-                    []
-                    if query.attachment is None
-                    else [query.attachment.to_bytes().decode(errors="replace")]
-                )
+                senders = []
+                if query.attachment is not None:
+                    senders = [query.attachment.to_bytes().decode(errors="replace")]
+                self._note(senders)
                 text = b"" if query.payload is None else query.payload.to_bytes()
-                reply = (
-                    handler(text.decode(errors="replace")) if len(text) <= HEADER_LIMIT else None
-                )
+                if len(text) > HEADER_LIMIT:
+                    return
+                reply = handler(text.decode(errors="replace"))
                 if reply is not None:
                     query.reply(key, reply, attachment=names_to_bytes(self._names_online()))
 
@@ -145,7 +147,8 @@ class ZenohTransport:
         )
 
     def close(self) -> None:
-        token, self._token = self._token, None
+        token = self._token
+        self._token = None
         if token is not None:
             token.undeclare()
             time.sleep(_PAUSE)  # a peer that has just queried still gets its reply
@@ -153,18 +156,20 @@ class ZenohTransport:
             self._session.close()
 
     def _send(self, names: Iterable[str], text: str, end: float) -> dict[str, tuple[bytes, ...]]:
-        """All requests leave before the first reply is waited for; a reply of 400 kB waits in Zenoh
-        meanwhile."""
-        options = {
-            "payload": text.encode(),
-            "attachment": self._name.encode(),
-            "timeout": max(end - time.monotonic(), 0.001),
-            "target": self._zenoh.QueryTarget.ALL,  # two that reply for one name are detected
-            "consolidation": self._zenoh.ConsolidationMode.NONE,
-        }
-        pending = {
-            name: self._session.get(f"{self._root}/model/{name}", **options) for name in names
-        }
+        """The replies to requests. All requests leave before the first reply is awaited; a reply of
+        400 kB waits in Zenoh meanwhile."""
+        timeout = max(end - time.monotonic(), 0.001)
+        pending = {}
+        for name in names:
+            pending[name] = self._session.get(
+                f"{self._root}/model/{name}",
+                payload=text.encode(),
+                attachment=self._name.encode(),
+                timeout=timeout,
+                # All, so that two peers that reply for one name are detected.
+                target=self._zenoh.QueryTarget.ALL,
+                consolidation=self._zenoh.ConsolidationMode.NONE,
+            )
         return {name: self._distinct(replies) for name, replies in pending.items()}
 
     def _distinct(self, replies: Any) -> tuple[bytes, ...]:
@@ -180,9 +185,8 @@ class ZenohTransport:
         return tuple(contents)
 
     def _refresh(self) -> None:
-        """Query from time to time which peers are online, without waiting. Where a connection
-        breaks and is made anew, the news that a peer left may come after the news that it is back,
-        and would be the last of it."""
+        """Query from time to time which peers are online, without waiting. After a connection broke
+        and was made again, the news that a peer left may come after the news that it is back."""
         if time.monotonic() - self._last_refresh < _REFRESH:
             return
         self._last_refresh = time.monotonic()
@@ -193,23 +197,27 @@ class ZenohTransport:
         self._missing.add(set(names) - self._names_online())
 
     def _open_again(self) -> bool:
-        """Begin a new session of Zenoh's, if possible. After a peer hung for about as long as a
-        lease, one side may have made a new connection while the other kept the old one, and never
-        says again what it declared; or both have dropped the old one and neither makes a new one. A
-        session that nobody knows is connected to, and told all."""
-        former, handler = self._names_online(), self._handler
+        """Begin a new Zenoh session, if possible. Returns whether there is one.
+
+        After a peer hung for about as long as a lease, one side may have made a new connection
+        while the other kept the old one, and never repeats its declarations; or both have dropped
+        the old connection and neither makes a new one. Peers treat a new session as unknown, so
+        they reconnect and declare all again.
+        """
+        former = self._names_online()
+        handler = self._handler
         try:
             self._open(zenoh_config(self._settings, self._parameters))
-        except (
-            ConfigError
-        ) as error:  # a port or a file that is gone for a moment does not end a peer
+        except ConfigError as error:
+            # A port or a file that is gone for a moment does not end a peer.
             if str(error) != self._error:
                 _log.warning("%s; trying again every round", error)
             self._error = str(error)
             return False
         if handler is not None:
             self._declare(handler)
-        self._error, end = "", time.monotonic() + _RETURN
+        self._error = ""
+        end = time.monotonic() + _RETURN
         while not former <= self._names_online() and time.monotonic() < end:
             time.sleep(_PAUSE)
         return True
@@ -237,9 +245,10 @@ class ZenohTransport:
 
 
 def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
-    """Zenoh's configuration: the user's own file, and on top of it what a peer needs.
+    """Zenoh's configuration: the user's file, and on top of it the settings that a peer needs.
 
-    Raises ConfigError for a file that is missing or not for Zenoh.
+    Raises:
+        ConfigError: the file is missing, or not for Zenoh.
     """
     zenoh = _load_zenoh()
     try:
@@ -252,19 +261,18 @@ def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
         "scouting/gossip/enabled": True,
     }
     for key, value in defaults.items():
-        if (
-            json.loads(config.get_json(key)) is None
-        ):  # the file may set another, as behind a firewall
+        # The user's file may set another value, as behind a firewall.
+        if json.loads(config.get_json(key)) is None:
             config.insert_json5(key, json.dumps(value))
     required: dict[str, Any] = {
         "connect/endpoints": settings.connect,
         "transport/link/rx/max_message_size": size_limit(parameters),
         "transport/shared_memory/enabled": False,  # it would go round the limit, and round TLS
     }
-    if json.loads(config.get_json("mode")) != "client":  # clients do not listen
-        required["listen/endpoints"] = settings.listen or [
-            "tls/0.0.0.0:0" if settings.tls else "tcp/127.0.0.1:0"
-        ]
+    # Zenoh's clients do not listen.
+    if json.loads(config.get_json("mode")) != "client":
+        any_port = "tls/0.0.0.0:0" if settings.tls else "tcp/127.0.0.1:0"
+        required["listen/endpoints"] = settings.listen or [any_port]
     if settings.tls:
         required |= _tls(settings)
     for key, value in required.items():
@@ -283,16 +291,18 @@ def _tls(settings: NetworkSettings) -> dict[str, Any]:
             raise ConfigError(
                 f"network.tls.{key}: {path}: there is no such file; fedkin peer init makes them"
             )
-    side = {f"{way}_{kind}": str(path)
-            for way in ("listen", "connect")
-            for kind, path in (("certificate", tls.certificate), ("private_key", tls.key))}  # fmt: skip
-    rest = {
+    options = {
+        "listen_certificate": str(tls.certificate),
+        "listen_private_key": str(tls.key),
+        "connect_certificate": str(tls.certificate),
+        "connect_private_key": str(tls.key),
         "root_ca_certificate": str(tls.ca),
         "enable_mtls": True,
         "verify_name_on_connect": False,
     }
-    entries = {f"transport/link/tls/{key}": value for key, value in (side | rest).items()}
-    return {**entries, "transport/link/protocols": [protocol.rstrip("/") for protocol in ENCRYPTED]}
+    entries: dict[str, Any] = {f"transport/link/tls/{key}": options[key] for key in options}
+    entries["transport/link/protocols"] = [protocol.rstrip("/") for protocol in ENCRYPTED]
+    return entries
 
 
 def _reason(error: Exception) -> str:

@@ -2,8 +2,10 @@
 
     keys      two new public keys, and a commitment to the seed of its own mask
     shares    of its mask key and of that seed, sealed for each holder
-    vector    + own mask + masks with each neighbour, added by the one with the lower number and subtracted by the other
-    reveal    of each holder's neighbour ONE of the two shares: its seed where its vector is in the sum, else its key
+    vector    + own mask + masks with each neighbour, added by the client with the lower number and
+              subtracted by the other
+    reveal    of each neighbour ONE of the two shares: of its seed where its vector is in the sum,
+              else of its key
 
 Bonawitz et al. 2017, Practical Secure Aggregation; masks are of ``security.secret_keys``. Between
 requests the client keeps a ``Session``, and nothing once it has revealed. Shapes: G holders of its
@@ -23,14 +25,22 @@ from fedkin.secret.neighbours import threshold
 from fedkin.security import secret_keys as keys
 from fedkin.security.secret_keys import KEY, SEAL, SEED, SecretKeyError
 
-ANNOUNCED = (
-    3 * KEY
-)  # bytes of a client's announcement: public keys of masks and of shares, and the commitment
+# Bytes of a client's announcement: public keys of masks and of shares, and the commitment.
+ANNOUNCED = 3 * KEY
 SEALED = 2 * SEED + SEAL  # bytes of the shares that are sealed for a holder
 LEAST = 3  # a client takes part in no sum of fewer
 NOBODY = -1  # among holders: a place that is not taken
-NOTHING, OWN_SEED, MASK_KEY = 0, 1, 2  # what is asked of a holder about a client
-_NEW, _SHARED, _MASKED, _OVER = 1, 2, 3, 4  # stages
+
+# The share of a client that a holder is asked for.
+NOTHING = 0
+OWN_SEED = 1
+MASK_KEY = 2
+
+# Stages of a session.
+_NEW = 1
+_SHARED = 2
+_MASKED = 3
+_OVER = 4
 SESSION = 1 + 32 + 2 * SEED + KEY + 32  # bytes
 
 
@@ -40,10 +50,10 @@ class RefusedError(FedkinError):
 
 @dataclass(frozen=True)
 class Session:
-    """What a client keeps between the requests of one sum.
+    """The secrets that a client keeps between the requests of one sum.
 
     Attributes:
-        stage: what it has answered.
+        stage: the last request that it has answered.
         about: digest of run, round and group.
         seed: of its own mask.
         mask_seed: of its key of masks with neighbours.
@@ -59,27 +69,31 @@ class Session:
     agreed: bytes = bytes(32)
 
     def array(self) -> Int[np.ndarray, "s"]:
-        """As a client's memory has it."""
-        text = (
-            bytes([self.stage])
-            + self.about
-            + self.seed
-            + self.mask_seed
-            + self.private
-            + self.agreed
-        )
+        """The session as an array of a client's memory."""
+        parts = [self.about, self.seed, self.mask_seed, self.private, self.agreed]
+        text = bytes([self.stage]) + b"".join(parts)
         return np.frombuffer(text, np.uint8).astype(np.int16)
 
     @classmethod
     def of(cls, array: Int[np.ndarray, "s"] | None) -> Session:
-        """What ``array`` made; of None one that has ended."""
+        """The session that ``array`` was made of; for None, one that is over."""
         if array is None:
             return cls(_OVER, bytes(32))
-        text, parts, start = array.astype(np.uint8).tobytes(), [], 1
+        text = array.astype(np.uint8).tobytes()
+        parts = []
+        start = 1
         for size in (32, SEED, SEED, KEY, 32):
             parts.append(text[start : start + size])
             start += size
-        return cls(text[0], *parts)
+        about, seed, mask_seed, private, agreed = parts
+        return cls(
+            stage=text[0],
+            about=about,
+            seed=seed,
+            mask_seed=mask_seed,
+            private=private,
+            agreed=agreed,
+        )
 
 
 @dataclass(frozen=True)
@@ -87,11 +101,11 @@ class Group:
     """The clients that hold a client's shares, itself among them, as the server says.
 
     Attributes:
-        about: run, round and group, which all keys are derived with.
+        about: run, round and group, from which all keys are derived.
         me: the client's number.
         holders: numbers of the holders; NOBODY behind them.
-        announced: what each has announced.
-        least: clients without which there is no sum, as the run's settings say.
+        announced: the announcement of each holder.
+        least: the least number of clients of a sum, by the run's settings.
     """
 
     about: bytes
@@ -115,26 +129,33 @@ class Group:
         """Holders, the client among them, that must be in the sum."""
         return needed(int(self.present.sum()), self.least)
 
-    def digest(self, *more: bytes) -> bytes:
-        """Of all of it, and more."""
+    def digest(self, *extras: bytes) -> bytes:
+        """Digest of all fields, and of extra bytes."""
         content = hashlib.sha256(self.about + f"{self.me} of {self.least}".encode())
-        for part in (self.holders.astype("<i8").tobytes(), self.announced.tobytes(), *more):
-            content.update(part)
+        content.update(self.holders.astype("<i8").tobytes())
+        content.update(self.announced.tobytes())
+        for extra in extras:
+            content.update(extra)
         return content.digest()
 
     def pair(self, other: int) -> bytes:
-        """What keys of two clients are derived with."""
+        """The context from which the keys of two clients are derived."""
         return self.about + f" {min(self.me, other)} {max(self.me, other)}".encode()
 
     def between(self, sender: int, receiver: int) -> bytes:
-        """What shares are sealed with."""
+        """The context with which shares are sealed."""
         return self.about + f" from {sender} to {receiver}".encode()
 
 
 def begin(about: bytes) -> tuple[Session, UInt8[np.ndarray, "a"]]:
-    """New secrets for a sum, and what is announced of them."""
-    secrets = keys.new_seed(), keys.new_seed(), keys.new_seed() + keys.new_seed()
-    session = Session(_NEW, hashlib.sha256(about).digest(), *secrets)
+    """New secrets for a sum, and their announcement."""
+    session = Session(
+        stage=_NEW,
+        about=hashlib.sha256(about).digest(),
+        seed=keys.new_seed(),
+        mask_seed=keys.new_seed(),
+        private=keys.new_seed() + keys.new_seed(),
+    )
     return session, np.frombuffer(_announced(session, about), np.uint8)
 
 
@@ -146,7 +167,7 @@ def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G
         group: its holders, whose keys have been verified.
 
     Raises:
-        RefusedError: it has answered this already, or these holders are not to be trusted with it.
+        RefusedError: the client has answered this already, or must not trust these holders.
     """
     _expect(session, _NEW, group.about)
     present = np.flatnonzero(group.present)
@@ -156,11 +177,11 @@ def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G
     _enough(len(numbers), "hold shares")
     if group.announced[numbers.index(group.me)].tobytes() != _announced(session, group.about):
         raise RefusedError("keys that this client has not announced")
-    secrets = (session.mask_seed, session.seed)
-    shares = [keys.split(secret, group.threshold, len(numbers)) for secret in secrets]
+    mask_shares = keys.split(session.mask_seed, group.threshold, len(numbers))
+    seed_shares = keys.split(session.seed, group.threshold, len(numbers))
     sealed = np.zeros((len(group.holders), SEALED), np.uint8)
     for place, (row, number) in enumerate(zip(present, numbers, strict=True)):
-        content = shares[0][place] + shares[1][place]
+        content = mask_shares[place] + seed_shares[place]
         message = keys.seal(_channel(session, group, row), content, group.between(group.me, number))
         sealed[row] = np.frombuffer(message, np.uint8)
     return replace(session, stage=_SHARED, agreed=group.digest()), sealed
@@ -174,11 +195,12 @@ def mask(
     Args:
         session: after ``share``.
         group: as in ``share``.
-        partners: holders with whom it masks, itself among them: they have shared as well.
+        partners: holders with whom the client masks, itself among them: they have shared as well.
         vector: integers.
 
     Raises:
-        RefusedError: it has answered this already, for others, or too few are left.
+        RefusedError: the client has answered this already, the holders have changed, or too few are
+            left.
     """
     _expect(session, _SHARED, group.about)
     if group.digest() != session.agreed:
@@ -187,12 +209,17 @@ def mask(
     if group.me not in numbers:
         raise RefusedError("a sum without this client")
     _enough(len(numbers), "are left", group.needed)
-    masked, own = vector.copy(), mask_private(session.mask_seed, group.about)
+    masked = vector.copy()
     keys.add_mask(masked, own_mask(session.seed, group.about))
+    private = mask_private(session.mask_seed, group.about)
     for row in np.flatnonzero(partners & group.present):
-        if (other := int(group.holders[row])) != group.me:
-            key = pair_mask(own, group.announced[row, :KEY].tobytes(), group.pair(other))
-            keys.add_mask(masked, key, 1 if group.me < other else -1)
+        other = int(group.holders[row])
+        if other == group.me:
+            continue
+        public = group.announced[row, :KEY].tobytes()
+        key = pair_mask(private, public, group.pair(other))
+        # The client with the lower number adds, the other subtracts, so that masks cancel.
+        keys.add_mask(masked, key, 1 if group.me < other else -1)
     return replace(session, stage=_MASKED, agreed=group.digest(partners.tobytes())), masked
 
 
@@ -203,29 +230,29 @@ def reveal(
     sealed: UInt8[np.ndarray, "G _"],
     wanted: Int[np.ndarray, "G"],
 ) -> tuple[Session, UInt8[np.ndarray, "G s"]]:
-    """One share of each neighbour about whom one is wanted; the session is over, and its secrets
+    """One share of each neighbour, where one is wanted; the session is over, and its secrets
     forgotten.
 
     Args:
         session: after ``mask``.
         group: as in ``share``.
         partners: as in ``mask``.
-        sealed: what each holder has sealed for this client.
-        wanted: OWN_SEED of a client whose vector is in the sum, MASK_KEY of one that has gone, else
-            NOTHING.
+        sealed: the message that each holder has sealed for this client.
+        wanted: OWN_SEED for a client whose vector is in the sum, MASK_KEY for a client that has
+            gone, else NOTHING.
 
     Raises:
-        RefusedError: it has answered already, both shares of one client are wanted, or the sum is
-            of too few.
+        RefusedError: the client has answered already, both shares of one client are wanted, or the
+            sum is of too few.
     """
     _expect(session, _MASKED, group.about)
     if group.digest(partners.tobytes()) != session.agreed:
         raise RefusedError("other clients than those with whom this one has masked")
     if not np.isin(wanted, (NOTHING, OWN_SEED, MASK_KEY)).all():
         raise RefusedError("both shares of one client")
-    if ((wanted != NOTHING) & ~(partners & group.present)).any() or (
-        wanted[group.holders == group.me] != OWN_SEED
-    ).any():
+    of_strangers = (wanted != NOTHING) & ~(partners & group.present)
+    of_itself = wanted[group.holders == group.me]
+    if of_strangers.any() or (of_itself != OWN_SEED).any():
         raise RefusedError("a share of a client with which this one has not masked, or its own key")
     _enough(int((wanted == OWN_SEED).sum()), "have answered", group.needed)
     shares = np.zeros((len(wanted), SEED), np.uint8)
@@ -235,8 +262,9 @@ def reveal(
             both = keys.unseal(_channel(session, group, row), sealed[row].tobytes(), about)
         except SecretKeyError as error:
             raise RefusedError(str(error)) from error
-        own = both[:SEED] if wanted[row] == MASK_KEY else both[SEED:]
-        shares[row] = np.frombuffer(own, np.uint8)
+        # Never both: with the two shares of enough holders, the server could unmask a vector.
+        one_share = both[:SEED] if wanted[row] == MASK_KEY else both[SEED:]
+        shares[row] = np.frombuffer(one_share, np.uint8)
     return Session(_OVER, session.about), shares
 
 
@@ -259,8 +287,8 @@ def pair_mask(private: bytes, public: bytes, pair: bytes) -> bytes:
     """The key of the mask of two clients.
 
     Args:
-        private: one's key of masks.
-        public: the other's.
+        private: the key of masks of one client.
+        public: the public key of masks of the other.
         pair: as of ``Group.pair``.
     """
     return keys.derived(keys.agreed(private, public), "pair", pair)
@@ -272,22 +300,21 @@ def own_mask(seed: bytes, about: bytes) -> bytes:
 
 
 def commitment(seed: bytes, about: bytes) -> bytes:
-    """By which a seed is known again and not found."""
+    """A value by which a seed can be checked, and from which it cannot be found."""
     return keys.derived(seed, "commitment", about, KEY)
 
 
 def _channel(session: Session, group: Group, row: int | np.integer) -> bytes:
-    """The key by which two clients seal what they send each other."""
+    """The key by which two clients seal their messages to each other."""
     shared = keys.agreed(session.private, group.announced[row, KEY : 2 * KEY].tobytes())
     return keys.derived(shared, "channel", group.pair(int(group.holders[row])))
 
 
 def _announced(session: Session, about: bytes) -> bytes:
-    public = (
-        keys.public_key(mask_private(session.mask_seed, about)),
-        keys.public_key(session.private),
-    )
-    return b"".join((*public, commitment(session.seed, about)))
+    """The announcement of a session's secrets."""
+    mask_public = keys.public_key(mask_private(session.mask_seed, about))
+    share_public = keys.public_key(session.private)
+    return mask_public + share_public + commitment(session.seed, about)
 
 
 def _expect(session: Session, stage: int, about: bytes) -> None:

@@ -1,5 +1,5 @@
-"""Who masks with whom, and who holds whose shares: a graph of about 20 neighbours (Bell et al.
-2020, SecAgg+).
+"""The graph of clients that mask with each other, and hold each other's shares: about 20 neighbours
+of each (Bell et al. 2020, SecAgg+).
 
 Shapes: n clients of a sum, G holders of each client's shares, itself among them.
 """
@@ -25,8 +25,8 @@ def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
     """Each client and its neighbours, by position: all others, or those that are next to it on a
     ring in random order.
 
-    Neighbours are mutual. The order is of the operating system's randomness: nobody outside can
-    choose neighbours.
+    Neighbours are mutual. The order is of the operating system's randomness, so that neighbours
+    cannot be chosen from outside.
 
     Args:
         clients: n.
@@ -36,13 +36,13 @@ def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
     if size >= clients:
         return np.tile(np.arange(clients), (clients, 1))
     order = np.array(secrets.SystemRandom().sample(range(clients), clients))
+    offsets = np.arange(size) - size // 2
     ring = np.empty((clients, size), np.int64)
-    ring[order] = order[(np.arange(clients)[:, None] + np.arange(size) - size // 2) % clients]
+    ring[order] = order[(np.arange(clients)[:, None] + offsets) % clients]
     return np.sort(ring, axis=1)
 
 
 def threshold(count: int) -> int:
-    """t, shares that give a secret: more than two thirds of the holders, so that a server that
-    tells some of them that a client is there, and others that it has gone, never gets enough of
-    both."""
+    """t, shares that give a secret: more than two thirds of the holders. So a server that tells
+    some holders that a client is there, and others that it has gone, never gets enough of both."""
     return 2 * count // 3 + 1

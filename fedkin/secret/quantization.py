@@ -20,7 +20,8 @@ from scipy.special import ndtri
 from fedkin.core.randomness import uniform_of
 from fedkin.security.secret_keys import add_mask, new_seed
 
-EXTRA = 4  # integers behind a vector: weight, clients, clients that were clipped, clients that sent nothing
+# Integers behind a vector: weight, clients, clients that were clipped, clients that sent nothing.
+EXTRA = 4
 _BLOCK = 2**16  # numbers that are rounded at once
 
 
@@ -42,10 +43,12 @@ class NoiseShare:
         """An update that is no longer than C; one that is not finite counts as zero."""
         update = update.astype(np.float64)
         norm = float(np.linalg.norm(update))
-        return update * min(1.0, self.clip / norm) if 0 < norm < np.inf else np.zeros(len(update))
+        if not 0 < norm < np.inf:
+            return np.zeros(len(update))
+        return update * min(1.0, self.clip / norm)
 
     def noise(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "p"]:
-        """So many numbers of it, of a key that nobody else has."""
+        """So many numbers of the noise, of a key that is used once and kept nowhere."""
         if self.seeded:
             return self.deviation * rng.normal(size=count)
         words = np.zeros(2 * count, np.uint32)
@@ -60,7 +63,7 @@ class Grid:
     Attributes:
         clients: n, most clients of the sum.
         limit: R, the largest size of a number; a client clips larger ones, and says so in the sum.
-        cap: examples by which a client weighs most; it weighs min(its examples, cap) / cap.
+        cap: most examples that count of a client; its weight is min(its examples, cap) / cap.
     """
 
     clients: int
@@ -89,8 +92,8 @@ class Grid:
     def quantized(
         self, update: Float[np.ndarray, "p"], examples: int, rng: np.random.Generator
     ) -> UInt32[np.ndarray, "V"]:
-        """A client's weighted vector as integers, and those behind it; of one that is not finite,
-        or of no examples, only the last.
+        """A client's weighted vector as integers, and the integers behind it. Where the vector is
+        not finite, or of no examples, only the last integer is not zero.
 
         Args:
             update: the client's.
@@ -103,7 +106,8 @@ class Grid:
             vector[-1] = 1
             return vector
         self._round(update, weight / self.cap, vector, rng)
-        vector[-EXTRA:] = weight, 1, bool(np.abs(update).max(initial=0) > self.limit), 0
+        was_clipped = bool(np.abs(update).max(initial=0) > self.limit)
+        vector[-EXTRA:] = weight, 1, was_clipped, 0
         return vector
 
     def noisy(
@@ -117,20 +121,20 @@ class Grid:
         """A client's clipped vector with its share of noise, as integers, with nothing behind it.
 
         Args:
-            update: the client's; None: of a model that it has not trained, of which only noise is
-                sent.
+            update: the client's; None: the client has not trained the model, and sends only noise.
             examples: its training examples.
             share: of the noise.
             rng: of the rounding, and of seeded noise.
             numbers: p, where there is no update.
         """
         if update is None:
-            own = share.noise(numbers, rng)
+            noisy = share.noise(numbers, rng)
         else:
-            clipped = share.clipped(update) * (min(int(examples), self.cap) / self.cap)
-            own = clipped + share.noise(len(update), rng)
-        vector = np.zeros(len(own) + EXTRA, np.uint32)
-        self._round(own, 1.0, vector, rng)
+            weight = min(int(examples), self.cap) / self.cap
+            clipped = share.clipped(update) * weight
+            noisy = clipped + share.noise(len(update), rng)
+        vector = np.zeros(len(noisy) + EXTRA, np.uint32)
+        self._round(noisy, 1.0, vector, rng)
         return vector
 
     def _round(
@@ -143,18 +147,22 @@ class Grid:
         """Fill the front of a vector with the integers of numbers."""
         for start in range(0, len(numbers), _BLOCK):
             part = numbers[start : start + _BLOCK].astype(np.float64)
-            part = np.floor(
-                np.clip(part, -self.limit, self.limit) * (self.scale * weight)
-                + rng.random(len(part))
-            )
-            vector[start : start + len(part)] = part.astype(np.int64).astype(np.uint32)
+            scaled = np.clip(part, -self.limit, self.limit) * (self.scale * weight)
+            rounded = np.floor(scaled + rng.random(len(part)))
+            vector[start : start + len(part)] = rounded.astype(np.int64).astype(np.uint32)
 
     def sums(self, total: UInt32[np.ndarray, "K V"]) -> Sums:
-        """What sums of such vectors say."""
+        """The means and counts of sums of such vectors."""
         signed = total.view(np.int32)
         weight, clients, clipped, unusable = total[:, -EXTRA:].T.astype(np.int64)
         mean = signed[:, :-EXTRA] / self.scale * self.cap / np.maximum(weight, 1)[:, None]
-        return Sums(mean, weight, clients, clipped, unusable)
+        return Sums(
+            mean=mean,
+            weight=weight,
+            clients=clients,
+            clipped=clipped,
+            unusable=unusable,
+        )
 
 
 class Sums(NamedTuple):

@@ -1,5 +1,5 @@
-"""The server's side of a secret sum: who is there, whose shares are wanted, and the sum without its
-masks.
+"""The server's side of a secret sum: the clients that are there, the shares that are wanted, and
+the sum without its masks.
 
 Shapes: n clients of a group, G holders of each client's shares, V numbers of a vector.
 """
@@ -21,7 +21,7 @@ from fedkin.security.secret_keys import SecretKeyError
 
 
 class LostSumError(FedkinError):
-    """A sum that cannot be made, or must not be: nothing is known of its vectors."""
+    """A sum that cannot be made, or must not be made: nothing is known of its vectors."""
 
 
 @dataclass
@@ -29,15 +29,15 @@ class Exchange:
     """One sum of a group of clients, as the server follows it.
 
     Attributes:
-        about: run, round and group, which all keys are derived with.
-        clients: numbers of those that have announced keys, ascending.
-        announced: what each has announced.
+        about: run, round and group, from which all keys are derived.
+        clients: numbers of the clients that have announced keys, ascending.
+        announced: the announcement of each.
         places: each client's holders, by position among ``clients``.
-        least: clients without which there is no sum.
-        shared: who has sealed shares for whom, [client, place].
-        sealed: those.
+        least: the least number of clients of a sum.
+        shared: clients that have sealed shares for their holders.
+        sealed: the sealed shares, by client and place of the holder.
         total: sum of the masked vectors.
-        answered: whose vector is in it.
+        answered: clients whose vector is in the sum.
     """
 
     about: bytes
@@ -51,7 +51,8 @@ class Exchange:
     total: UInt32[np.ndarray, "V"] | None = None
 
     def __post_init__(self) -> None:
-        self.shared, self.answered = np.zeros((2, len(self.clients)), bool)
+        self.shared = np.zeros(len(self.clients), bool)
+        self.answered = np.zeros(len(self.clients), bool)
         self.sealed = np.zeros((*self.places.shape, client.SEALED), np.uint8)
 
     @classmethod
@@ -68,9 +69,9 @@ class Exchange:
         Args:
             about: as the attribute.
             clients: their numbers.
-            announced: by each.
+            announced: the announcement of each.
             neighbours: about how many each has.
-            least: clients without which there is no sum.
+            least: the least number of clients of a sum.
 
         Raises:
             LostSumError: they are too few.
@@ -79,7 +80,13 @@ class Exchange:
             raise LostSumError(
                 f"{len(clients)} clients have announced keys, and {least} are needed"
             )
-        return cls(about, clients, announced, holders(len(clients), neighbours), least)
+        return cls(
+            about=about,
+            clients=clients,
+            announced=announced,
+            places=holders(len(clients), neighbours),
+            least=least,
+        )
 
     @property
     def needed(self) -> int:
@@ -87,19 +94,23 @@ class Exchange:
         return client.needed(self.places.shape[1], self.least)
 
     def leave_out_lonely(self) -> bool:
-        """Go on without clients too few of whose holders have shared, and without those that then
-        have too few.
+        """Go on without clients that have too few holders that have shared; repeated, as others may
+        have too few without them. Such clients would refuse to send a vector.
 
-        They would refuse to send a vector. Returns whether anybody is left.
+        Returns:
+            Whether any client is left.
         """
-        while (lonely := self.shared & (self.partners.sum(axis=1) < self.needed)).any():
+        while True:
+            lonely = self.shared & (self.partners.sum(axis=1) < self.needed)
+            if not lonely.any():
+                return bool(self.shared.any())
             self.shared &= ~lonely
-        return bool(self.shared.any())
 
     def can_reveal(self) -> Bool[np.ndarray, "n"]:
-        """Clients that have answered, and enough of their holders: others would refuse to reveal
-        anything."""
-        return self.answered & ((self.wanted() == OWN_SEED).sum(axis=1) >= self.needed)
+        """Clients that have answered, and enough of whose holders have. Any other client would
+        refuse to reveal a share."""
+        answered_holders = (self.wanted() == OWN_SEED).sum(axis=1)
+        return self.answered & (answered_holders >= self.needed)
 
     @property
     def partners(self) -> Bool[np.ndarray, "n G"]:
@@ -111,28 +122,31 @@ class Exchange:
         return self.clients[self.places]
 
     def inbox(self) -> UInt8[np.ndarray, "n G _"]:
-        """What each holder has sealed for each client, in the order of that client's holders."""
+        """The message that each holder has sealed for each client, in the order of that client's
+        holders."""
         return self.sealed[self.places, self._place_of_each]
 
     def add(self, position: int, masked: UInt32[np.ndarray, "V"]) -> None:
         """Take a client's masked vector."""
-        self.total = np.zeros_like(masked) if self.total is None else self.total
+        if self.total is None:
+            self.total = np.zeros_like(masked)
         self.total += masked
         self.answered[position] = True
 
     def wanted(self) -> Int[np.ndarray, "n G"]:
-        """Of which of its neighbours each client shall reveal what."""
+        """The share of each neighbour that each client must reveal: OWN_SEED, MASK_KEY or
+        NOTHING."""
         kinds = np.where(self.answered, OWN_SEED, MASK_KEY)[self.places]
         return np.where(self.partners & self.answered[:, None], kinds, NOTHING)
 
     def unmasked(
         self, revealed: UInt8[np.ndarray, "n G _"], replied: Bool[np.ndarray, "n"]
     ) -> UInt32[np.ndarray, "V"]:
-        """The sum of the vectors of those that have answered.
+        """The sum of the vectors of the clients that have answered.
 
         Args:
             revealed: by each client of its neighbours, in the order of its holders.
-            replied: which clients have revealed anything.
+            replied: which clients have revealed shares.
 
         Raises:
             LostSumError: too few have answered, or shares are missing or wrong.
@@ -140,32 +154,39 @@ class Exchange:
         count = int(self.answered.sum())
         if count < self.least or self.total is None:
             raise LostSumError(f"{count} clients have answered, and {self.least} are needed")
-        total, seeds = self.total.copy(), {}
-        gone = np.flatnonzero(
-            self.shared & ~self.answered
-        )  # others have masks with them in the sum
-        for position in (*np.flatnonzero(self.answered), *gone):
-            seeds[int(position)] = self._secret(int(position), revealed, replied)
-        for position in np.flatnonzero(self.answered):
-            keys.add_mask(total, client.own_mask(seeds[int(position)], self.about), -1)
+        answered = np.flatnonzero(self.answered).tolist()
+        # The sum still has masks of other clients with these.
+        gone = np.flatnonzero(self.shared & ~self.answered).tolist()
+        secrets = {
+            position: self._secret(position, revealed, replied) for position in (*answered, *gone)
+        }
+        total = self.total.copy()
+        for position in answered:
+            keys.add_mask(total, client.own_mask(secrets[position], self.about), -1)
         for position in gone:
-            self._subtract_pairs(total, int(position), seeds[int(position)])
+            self._subtract_pairs(total, position, secrets[position])
         return total
 
     def _secret(
         self, position: int, revealed: UInt8[np.ndarray, "n G _"], replied: Bool[np.ndarray, "n"]
     ) -> bytes:
-        """A client's seed, or that of its mask key, from what its holders have revealed: the one
-        that was announced."""
-        own, back = self.places[position], self._place_of_each[position]
-        there = replied[own] & self.partners[position]
+        """The seed of a client's own mask if it has answered, else of its mask key, from the shares
+        of its holders. It is checked against the announcement.
+
+        Raises:
+            LostSumError: shares are missing or wrong.
+        """
+        its_holders = self.places[position]
+        place_of_client = self._place_of_each[position]
+        revealing = replied[its_holders] & self.partners[position]
         shares = {
-            int(place) + 1: revealed[own[place], back[place]].tobytes()
-            for place in np.flatnonzero(there)
+            int(place) + 1: revealed[its_holders[place], place_of_client[place]].tobytes()
+            for place in np.flatnonzero(revealing)
         }
-        announced, name = self.announced[position].tobytes(), self.clients[position]
+        announced = self.announced[position].tobytes()
+        name = self.clients[position]
         try:
-            secret = keys.combine(shares, threshold(len(own)))
+            secret = keys.combine(shares, threshold(len(its_holders)))
         except SecretKeyError as error:
             raise LostSumError(f"client {name}: {error}") from error
         if self.answered[position]:
@@ -179,19 +200,24 @@ class Exchange:
     def _subtract_pairs(
         self, total: UInt32[np.ndarray, "V"], position: int, mask_seed: bytes
     ) -> None:
-        """Take out the masks that others have with a client that has gone."""
-        private, me = client.mask_private(mask_seed, self.about), int(self.clients[position])
-        for other in self.places[position][
-            self.answered[self.places[position]] & self.partners[position]
-        ]:
+        """Take out the masks that other clients have with a client that has gone."""
+        private = client.mask_private(mask_seed, self.about)
+        gone = int(self.clients[position])
+        its_holders = self.places[position]
+        masked_with_it = its_holders[self.answered[its_holders] & self.partners[position]]
+        for other in masked_with_it:
             number = int(self.clients[other])
-            pair = self.about + f" {min(me, number)} {max(me, number)}".encode()
+            pair = self.about + f" {min(gone, number)} {max(gone, number)}".encode()
             key = client.pair_mask(private, self.announced[other, :KEY].tobytes(), pair)
-            keys.add_mask(total, key, -1 if number < me else 1)
+            # The other client has added the mask if its number is lower, else subtracted it.
+            keys.add_mask(total, key, -1 if number < gone else 1)
 
     @cached_property
     def _place_of_each(self) -> Int[np.ndarray, "n G"]:
-        """At which place of each of its holders' holders a client is; neighbours are mutual."""
-        back = np.full((len(self.clients), len(self.clients)), NOBODY)
-        back[np.arange(len(self.clients))[:, None], self.places] = np.arange(self.places.shape[1])
-        return back[self.places, np.arange(len(self.clients))[:, None]]
+        """For each client and each of its holders, the place of the client among the holder's
+        holders. Neighbours are mutual."""
+        count, size = self.places.shape
+        rows = np.arange(count)[:, None]
+        place = np.full((count, count), NOBODY)
+        place[rows, self.places] = np.arange(size)
+        return place[self.places, rows]

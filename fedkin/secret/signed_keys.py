@@ -1,4 +1,4 @@
-"""Announcements that clients have signed, so that no server can put keys of its own in their place.
+"""Announcements that clients have signed, so that a server cannot put other keys in their place.
 
 A signature is by a member's certificate (``security.signatures``), over the sum, the client's
 number and its keys. Shapes: G holders of a client's shares, S bytes of a signature with the name
@@ -22,7 +22,7 @@ _LENGTHS = struct.Struct(">HHH")  # of the name, the signature and the certifica
 
 
 class Identity(NamedTuple):
-    """Who signs, and checks what others have signed."""
+    """A member that signs, and checks signatures of others."""
 
     name: str
     signer: MessageSigner
@@ -33,24 +33,22 @@ def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
 
     Args:
         identity: the client's; None where it has none.
-        group: of the client alone, with what it announces.
+        group: of the client alone, with its announcement.
 
     Raises:
-        RefusedError: it has none, or its certificate is longer than any that fedkin makes.
+        RefusedError: the client has no identity, or its certificate is longer than any that fedkin
+            makes.
     """
     if identity is None:
         raise RefusedError(
             "secret.signed needs a certificate of this site: sign_certificate and others in "
             "[client]"
         )
-    name, signer = identity.name.encode(), identity.signer
+    name = identity.name.encode()
+    signer = identity.signer
     signature = signer.sign(_content(group, 0))
-    text = (
-        _LENGTHS.pack(len(name), len(signature), len(signer.certificate))
-        + name
-        + signature
-        + signer.certificate
-    )
+    lengths = _LENGTHS.pack(len(name), len(signature), len(signer.certificate))
+    text = lengths + name + signature + signer.certificate
     if len(text) > SIGNATURE:
         raise RefusedError(f"a certificate of {len(signer.certificate)} bytes, which is too long")
     return np.frombuffer(text.ljust(SIGNATURE, b"\0"), np.uint8)
@@ -59,15 +57,15 @@ def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
 def check_signed(
     identity: Identity | None, group: Group, signatures: UInt8[np.ndarray, "G S"]
 ) -> None:
-    """Refuse holders whose keys others than they have announced.
+    """Refuse holders whose announcements are not signed by themselves.
 
     Args:
         identity: of the client that checks.
         group: its holders.
-        signatures: of each.
+        signatures: the holders' signatures.
 
     Raises:
-        RefusedError: the first key that does not verify, or a name that is there twice.
+        RefusedError: a key does not verify, or two holders have the same name.
     """
     if identity is None:
         raise RefusedError(
@@ -89,22 +87,20 @@ def check_signed(
 
 
 def _content(group: Group, row: int) -> bytes:
-    """What is signed of a client's announcement."""
+    """The bytes that a client signs of its announcement."""
     number = int(group.holders[row])
-    return (
-        b"fedkin secret sums 1 keys "
-        + group.about
-        + f" client {number} ".encode()
-        + group.announced[row].tobytes()
-    )
+    context = b"fedkin secret sums 1 keys " + group.about + f" client {number} ".encode()
+    return context + group.announced[row].tobytes()
 
 
 def _parts(text: bytes) -> tuple[str, bytes, bytes]:
     """Name, signature and certificate. Raises ValueError or struct.error for anything else."""
-    sizes, parts, start = _LENGTHS.unpack_from(text), [], _LENGTHS.size
-    for size in sizes:
+    parts = []
+    start = _LENGTHS.size
+    for size in _LENGTHS.unpack_from(text):
         parts.append(text[start : start + size])
         start += size
     if start > len(text):
         raise ValueError("it is cut")
-    return parts[0].decode(), parts[1], parts[2]
+    name, signature, certificate = parts
+    return name.decode(), signature, certificate

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.x509 import Certificate
 
-AUTHORITY_DAYS, MEMBER_DAYS = 3650, 825
+AUTHORITY_DAYS = 3650
+MEMBER_DAYS = 825
 
 
 class Authority:
     """Signs the certificates of one federation."""
 
     def __init__(self, certificate: Certificate, key: EllipticCurvePrivateKey) -> None:
-        self.certificate, self._key = certificate, key
+        self.certificate = certificate
+        self._key = key
 
     @classmethod
     def new(cls, federation: str) -> Authority:
@@ -36,21 +38,30 @@ class Authority:
         c = load_cryptography()
         key = c.ec.generate_private_key(c.ec.SECP256R1())
         name = _name(f"fedkin {federation}")
-        usage = c.x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+        usage = c.x509.KeyUsage(
+            digital_signature=False,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=True,
+            crl_sign=True,
+            encipher_only=False,
+            decipher_only=False,
+        )
         builder = _builder(name, name, key.public_key(), AUTHORITY_DAYS)
         builder = builder.add_extension(
             c.x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
         builder = builder.add_extension(usage, critical=True)
-        key_id = c.x509.SubjectKeyIdentifier.from_public_key(
-            key.public_key()
-        )  # strict TLS libraries require it
+        # Strict TLS libraries require a key identifier.
+        key_id = c.x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         builder = builder.add_extension(key_id, critical=False)
         return cls(builder.sign(key, c.hashes.SHA256()), key)
 
     @classmethod
     def load(cls, certificate: Path, key: Path) -> Authority:
-        """Read what ``save`` wrote. Raises ConfigError where it cannot be read."""
+        """Read the files of ``save``. Raises ConfigError where they cannot be read."""
         return cls(read_certificate(certificate, "authority"), read_key(key, "authority"))
 
     def save(self, certificate: Path, key: Path) -> None:
@@ -63,7 +74,7 @@ class Authority:
 
         Args:
             name: of the member; the certificate's common name and first DNS name.
-            addresses: more names or IP addresses at which the member is reached.
+            addresses: further names or IP addresses at which the member is reached.
         """
         c = load_cryptography()
         key = c.ec.generate_private_key(c.ec.SECP256R1())
@@ -99,10 +110,9 @@ def _builder(name: Any, issuer: Any, key: Any, days: int) -> Any:
     now = datetime.datetime.now(datetime.UTC)
     builder = c.x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(key)
     builder = builder.serial_number(c.x509.random_serial_number())
-    an_hour = datetime.timedelta(hours=1)  # tolerance for clocks that differ
-    return builder.not_valid_before(now - an_hour).not_valid_after(
-        now + datetime.timedelta(days=days)
-    )
+    # An hour earlier than now, for clocks that differ.
+    builder = builder.not_valid_before(now - datetime.timedelta(hours=1))
+    return builder.not_valid_after(now + datetime.timedelta(days=days))
 
 
 def _name(text: str) -> Any:
@@ -129,7 +139,15 @@ def _pem_key(key: EllipticCurvePrivateKey) -> bytes:
 
 
 def read_certificate(path: Path, where: str) -> Certificate:
-    """A certificate in PEM. Raises ConfigError, which begins with ``where``, if it cannot be read."""
+    """A certificate in PEM.
+
+    Args:
+        path: of the file.
+        where: the beginning of an error's message.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no certificate.
+    """
     try:
         return load_cryptography().x509.load_pem_x509_certificate(path.read_bytes())
     except OSError as error:
@@ -141,8 +159,15 @@ def read_certificate(path: Path, where: str) -> Certificate:
 
 
 def read_key(path: Path, where: str) -> EllipticCurvePrivateKey:
-    """A private key in PEM, of an elliptic curve. Raises ConfigError, which begins with ``where``,
-    for any other."""
+    """A private key in PEM, of an elliptic curve.
+
+    Args:
+        path: of the file.
+        where: the beginning of an error's message.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds anything else.
+    """
     c = load_cryptography()
     try:
         key = c.serialization.load_pem_private_key(path.read_bytes(), None)
@@ -168,8 +193,12 @@ class Cryptography:
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
 
-        self.x509, self.hashes, self.serialization, self.ec = x509, hashes, serialization, ec
-        self.InvalidSignature, self.UnsupportedAlgorithm = InvalidSignature, UnsupportedAlgorithm
+        self.x509 = x509
+        self.hashes = hashes
+        self.serialization = serialization
+        self.ec = ec
+        self.InvalidSignature = InvalidSignature
+        self.UnsupportedAlgorithm = UnsupportedAlgorithm
 
 
 def load_cryptography() -> Cryptography:

@@ -1,9 +1,9 @@
 """Keys, masks and shares of secret sums. Every primitive is of ``cryptography`` or, for Shamir's
 shares, PyCryptodome.
 
-Keys are agreed by X25519 and derived by HKDF (SHA-256), with what they are for in the derivation;
-masks are AES in counter mode; what one client sends another is sealed by AES-GCM. (Flower 1.41's
-masks come from seeds of 28 to 32 bits, which a server can try one after another.)
+Keys are agreed by X25519 and derived by HKDF (SHA-256), with their purpose in the derivation; masks
+are AES in counter mode; messages between clients are sealed by AES-GCM. (Flower 1.41's masks come
+from seeds of 28 to 32 bits, which a server can try one after another.)
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from jaxtyping import UInt32
 
 from fedkin.core.errors import FedkinError, MissingExtra
 
-SEED, KEY = 16, 32  # bytes of what is shared, and of a key of X25519
-_NONCE, _TAG = 12, 16
-SEAL = _NONCE + _TAG  # bytes that a sealed content is longer
+SEED = 16  # bytes of a secret that is shared
+KEY = 32  # bytes of a key of X25519
+_NONCE = 12  # bytes
+_TAG = 16  # bytes
+SEAL = _NONCE + _TAG  # bytes by which sealing makes a content longer
 _BLOCK = 2**16  # numbers of a mask that are made at once
 
 
 class SecretKeyError(FedkinError):
-    """A key, a sealed content or shares that are not what they should be."""
+    """A wrong key, a wrong sealed content or wrong shares."""
 
 
 def check_installed() -> None:
@@ -43,8 +45,8 @@ def derived(secret: bytes, purpose: str, context: bytes, size: int = SEED) -> by
 
     Args:
         secret: such as one that two clients have agreed on.
-        purpose: what the key is for: each purpose has another key.
-        context: of which round and clients: each has another key.
+        purpose: of the key: each purpose has another key.
+        context: round and clients: each has another key.
         size: bytes.
     """
     c = _cryptography()
@@ -58,13 +60,12 @@ def public_key(private: bytes) -> bytes:
 
 
 def agreed(private: bytes, public: bytes) -> bytes:
-    """What the owners of two keys of X25519 have in common. Raises SecretKeyError for a public key
-    that is none."""
+    """The secret that the owners of two keys of X25519 have in common. Raises SecretKeyError for a
+    public key that is none."""
     c = _cryptography()
     try:
-        return (
-            c["Private"].from_private_bytes(private).exchange(c["Public"].from_public_bytes(public))
-        )
+        of_other = c["Public"].from_public_bytes(public)
+        return c["Private"].from_private_bytes(private).exchange(of_other)
     except ValueError as error:
         raise SecretKeyError("a public key that is none") from error
 
@@ -79,34 +80,36 @@ def add_mask(total: UInt32[np.ndarray, "V"], key: bytes, sign: int = 1) -> None:
     """
     c = _cryptography()
     stream = c["Cipher"](c["AES"](key), c["CTR"](bytes(16))).encryptor()
-    zeros, operation = bytes(4 * _BLOCK), np.add if sign > 0 else np.subtract
+    zeros = bytes(4 * _BLOCK)
+    operation = np.add if sign > 0 else np.subtract
     for start in range(0, len(total), _BLOCK):
         part = total[start : start + _BLOCK]
-        operation(part, np.frombuffer(stream.update(zeros[: 4 * len(part)]), "<u4"), out=part)
+        mask = np.frombuffer(stream.update(zeros[: 4 * len(part)]), "<u4")
+        operation(part, mask, out=part)
 
 
 def seal(key: bytes, content: bytes, about: bytes) -> bytes:
-    """Encrypt what only the owner of a key can read, or change.
+    """Encrypt a content, so that only an owner of the key can read or change it.
 
     Args:
         key: of 16 bytes.
-        content: that is sealed.
-        about: what must be known, and the same, to open it.
+        content: to be sealed.
+        about: a context; ``unseal`` needs the same.
     """
     nonce = secrets.token_bytes(_NONCE)
     return nonce + _cryptography()["AESGCM"](key).encrypt(nonce, content, about)
 
 
 def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
-    """What ``seal`` sealed.
+    """The content that ``seal`` encrypted.
 
     Args:
         key: of 16 bytes.
-        sealed: by it.
-        about: as it was sealed.
+        sealed: the result of ``seal``.
+        about: the context with which it was sealed.
 
     Raises:
-        SecretKeyError: it was sealed with another key, about something else, or has been changed.
+        SecretKeyError: it was sealed with another key or context, or has been changed.
     """
     c = _cryptography()
     try:
@@ -116,19 +119,23 @@ def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
 
 
 def split(secret: bytes, threshold: int, holders: int) -> list[bytes]:
-    """Shamir's shares of a secret of 16 bytes, of holders 1, 2, ...; so many of them as the
-    threshold give the secret, and fewer nothing.
+    """Shamir's shares of a secret of 16 bytes, for holders 1, 2, ...
 
     Args:
-        secret: that is shared.
-        threshold: shares that are enough.
+        secret: to be shared.
+        threshold: so many shares give the secret, and fewer say nothing of it.
         holders: number of shares.
     """
     return [share for _, share in _shamir().split(threshold, holders, secret)]
 
 
 def combine(shares: dict[int, bytes], threshold: int) -> bytes:
-    """The secret behind shares, by the numbers of their holders. Raises SecretKeyError for too few."""
+    """The secret behind shares. Raises SecretKeyError for too few.
+
+    Args:
+        shares: by the numbers of their holders, from 1 on.
+        threshold: shares that are needed.
+    """
     if len(shares) < threshold:
         raise SecretKeyError(
             f"{len(shares)} shares of a secret are there, and {threshold} are needed"
@@ -153,8 +160,17 @@ def _cryptography() -> dict[str, Any]:
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
     except ImportError as error:
         raise _missing("cryptography") from error
-    parts = {"Private": X25519PrivateKey, "Public": X25519PublicKey, "InvalidTag": InvalidTag}
-    return parts | {one.__name__: one for one in (Cipher, AESGCM, AES, CTR, SHA256, HKDF)}
+    return {
+        "Private": X25519PrivateKey,
+        "Public": X25519PublicKey,
+        "InvalidTag": InvalidTag,
+        "Cipher": Cipher,
+        "AESGCM": AESGCM,
+        "AES": AES,
+        "CTR": CTR,
+        "SHA256": SHA256,
+        "HKDF": HKDF,
+    }
 
 
 @cache

@@ -23,12 +23,13 @@ class SignatureError(FedkinError):
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
-        self.reason, self.detail = reason, detail
+        self.reason = reason
+        self.detail = detail
 
 
 @runtime_checkable
 class MessageSigner(Protocol):
-    """Signs a member's messages and checks those of others."""
+    """Signs a member's messages and checks messages of others."""
 
     @property
     def certificate(self) -> bytes:
@@ -56,17 +57,17 @@ class Signer:
 
     Raises:
         MissingExtra: ``cryptography`` is not installed.
-        ConfigError: files that cannot be read, do not belong together, or are another member's.
+        ConfigError: the files cannot be read, do not belong together, or are another member's.
     """
 
     def __init__(self, name: str, authority: Path, certificate: Path, key: Path) -> None:
         c = load_cryptography()
         self._authority = read_certificate(authority, "network.tls.ca")
-        own = read_certificate(certificate, "network.tls.certificate")
+        member = read_certificate(certificate, "network.tls.certificate")
         self._key = read_key(key, "network.tls.key")
-        if own.public_key() != self._key.public_key():
+        if member.public_key() != self._key.public_key():
             raise ConfigError(f"network.tls.key: {key} is not the key of {certificate}")
-        self.certificate = own.public_bytes(c.serialization.Encoding.DER)
+        self.certificate = member.public_bytes(c.serialization.Encoding.DER)
         self._public_keys: dict[tuple[str, bytes], EllipticCurvePublicKey] = {}
         try:
             self._key_of(name, self.certificate)
@@ -88,12 +89,13 @@ class Signer:
             raise SignatureError("signature", "it is not of this content by this key") from error
 
     def _key_of(self, name: str, certificate: bytes) -> EllipticCurvePublicKey:
-        """The public key of a valid certificate for this name. Raises SignatureError for any other."""
+        """The public key of a certificate. Raises SignatureError unless it is valid for this
+        name."""
         if (name, certificate) not in self._public_keys:
-            newest = {
-                key: value for key, value in self._public_keys.items() if key[0] != name
-            }  # one for each name
-            self._public_keys = newest | {(name, certificate): self._verified(name, certificate)}
+            # One certificate is remembered for each name.
+            others = {key: value for key, value in self._public_keys.items() if key[0] != name}
+            public_key = self._verified(name, certificate)
+            self._public_keys = others | {(name, certificate): public_key}
         return self._public_keys[name, certificate]
 
     def _verified(self, name: str, certificate: bytes) -> EllipticCurvePublicKey:

@@ -14,7 +14,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedkin.server.parts import Part, Parts
 
-_ARRAYS, _REST, _MESSAGE = "arrays", "rest", "message"
+_ARRAYS = "arrays"
+_REST = "rest"
+_MESSAGE = "message"
 _MAX_ARRAYS = 24
 
 
@@ -33,16 +35,16 @@ def parts_to_record(parts: Parts) -> RecordDict:
 def record_to_parts(record: RecordDict) -> Parts:
     """A message that Flower has delivered. Raises ValueError for anything else."""
     try:
-        rest, arrays = record.config_records[_REST][_MESSAGE], record.array_records.get(_ARRAYS, {})
+        rest = record.config_records[_REST][_MESSAGE]
+        arrays = record.array_records.get(_ARRAYS, {})
         parts = {
             name: Part(array.dtype, tuple(array.shape), array.data)
             for name, array in arrays.items()
         }
     except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"a message that cannot be read ({type(error).__name__})") from error
-    if not isinstance(rest, bytes) or not all(
-        isinstance(part.data, bytes) for part in parts.values()
-    ):
+    all_bytes = all(isinstance(part.data, bytes) for part in parts.values())
+    if not isinstance(rest, bytes) or not all_bytes:
         raise ValueError(f"expected bytes, in at most {_MAX_ARRAYS} parts")
     if len(parts) >= _MAX_ARRAYS:
         raise ValueError(f"expected bytes, in at most {_MAX_ARRAYS} parts")

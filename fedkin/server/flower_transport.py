@@ -27,16 +27,10 @@ from fedkin.server.node import Node, respond
 from fedkin.server.reply_fetches import ReplyFetches
 from fedkin.server.transport import OnlineNode, Reply, SentRequest
 
-_MESSAGE_TYPES = {
-    "train": "train",
-    "evaluate": "evaluate",
-}  # Flower's; every other operation is a query
-_LOST = {
-    3,
-    4,
-    5,
-    8,
-}  # error codes: message unavailable, reply expired, node unavailable, client process crashed
+# Flower's types; every other operation is a query.
+_MESSAGE_TYPES = {"train": "train", "evaluate": "evaluate"}
+# Error codes: message unavailable, reply expired, node unavailable, client process crashed.
+_LOST = {3, 4, 5, 8}
 _REASONS = {
     3: "the message was lost",
     4: "the reply came too late",
@@ -80,13 +74,20 @@ class FlowerTransport:
 
     def nodes(self) -> Sequence[OnlineNode]:
         return [
-            OnlineNode(n.node_id, n.name, _key(n), n.online_until) for n in self._grid.get_nodes()
+            OnlineNode(
+                node_id=node.node_id,
+                name=node.name,
+                key=_key(node),
+                alive_until=node.online_until,
+            )
+            for node in self._grid.get_nodes()
         ]
 
     def push(
         self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float
     ) -> Sequence[SentRequest]:
-        messages, sizes = [], []
+        messages = []
+        sizes = []
         for node_id, request in requests:
             record, size = to_record(request)
             message_type = _MESSAGE_TYPES.get(str(request.header["operation"]), "query")
@@ -94,9 +95,11 @@ class FlowerTransport:
                 Message(record, node_id, message_type, ttl=lifetime, group_id=str(round))
             )
             sizes.append(size)
+        # Flower gives no ids at all where it took none of the messages.
         request_ids = list(self._grid.push_messages(messages)) or [None] * len(messages)
         return [
-            SentRequest(one or None, size) for one, size in zip(request_ids, sizes, strict=True)
+            SentRequest(request_id or None, size)
+            for request_id, size in zip(request_ids, sizes, strict=True)
         ]
 
     def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
@@ -104,15 +107,16 @@ class FlowerTransport:
 
 
 def _key(node: Any) -> str:
-    """A digest of the key that a node is registered under; one that is not makes a new key at each
-    start."""
+    """A digest of the key that a node is registered under; empty for a node that is not registered,
+    as it makes a new key at each start."""
     return hashlib.sha256(node.public_key).hexdigest()[:16] if node.name else ""
 
 
 def _reply(message: Message) -> Reply:
     request_id = message.metadata.reply_to_message_id
     if message.has_error():
-        code, reason = message.error.code, one_line(message.error.reason or "")
+        code = message.error.code
+        reason = one_line(message.error.reason or "")
         return Reply(
             request_id,
             None,
@@ -127,7 +131,11 @@ def _reply(message: Message) -> Reply:
 
 
 def client_app(make_node: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:
-    """A ClientApp that replies with the node that ``make_node(node_config, run_config)`` returns."""
+    """A ClientApp that replies with a node.
+
+    Args:
+        make_node: from the configurations of the node and of the run to the node.
+    """
     app = ClientApp()
 
     def handle(message: Message, context: Context) -> Message:

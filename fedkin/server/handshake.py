@@ -1,4 +1,4 @@
-"""The first message: whether a node and the server mean the same federation, model and version.
+"""The first message: it compares federation, model and version of a node and the server.
 
 Both sides compare, so that each logs what is wrong on the machine where it can be corrected.
 """
@@ -18,7 +18,7 @@ from fedkin.core.codec import digest
 from fedkin.core.layout import ModelSpec
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
 
-# What must be equal, in the order of comparison, and how an error message names it.
+# Fields that must be equal, in the order of comparison, and their words in an error message.
 _COMPARED = {
     "federation": "the federation is",
     "version": "fedkin is version",
@@ -50,23 +50,25 @@ class Handshake:
     start: str = ""
 
     def header(self) -> dict[str, Any]:
-        """Its fields, as a message's header has them."""
+        """The fields as entries of a message's header."""
         return asdict(self)
 
     def sizes(self) -> dict[str, int]:
         """d, the numbers of one sample, where the description has them."""
         shape = re.match(r"\[([\d, ]*)\] -> ", self.samples)
-        return (
-            {"d": math.prod(int(size) for size in shape[1].split(",") if size.strip())}
-            if shape
-            else {}
-        )
+        if shape is None:
+            return {}
+        sizes = [int(size) for size in shape[1].split(",") if size.strip()]
+        return {"d": math.prod(sizes)}
 
     @classmethod
     def of(cls, message: RpcMessage) -> Handshake:
         """From a message's header. Raises InvalidMessageError where a field is missing."""
-        types = {name: int if name == "parameters" else str for name in cls.__dataclass_fields__}
-        return cls(**{name: message.value(name, kind) for name, kind in types.items()})
+        values = {}
+        for name in cls.__dataclass_fields__:
+            kind = int if name == "parameters" else str
+            values[name] = message.value(name, kind)
+        return cls(**values)
 
 
 def check(own: Handshake, other: Handshake, here: str, there: str) -> None:
@@ -79,8 +81,10 @@ def check(own: Handshake, other: Handshake, here: str, there: str) -> None:
         there: how it names the other side.
     """
     for name, words in _COMPARED.items():
-        mine, theirs = getattr(own, name), getattr(other, name)
-        if mine != theirs and not (name in _OPTIONAL and not (mine and theirs)):
+        mine = getattr(own, name)
+        theirs = getattr(other, name)
+        is_compared = name not in _OPTIONAL or (mine and theirs)
+        if mine != theirs and is_compared:
             difference = (
                 f"{words} {one_line(repr(mine))} {here} and {one_line(repr(theirs))} {there}"
             )
@@ -107,12 +111,12 @@ def make_handshake(
     """
     layout = [(name, part.start, part.stop) for name, part in spec.slices.items()]
     return Handshake(
-        federation,
-        version,
-        spec.parameters,
-        digest([layout, spec.detects]),
-        f"{list(shape)} -> {classes}",
-        config,
+        federation=federation,
+        version=version,
+        parameters=spec.parameters,
+        layout=digest([layout, spec.detects]),
+        samples=f"{list(shape)} -> {classes}",
+        config=config,
     )
 
 

@@ -22,9 +22,8 @@ _log = logging.getLogger("fedkin")
 _POLL = 0.5  # seconds between queries for nodes, while clients are too few
 _REMINDER = 60.0  # seconds between log lines while waiting
 _FIRST_SITE = 3600.0  # seconds in which a first site can be registered and started
-_RETRY_REFUSED = (
-    120.0  # seconds after which a refused node may try again; at once, if it was offline meanwhile
-)
+# Seconds after which a refused node may try again; at once, if it was offline meanwhile.
+_RETRY_REFUSED = 120.0
 _MAX_LOST = 3  # handshakes that are lost, until a node counts as refused
 
 
@@ -49,9 +48,8 @@ class Membership:
         signed: as of ``NodeRegistry``.
 
     Attributes:
-        waiting: what the server waits for; empty where it does not wait.
-        on_change: called whenever it may have changed which nodes take part, or what the server
-            waits for.
+        waiting: a line about the clients that the server waits for; empty where it does not wait.
+        on_change: called whenever the nodes that take part, or ``waiting``, may have changed.
     """
 
     def __init__(
@@ -62,15 +60,17 @@ class Membership:
         save: Callable[[Memory], None] = lambda memory: None,
         signed: bool = False,
     ) -> None:
-        self.request_round, self.own, self.classes, self._save = request_round, own, classes, save
+        self.request_round = request_round
+        self.own = own
+        self.classes = classes
+        self._save = save
         self.registry = NodeRegistry(
             request_round.settings.capacity, request_round.settings.registered, signed
         )
         self.waiting = ""
         self.on_change: Callable[[], None] = lambda: None
-        self.same_start = (
-            True  # every node makes the same initial model from the same randomness as the server
-        )
+        # Whether every node makes the same initial model as the server from the same randomness.
+        self.same_start = True
         self._handshake_bytes = [0, 0]  # sent, received
         self._online: list[OnlineNode] = []
         self._started = False
@@ -97,11 +97,14 @@ class Membership:
         return sorted(self._candidates, key=natural_order)
 
     def begin_round(self, round: int) -> None:
-        """Accept the nodes whose handshakes have arrived. The first round of this process waits for
-        ``settings.wait_for`` clients, and where a run goes on no longer than a deadline: some may
-        have left for good. Every other round waits for one client.
+        """Accept the nodes whose handshakes have arrived.
 
-        Raises ConfigError where too few come for the first round (``settings.start_deadline``).
+        The first round of this process waits for ``settings.wait_for`` clients; in a run that is
+        resumed no longer than a deadline, as some may have left for good. Every other round waits
+        for one client.
+
+        Raises:
+            ConfigError: too few come for the first round (``settings.start_deadline``).
         """
         if not self._started:
             settings = self.request_round.settings
@@ -121,7 +124,8 @@ class Membership:
         The deadline of the first round begins when the first node is online, because its key may
         have to be registered until then; after an hour it begins without one.
 
-        Raises ConfigError where too few come for the first round, or all nodes are refused.
+        Raises:
+            ConfigError: too few come for the first round, or all nodes are refused.
         """
         start = reminded = self.request_round.clock()
         deadline_start = start
@@ -152,10 +156,11 @@ class Membership:
             self._online = self.request_round.online_nodes()
         self.waiting = ""
         self.on_change()
-        self._online = self.request_round.begin_round()  # the round's time begins now
+        # The round's time begins now.
+        self._online = self.request_round.begin_round()
 
     def _waiting_for(self, clients: int) -> str:
-        """What the server waits for, and how many have come."""
+        """The line about the clients that the server waits for, and how many have come."""
         waited = f"waiting for {clients} client{'s' * (clients != 1)}"
         return f"{waited}: {self._ready()} ready, {len(self.registry.refusals)} refused"
 
@@ -185,10 +190,12 @@ class Membership:
         if 0 < ready < clients:
             cures.append(f"set federation.wait_for={ready} in server.toml")
         cures.append("set a longer federation.start_deadline there")
-        found = "; ".join(
-            [f"{ready} of {clients} clients are ready after {seconds:.0f} s", *refused]
+        ready_line = f"{ready} of {clients} clients are ready after {seconds:.0f} s"
+        found = "; ".join([ready_line, *refused])
+        return (
+            f"the run cannot go on: {found}. {', or '.join(cures)}; then start it again with "
+            "fedkin deploy up"
         )
-        return f"the run cannot go on: {found}. {', or '.join(cures)}; then start it again with fedkin deploy up"
 
     def _meet(self, round: int, at_least: int) -> bool:
         """Send handshakes to new nodes, and accept the candidates if that makes ``at_least``
@@ -216,13 +223,12 @@ class Membership:
         self.registry.forget_absent(online)
         refused = self.registry.refused.keys()
         self._refused_since = {node: self._refused_since.get(node, now) for node in refused}
-        self.registry.allow_retry(
-            [
-                node
-                for node in refused
-                if node not in online or now - self._refused_since[node] >= _RETRY_REFUSED
-            ]
-        )
+        may_retry = []
+        for node in refused:
+            waited = now - self._refused_since[node]
+            if node not in online or waited >= _RETRY_REFUSED:
+                may_retry.append(node)
+        self.registry.allow_retry(may_retry)
 
     def _send_handshakes(self, round: int) -> None:
         pending = {
@@ -238,21 +244,23 @@ class Membership:
         messages = self.request_round.transport.push(
             [(node.node_id, request) for node in new], round, lifetime
         )
-        for one, node in zip(messages, new, strict=True):
-            if one.request_id is not None:
-                self._handshakes[one.request_id] = node
-        self._handshake_bytes[0] += sum(one.size for one in messages if one.request_id is not None)
+        for sent, node in zip(messages, new, strict=True):
+            if sent.request_id is not None:
+                self._handshakes[sent.request_id] = node
+                self._handshake_bytes[0] += sent.size
 
     def _received_handshakes(self) -> list[tuple[OnlineNode, RpcMessage]]:
-        """Replies to handshakes. A node whose handshake was lost is a new one again, a few times."""
-        replies = (
-            list(self.request_round.transport.pull(self._handshakes)) if self._handshakes else []
-        )
+        """Replies to handshakes. A node whose handshake was lost counts as new again, a few
+        times."""
+        if not self._handshakes:
+            return []
+        replies = list(self.request_round.transport.pull(self._handshakes))
         self._handshake_bytes[1] += sum(reply.size for reply in replies)
         received = []
         for reply in replies:
             node = self._handshakes.pop(reply.request_id, None)
-            if node is None:  # a reply that was delivered twice counts once
+            # A reply that was delivered twice counts once.
+            if node is None:
                 continue
             if reply.message is not None:
                 received.append((node, reply.message))

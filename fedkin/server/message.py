@@ -19,19 +19,19 @@ from fedkin.core.errors import FedkinError
 from fedkin.server.parts import Part, Parts
 
 _PACKED = "packed."  # prefix of the names of packed arrays
-_HEAD = (
-    2  # integers in front of a packed array's shape: whether it is boolean, and its number of axes
-)
+# Integers in front of a packed array's shape: whether it is boolean, and its number of axes.
+_HEAD = 2
 _SIZE_LIMIT = 2**25  # bytes that one packed array may decompress to
-IN_REQUEST = (
-    2**16
-)  # bytes of an array in one piece with its header: a larger one is stored once for all nodes
-IN_REPLY = 2**22  # in a reply, which nobody shares; Flower cuts what is larger than 5 MB
+# The most bytes of an array in one piece with the header: a larger one is stored once for all
+# nodes.
+IN_REQUEST = 2**16
+# The same in a reply, which is for one receiver. Flower cuts pieces of more than 5 MB.
+IN_REPLY = 2**22
 _MAX_ARRAYS = 24  # in a message; ours have up to a dozen
 
 
 class InvalidMessageError(FedkinError):
-    """A message that is not used; the text says what is wrong with it."""
+    """A message that is not used; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ class RpcMessage:
 
     @property
     def refusal(self) -> str:
-        """Why a node did not do what it was asked, of a reply that says so; empty of any other
-        message."""
+        """The reason in a reply of a node that did not do a request; empty in any other message."""
         return str(self.header.get("refused") or self.header.get("failed") or "")
 
     def value(self, name: str, kind: type) -> Any:
@@ -96,16 +95,18 @@ def one_line(text: object, limit: int = 300) -> str:
 
 def encode(message: RpcMessage) -> bytes:
     """A message as bytes. Raises ValueError for a header that JSON cannot hold (NaN)."""
-    floats = {name: array for name, array in message.arrays.items() if _as_it_is(array)}
-    others = {name: array for name, array in message.arrays.items() if name not in floats}
-    packed = {
-        f"{_PACKED}{name}": np.frombuffer(pack(array), np.uint8) for name, array in others.items()
-    }
+    floats = {}
+    packed = {}
+    for name, array in message.arrays.items():
+        if _as_it_is(array):
+            floats[name] = array
+        else:
+            packed[f"{_PACKED}{name}"] = np.frombuffer(pack(array), np.uint8)
     return codec.encode(message.header, floats | packed)
 
 
 def decode(data: bytes) -> RpcMessage:
-    """What ``encode`` made. Raises InvalidMessageError for anything else."""
+    """The message that ``encode`` made. Raises InvalidMessageError for any other bytes."""
     try:
         header, arrays = codec.decode(data)
     except ValueError as error:
@@ -117,39 +118,43 @@ def decode(data: bytes) -> RpcMessage:
         if name.startswith(_PACKED):
             decoded[name.removeprefix(_PACKED)] = unpack(array.tobytes())
         elif _as_it_is(array):
-            decoded[name] = array.copy()  # a node trains in place, and what was read is read-only
+            # A node trains in place, and arrays that were read are read-only.
+            decoded[name] = array.copy()
         else:
             raise InvalidMessageError(f"{one_line(name, 60)} is {array.dtype} and not packed")
     return RpcMessage(header, decoded)
 
 
 def to_parts(message: RpcMessage, whole: int = IN_REQUEST) -> Parts:
-    """A message as named bytes: float arrays of more than ``whole`` bytes are parts of their own,
-    which an engine may send apart. Raises ValueError as ``encode``."""
-    floats = {
-        n: array for n, array in message.arrays.items() if _as_it_is(array) and array.nbytes > whole
-    }
-    rest = RpcMessage(
-        message.header, {name: a for name, a in message.arrays.items() if name not in floats}
-    )
-    arrays = {
-        name: Part(str(a.dtype), a.shape, encode(RpcMessage({}, {name: a})))
-        for name, a in floats.items()
-    }
-    return Parts(encode(rest), arrays)
+    """A message as named bytes. Raises ValueError as ``encode``.
+
+    Args:
+        message: the message.
+        whole: float arrays of more bytes are separate parts, which an engine may send apart.
+    """
+    together = {}
+    separate = {}
+    for name, array in message.arrays.items():
+        if _as_it_is(array) and array.nbytes > whole:
+            content = encode(RpcMessage({}, {name: array}))
+            separate[name] = Part(str(array.dtype), array.shape, content)
+        else:
+            together[name] = array
+    return Parts(encode(RpcMessage(message.header, together)), separate)
 
 
 def from_parts(parts: Parts) -> RpcMessage:
-    """What ``to_parts`` made. Raises InvalidMessageError for anything else."""
-    message, *others = map(decode, (parts.rest, *(part.data for part in parts.arrays.values())))
-    for other in others:
-        message.arrays.update(other.arrays)
+    """The message that ``to_parts`` made. Raises InvalidMessageError for any other parts."""
+    message = decode(parts.rest)
+    separate = [decode(part.data) for part in parts.arrays.values()]
+    for part in separate:
+        message.arrays.update(part.arrays)
     return message
 
 
 def _as_it_is(array: np.ndarray) -> bool:
-    """Whether an array is sent as it is: floats, and uint32, which are masked vectors: noise, that
-    nothing shortens."""
+    """Whether an array is sent as it is: floats, and uint32 of masked vectors, which are noise and
+    cannot be compressed."""
     return array.dtype.kind == "f" or array.dtype == np.uint32
 
 
@@ -158,18 +163,23 @@ def pack(numbers: np.ndarray) -> bytes:
     flat = numbers.astype(np.int64).ravel()
     steps = np.diff(flat, prepend=0).astype("<i8")
     head = np.array([numbers.dtype.kind == "b", numbers.ndim, *numbers.shape], "<i8")
-    return zlib.compress(head.tobytes() + steps.view(np.uint8).reshape(-1, 8).T.tobytes(), 6)
+    # Equal bytes of all steps stand together, which compresses better.
+    by_byte = steps.view(np.uint8).reshape(-1, 8).T
+    return zlib.compress(head.tobytes() + by_byte.tobytes(), 6)
 
 
 def unpack(data: bytes) -> np.ndarray:
-    """What ``pack`` made. Raises InvalidMessageError for anything else."""
+    """The integers or booleans that ``pack`` compressed. Raises InvalidMessageError for any other
+    bytes."""
     try:
         stream = zlib.decompressobj()
-        raw = stream.decompress(data, _SIZE_LIMIT + 1)  # it ends within the limit, or is refused
+        # The stream must end within the limit, or is refused.
+        raw = stream.decompress(data, _SIZE_LIMIT + 1)
         head = np.frombuffer(raw[: 8 * _HEAD], "<i8")
         start = 8 * (_HEAD + int(head[1]))
         shape = tuple(np.frombuffer(raw[8 * _HEAD : start], "<i8").tolist())
-        steps = np.frombuffer(raw[start:], np.uint8).reshape(8, -1).T.copy().view("<i8").ravel()
+        by_byte = np.frombuffer(raw[start:], np.uint8).reshape(8, -1)
+        steps = by_byte.T.copy().view("<i8").ravel()
         flat = np.cumsum(steps, dtype=np.int64).reshape(shape)
     except (zlib.error, ValueError, IndexError) as error:
         raise InvalidMessageError("packed numbers that cannot be read") from error

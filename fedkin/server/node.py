@@ -1,7 +1,7 @@
-"""The clients' side: a node handles requests with a simulated world of its own clients.
+"""The clients' side: a node handles requests with a simulated world of its clients.
 
-So it computes what the simulator computes, with the simulator's own code, for one client or for a
-fleet. Every request may meet a new process; what must last (label counts, models) is on the node's
+So it computes the same as the simulator, with the simulator's code, for one client or for a fleet.
+Every request may meet a new process; data that must last (label counts, models) are on the node's
 disk.
 """
 
@@ -53,7 +53,10 @@ def respond(
     except FedkinError as error:
         text = " ".join(str(error).split())
         _log.error("this client cannot reply: %s", text)
-        return RpcMessage({"failed": text[:2000], **({"name": name} if name else {})})
+        header = {"failed": text[:2000]}
+        if name:
+            header["name"] = name
+        return RpcMessage(header)
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,11 @@ class Node:
     """A node and what it needs to handle requests."""
 
     name: str
-    handshake: Callable[[ModelSpec], Handshake]  # its own, without ``start``
+    handshake: Callable[[ModelSpec], Handshake]  # of the node, without ``start``
     start: Callable[[], str]  # digest of the initial model from fixed randomness
     samples: Int[np.ndarray, "c"]  # training samples of each client
-    world: Callable[
-        [Int[np.ndarray, "c"]], NodeWorld
-    ]  # of the ids that its clients have at the server
+    # From the ids of its clients at the server to their world.
+    world: Callable[[Int[np.ndarray, "c"]], NodeWorld]
     disk: Disk
 
     def handle(self, request: RpcMessage) -> RpcMessage:
@@ -79,13 +81,11 @@ class Node:
         if kind is None:
             raise InvalidMessageError(
                 f"the task {operation[:40]!r} is not known here; is this the server's version of "
-                f"fedkin?"
+                "fedkin?"
             )
-        run, first, count = (
-            request.value("run", str),
-            request.value("first", int),
-            request.value("count", int),
-        )
+        run = request.value("run", str)
+        first = request.value("first", int)
+        count = request.value("count", int)
         if count != len(self.samples):
             raise InvalidMessageError(
                 f"{self.name} had {count} clients when it was accepted, and has "
@@ -104,7 +104,15 @@ class Node:
         if call and (stored := memory.replies(operation, call)) is not None:
             return RpcMessage({}, stored | self._standing(world, request, clients))
         self._deliver(world, request, memory)
-        arrays = {} if kind.standing else self._run(kind, world, request, clients, memory)
+        arrays: dict[str, np.ndarray] = {}
+        if not kind.standing:
+            arrays = self._run(
+                kind=kind,
+                world=world,
+                request=request,
+                clients=clients,
+                memory=memory,
+            )
         if call:
             memory.remember(operation, call, arrays)
         standing = self._standing(world, request, clients)
@@ -130,21 +138,22 @@ class Node:
     ) -> dict[str, np.ndarray]:
         """Do the task of a request; its reply's arrays."""
         task = decode_task(kind, request, world.initial, memory.kept)
-        memory.keep(
-            {name: getattr(task, name) for name in kept_fields(kind) if name in request.arrays}
-        )
+        new_arrays = [name for name in kept_fields(kind) if name in request.arrays]
+        memory.keep({name: getattr(task, name) for name in new_arrays})
         stream = read_stream(request.header["stream"]) if "stream" in request.header else None
         reply = world.run(task, clients, stream)
         models = task.stored_models(reply) if len(self.samples) == 1 else {}
         try:
             if models:
                 self.disk.save_models(memory.run, models)
-        except StorageError as error:  # no method reads them: the reply is sent all the same
+        except StorageError as error:
+            # No method reads these models, so the reply is sent without them on the disk.
             _log.error("%s", error)
         return encode_reply(task, reply)
 
     def _deliver(self, world: World, request: RpcMessage, memory: NodeMemory) -> None:
-        """What waited for clients: tasks that ask for no reply, and changes of their clusters."""
+        """Do the work that waited for clients: tasks that ask for no reply, and changes of their
+        clusters."""
         if MOVED in request.arrays:
             world.reassigned(self._own_clients(request, MOVED))
             memory.forget_replies()
@@ -165,11 +174,10 @@ class Node:
 
     def _hello(self, request: RpcMessage) -> RpcMessage:
         try:
-            own = self.handshake(self.world(np.arange(len(self.samples))).spec)
-            check(own, Handshake.of(request), "at the site", "at the server")
+            handshake = self.handshake(self.world(np.arange(len(self.samples))).spec)
+            check(handshake, Handshake.of(request), "at the site", "at the server")
         except InvalidMessageError as error:
             _log.error("%s cannot take part: %s", self.name, error)
             return RpcMessage({"refused": str(error), "name": self.name})
-        return RpcMessage(
-            {**own.header(), "start": self.start(), "name": self.name}, {"samples": self.samples}
-        )
+        header = {**handshake.header(), "start": self.start(), "name": self.name}
+        return RpcMessage(header, {"samples": self.samples})

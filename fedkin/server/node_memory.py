@@ -1,5 +1,5 @@
-"""What a node's disk holds of a run: its clients' memory, arrays that it was sent to keep, and its
-last replies."""
+"""The arrays on a node's disk, by run: its clients' memory, arrays that it was sent to keep, and
+its last replies."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import numpy as np
 from fedkin.core.world import World
 from fedkin.tasks import all_tasks
 
-_KEPT, _REPLY = (
-    "kept/",
-    "replies/",
-)  # in front of names of arrays: that were sent to keep, and of last replies
+_KEPT = "kept/"  # in front of names of arrays that a node was sent to keep
+_REPLY = "replies/"  # in front of names of arrays of last replies
 
 
 class NodeWorld(World, Protocol):
@@ -22,16 +20,16 @@ class NodeWorld(World, Protocol):
 
     @property
     def memory_changes(self) -> int:
-        """How often clients stored or forgot anything."""
+        """How often clients stored or forgot an array."""
         ...
 
 
 @runtime_checkable
 class Disk(Protocol):
-    """A node's own storage, by run."""
+    """A node's storage, by run."""
 
     def load_memory(self, run: str) -> dict[str, np.ndarray]:
-        """What ``save_memory`` stored; empty where nothing was."""
+        """The arrays that ``save_memory`` stored; empty without any."""
         ...
 
     def save_memory(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
@@ -44,11 +42,13 @@ class Disk(Protocol):
 
 
 class NodeMemory:
-    """What lasts from one request to the next. Replies to tasks with memory do, as the work is not
-    done twice where a reply was lost."""
+    """The arrays that last from one request to the next. Replies to tasks with memory last too, so
+    that the work is not done twice where a reply was lost."""
 
     def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
-        self.run, self._disk, self._world = run, disk, world
+        self.run = run
+        self._disk = disk
+        self._world = world
         stored = disk.load_memory(run)
         self.kept = {
             name.removeprefix(_KEPT): array
@@ -57,31 +57,31 @@ class NodeMemory:
         }
         self._replies = {name: array for name, array in stored.items() if name.startswith(_REPLY)}
         if stored:
-            own = {
+            of_world = {
                 name: array
                 for name, array in stored.items()
                 if not name.startswith((_KEPT, _REPLY))
             }
-            world.recall(own)
-        self._changes, self._new = world.memory_changes, False
+            world.recall(of_world)
+        self._changes = world.memory_changes
+        self._new = False
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays, in place of those of the same names."""
+        """Keep arrays, in place of arrays of the same names."""
         self.kept |= arrays
         self._new |= bool(arrays)
 
     def replies(self, task: str, call: str) -> dict[str, np.ndarray] | None:
         """The arrays of the reply to a call, if it was the last of its task; None of another."""
         prefix = f"{_REPLY}{task}/"
-        known = self._replies.get(prefix)
-        if known is None or known.tobytes() != call.encode():
+        last_call = self._replies.get(prefix)
+        if last_call is None or last_call.tobytes() != call.encode():
             return None
-        own = {
+        return {
             name.removeprefix(prefix): array
             for name, array in self._replies.items()
-            if name.startswith(prefix)
+            if name.startswith(prefix) and name != prefix
         }
-        return {name: array for name, array in own.items() if name}
 
     def remember(self, task: str, call: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep the reply to a call, in place of the last of its task."""
@@ -89,18 +89,18 @@ class NodeMemory:
         self._replies = {
             name: array for name, array in self._replies.items() if not name.startswith(prefix)
         }
-        own = {prefix + name: array for name, array in arrays.items()}
-        self._replies |= {prefix: np.frombuffer(call.encode(), np.uint8), **own}
+        self._replies[prefix] = np.frombuffer(call.encode(), np.uint8)
+        for name, array in arrays.items():
+            self._replies[prefix + name] = array
         self._new = True
 
     def forget_replies(self) -> None:
-        """Forget those of work whose results clients kept for clusters that have changed: it is
+        """Forget replies to work whose results clients kept for clusters that have changed: it is
         done again."""
-        kinds = {
-            kind.name
-            for kind in all_tasks()
-            if any(m.lifetime == "assignment" for m in kind.memory.values())
-        }
+        kinds = set()
+        for kind in all_tasks():
+            if any(memory.lifetime == "assignment" for memory in kind.memory.values()):
+                kinds.add(kind.name)
         lasting = {
             name: array for name, array in self._replies.items() if name.split("/")[1] not in kinds
         }
@@ -108,7 +108,7 @@ class NodeMemory:
         self._replies = lasting
 
     def save(self) -> None:
-        """Store what has changed."""
+        """Store all arrays, if any has changed."""
         if self._new or self._world.memory_changes != self._changes:
             kept = {_KEPT + name: array for name, array in self.kept.items()}
             self._disk.save_memory(self.run, self._world.memory() | kept | self._replies)

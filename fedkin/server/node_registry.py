@@ -67,11 +67,12 @@ class NodeRegistry:
     """
 
     def __init__(self, capacity: int, registered: bool = False, signed: bool = False) -> None:
-        self.capacity, self.registered, self.signed = capacity, registered, signed
+        self.capacity = capacity
+        self.registered = registered
+        self.signed = signed
         self.members: dict[str, NodeInfo] = {}
-        self.samples = np.zeros(
-            capacity, np.int64
-        )  # training samples of each client, as last reported
+        # Training samples of each client, as last reported.
+        self.samples = np.zeros(capacity, np.int64)
         self.refused: dict[int, str] = {}  # node ids that may not take part, and why
         self.refusals: dict[str, str] = {}  # the same by name, until it may take part
         self.failures: dict[str, str] = {}  # why the last request to a member failed, by its name
@@ -85,8 +86,8 @@ class NodeRegistry:
 
     def unknown(self, nodes: Iterable[OnlineNode]) -> list[OnlineNode]:
         """Nodes without a handshake in this process."""
-        known = {*self._node_ids.values(), *self.refused}
-        return [node for node in nodes if node.node_id not in known]
+        met = {*self._node_ids.values(), *self.refused}
+        return [node for node in nodes if node.node_id not in met]
 
     def check(self, node: OnlineNode, name: str, clients: int) -> None:
         """Whether a node can be accepted.
@@ -105,7 +106,7 @@ class NodeRegistry:
         if node.name and node.name != name:
             raise InvalidMessageError(
                 f"it is registered as {one_line(node.name)!r} and calls itself {name!r}; both "
-                f"must be the same"
+                "must be the same"
             )
         if self.registered and not node.name:
             raise InvalidMessageError(
@@ -115,9 +116,8 @@ class NodeRegistry:
         if self.signed and clients > 1:
             raise InvalidMessageError(
                 f"it has {clients} clients, and signed sums (secret.signed) are of sites with one "
-                f"client each: give "
-                "each client a site with a name and a certificate of its own, or leave out "
-                "secret.signed"
+                "client each: give each client a site with a name and a certificate of its own, "
+                "or leave out secret.signed"
             )
         if member is None:
             self._check_capacity(clients)
@@ -143,7 +143,8 @@ class NodeRegistry:
         """
         self.check(node, name, len(samples))
         member = self.members.setdefault(name, NodeInfo(name, len(self), len(samples), node.key))
-        if member.key != node.key:  # the engine vouches for the name, whatever the key
+        # The engine vouches for the name, whatever the key.
+        if member.key != node.key:
             _log.warning(
                 "%s came with another key than before, which is registered under its name", name
             )
@@ -222,13 +223,14 @@ class NodeRegistry:
             )
 
     def _label(self, node: OnlineNode, name: str) -> str:
-        """How a refused node is called: the name that the engine vouches for comes first."""
+        """The name of a refused node in messages; the name that the engine vouches for comes
+        first."""
         label = one_line(node.name or name, 64) or _unnamed(node.node_id)
-        others = label in self._node_ids and self._node_ids[label] != node.node_id
-        return _impostor(label, node.node_id) if others else label
+        belongs_to_member = label in self._node_ids and self._node_ids[label] != node.node_id
+        return _impostor(label, node.node_id) if belongs_to_member else label
 
     def allow_retry(self, node_ids: Iterable[int]) -> None:
-        """These are sent a handshake again: the reason for the refusal may be gone."""
+        """Forget refusals, so that nodes are sent a handshake again: the reason may be gone."""
         for node_id in node_ids:
             self.refused.pop(node_id, None)
 
@@ -247,15 +249,14 @@ class NodeRegistry:
         belong to none."""
         assigned = []
         for name, member in self.members.items():
-            rows = np.flatnonzero(
-                (clients >= member.first) & (clients < member.first + member.count)
-            )
+            end = member.first + member.count
+            rows = np.flatnonzero((clients >= member.first) & (clients < end))
             if len(rows) and name in self._node_ids:
                 assigned.append(NodeRows(self._node_ids[name], member, rows))
         return assigned
 
     def client_names(self) -> list[str]:
-        """A name for each client that has an id, in the order of ids."""
+        """The name of each client that has an id, in the order of ids."""
         ordered = sorted(self.members.values(), key=lambda member: member.first)
         return [name for member in ordered for name in member.client_names()]
 
@@ -268,10 +269,11 @@ class NodeRegistry:
         }
 
     def recall(self, memory: Memory) -> None:
-        """Put back what ``memory`` gave, beside the nodes accepted since; where each is must be
-        found out anew.
+        """Put back the result of ``memory``, in addition to the nodes accepted since. Where each
+        node is must be found out again.
 
-        Raises CheckpointError where it is the memory of another federation.
+        Raises:
+            CheckpointError: it is the memory of another federation.
         """
         stored = {
             entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())
@@ -283,9 +285,8 @@ class NodeRegistry:
             )
         merged = stored | self.members
         ids = [client for member in merged.values() for client in member.ids]
-        if any(merged[name] != member for name, member in stored.items()) or len(set(ids)) < len(
-            ids
-        ):
+        differ = any(merged[name] != member for name, member in stored.items())
+        if differ or len(set(ids)) < len(ids):
             raise CheckpointError(
                 "the run was made with other clients, or with the same in another order"
             )
@@ -297,8 +298,7 @@ class NodeRegistry:
         if used + count > self.capacity:
             raise InvalidMessageError(
                 f"there is no room for {count} more clients: {used} of {self.capacity} ids are "
-                f"taken "
-                "(federation.capacity)"
+                "taken (federation.capacity)"
             )
 
 
@@ -307,11 +307,16 @@ def _unnamed(node_id: int) -> str:
 
 
 def _impostor(name: str, node_id: int) -> str:
-    """How a node is called that came with the name of a member."""
+    """The name in messages of a node that came with the name of a member."""
     return f"{name} (node {node_id})"
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:
     """A sort key that puts ``site-9`` before ``site-10``."""
-    parts = [part.lstrip("0") if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
-    return [(len(part) if i % 2 else -1, part) for i, part in enumerate(parts)]
+    key = []
+    for i, part in enumerate(re.split(r"(\d+)", name)):
+        digits = part.lstrip("0") if part.isdecimal() else part
+        # Every second part is a number: a longer one is larger.
+        length = len(digits) if i % 2 else -1
+        key.append((length, digits))
+    return key

@@ -1,5 +1,5 @@
-"""Updates that are far longer than others: each is compared with those of the same model and of the
-same call."""
+"""Updates that are far longer than others: each is compared with the updates of the same model in
+the same call."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _FIRST = 100.0
 class NormFilter:
     """Finds updates that are longer than the model, and than ``limit`` times the typical norm.
 
-    The typical norm of a model's updates is the median of those of a call. Where fewer than three
+    The typical norm of a model's updates is their median in a call. Where fewer than three
     clients sent an update of the model, it is the larger of the model's typical norm in earlier
     calls and of the median of all updates of the call, as far as there are any; in the first call
     of two clients, it is the norm of the other. So few updates may lower the typical norm that
     later calls know, and do not raise it: one of the two clients may be hostile.
 
-    An update that float32 hardly shows beside the model says nothing about a typical norm and is
+    An update that float32 hardly shows next to the model says nothing about a typical norm and is
     left out of medians: clients whose models fit all their samples send such updates.
 
     Args:
@@ -71,13 +71,25 @@ class NormFilter:
         """
         moving = _moving(norms, starts)
         limits = np.empty(len(norms))
-        for name, own in self._by_model(norms, models):
-            start = _start(own, starts)
-            usual = self._usual(name, norms, moving, own, start)
+        for name, of_model in self._by_model(norms, models):
+            start = _start(of_model, starts)
+            usual = self._usual(
+                name=name,
+                norms=norms,
+                moving=moving,
+                of_model=of_model,
+                start=start,
+            )
             # No update is excluded that is as long as the model, or shorter.
             limit = max(self.limit * usual, start)
-            limits[own] = limit
-            self._remember(name, norms, own & moving, limit, usual)
+            limits[of_model] = limit
+            self._remember(
+                name=name,
+                norms=norms,
+                counted=of_model & moving,
+                limit=limit,
+                usual=usual,
+            )
         return limits
 
     def _usual(
@@ -85,17 +97,17 @@ class NormFilter:
         name: str,
         norms: Float[np.ndarray, "r"],
         moving: Bool[np.ndarray, "r"],
-        own: Bool[np.ndarray, "r"],
+        of_model: Bool[np.ndarray, "r"],
         start: float,
     ) -> float:
         """The typical norm of the updates of one model, as these and earlier updates show it."""
-        if (own & moving).sum() >= _MIN_UPDATES:
-            return float(np.median(norms[own & moving]))
+        if (of_model & moving).sum() >= _MIN_UPDATES:
+            return float(np.median(norms[of_model & moving]))
         earlier = self.typical.get(name, 0.0)
         of_call = float(np.median(norms[moving])) if moving.sum() >= _MIN_UPDATES else 0.0
-        known = max(earlier, of_call)
-        if known > 0:
-            return known
+        larger = max(earlier, of_call)
+        if larger > 0:
+            return larger
         return min(float(norms[moving].min(initial=np.inf)), self._first(moving, start))
 
     def _first(self, moving: Bool[np.ndarray, "r"], start: float) -> float:
@@ -145,9 +157,10 @@ def _moving(
     norms: Float[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None
 ) -> Bool[np.ndarray, "r"]:
     """Which updates are long enough to say something about a typical norm."""
-    return norms > _RESOLUTION * np.maximum(1.0, 0.0 if starts is None else starts)
+    unit = np.maximum(1.0, 0.0 if starts is None else starts)
+    return norms > _RESOLUTION * unit
 
 
-def _start(own: Bool[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None) -> float:
+def _start(of_model: Bool[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None) -> float:
     """The norm of the model that these updates started from; 0 where it is not known."""
-    return 0.0 if starts is None else float(starts[own].max())
+    return 0.0 if starts is None else float(starts[of_model].max())

@@ -1,4 +1,4 @@
-"""Requests whose round was over before their replies came, and what these replies hold."""
+"""Requests whose round was over before their replies came, and these replies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Overdue(NamedTuple):
 
 
 class OverdueRequests:
-    """Those of one world, in this process: a server that resumes knows of none.
+    """The overdue requests of one world, in this process: a server that resumes has none.
 
     Args:
         collector: makes one for a task about some clients.
@@ -40,15 +40,14 @@ class OverdueRequests:
 
     def __init__(self, collector: Callable[[Task, Int[np.ndarray, "r"]], ReplyCollector]) -> None:
         self._collector = collector
-        self._rounds: dict[
-            str, int
-        ] = {}  # how long replies to the next call are of use, by the task's name
+        # For how many rounds replies to the next call are of use, by the task's name.
+        self._rounds: dict[str, int] = {}
         self._requests: dict[str, _Overdue] = {}  # by the engine's id
         self._replies: list[LateReply] = []
 
     def rounds(self, task: Task) -> int:
-        """For how many rounds a reply to this call is of use: to one after ``take``, and to no
-        other of its kind."""
+        """For how many rounds a reply to this call is of use. Only the first call of its kind after
+        ``take`` has such rounds."""
         return self._rounds.pop(task.name, 0)
 
     def add(
@@ -70,45 +69,62 @@ class OverdueRequests:
             round: of the call.
             rounds: for how many its replies are of use.
         """
-        for request, node in missed.items() if rounds else ():
-            own, last = rows[node], round + rounds
+        if not rounds:
+            return
+        for request, node in missed.items():
+            of_node = rows[node]
             self._requests[request] = _Overdue(
-                task.select(own), clients[own], used_in_reply(task, own), round, last
+                task=task.select(of_node),
+                clients=clients[of_node],
+                used=used_in_reply(task, of_node),
+                round=round,
+                last=round + rounds,
             )
 
     def receive(
         self, replies: Iterable[NodeReply], standing: StandingReports | None, round: int
     ) -> None:
-        """Read what has come, and forget what is too old by now.
+        """Read late replies, and forget requests that are too old by now.
 
         Args:
             replies: to requests that were given up.
-            standing: what every reply answers besides; of no use any more.
+            standing: the standing task, whose answers in late replies are of no use any more.
             round: the present one.
         """
         for reply in replies:
-            if (request := self._requests.pop(reply.request_id, None)) is not None:
+            request = self._requests.pop(reply.request_id, None)
+            if request is not None:
                 self._read(request, reply, standing)
-        self._requests = {name: one for name, one in self._requests.items() if round <= one.last}
+        self._requests = {
+            request_id: request
+            for request_id, request in self._requests.items()
+            if round <= request.last
+        }
 
     def take(self, task: Task, rounds: int) -> list[LateReply]:
         """The replies to a kind of task, each once; as ``WaitingWorld.late_replies``."""
         self._rounds[task.name] = rounds
-        own = [one for one in self._replies if one.task.name == task.name]
-        self._replies = [one for one in self._replies if one.task.name != task.name]
-        return own
+        taken = [reply for reply in self._replies if reply.task.name == task.name]
+        self._replies = [reply for reply in self._replies if reply.task.name != task.name]
+        return taken
 
     def _read(self, request: _Overdue, reply: NodeReply, standing: StandingReports | None) -> None:
-        """Take a reply, checked as one in time is."""
+        """Take a late reply, with the same checks as a reply in time."""
         rows = np.arange(len(request.clients))
         try:
             arrays = message_of(reply).arrays
-            arrays = standing.split(arrays, len(rows))[1] if standing else arrays
+            if standing:
+                arrays = standing.split(arrays, len(rows))[1]
             collector = self._collector(request.task, request.clients)
             collector.read(rows, arrays, request.used)
         except (NoReplyError, InvalidMessageError, TaskError) as error:
             _log.warning("a late reply of round %d is of no use: %s", request.round, error)
             return
         self._replies.append(
-            LateReply(request.task, request.clients, collector.reply(), request.round)
+            LateReply(
+                task=request.task,
+                clients=request.clients,
+                reply=collector.reply(),
+                round=request.round,
+            )
         )

@@ -18,7 +18,7 @@ _HEAD_LIMIT = 2**24  # bytes
 
 @dataclass(frozen=True)
 class Part:
-    """One encoded array, with what Flower notes beside it."""
+    """One encoded array, with its type and shape for Flower."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ def write_frame(
 
     Args:
         connection: to send it on.
-        head: what JSON can hold, without ``rest`` and ``arrays``.
+        head: values that JSON can hold, without ``rest`` and ``arrays``.
         parts: the message; None: there is none.
     """
     if parts is not None:
@@ -62,8 +62,8 @@ def write_frame(
 
 
 def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Parts | None]:
-    """What ``write_frame`` has sent. Raises ConnectionError where the other side ends, or sends
-    anything else."""
+    """The head and the message that ``write_frame`` has sent. Raises ConnectionError where the
+    other side ends, or sends anything else."""
     (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
     if length > _HEAD_LIMIT:
         raise ConnectionError(f"a head of {length} bytes")
@@ -85,7 +85,8 @@ def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Parts | None]
 
 def _read(connection: socket.socket, size: int) -> bytes:
     data = bytearray(size)
-    view, done = memoryview(data), 0
+    view = memoryview(data)
+    done = 0
     while done < size:
         count = connection.recv_into(view[done:])
         if not count:

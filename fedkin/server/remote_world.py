@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,12 @@ from fedkin.server.task_messages import (
 )
 
 _log = logging.getLogger("fedkin")
-_RUN, _NORMS, _START, _PENDING, _FORGETFUL = (
-    "run",
-    "typical_norms",
-    "start",
-    "pending/",
-    "forgetful",
-)  # in a checkpoint
+# Names of arrays in a checkpoint.
+_RUN = "run"
+_NORMS = "typical_norms"
+_START = "start"
+_PENDING = "pending/"
+_FORGETFUL = "forgetful"
 
 
 class RemoteWorld:
@@ -56,7 +56,7 @@ class RemoteWorld:
         spec: of the model that all clients train.
         initial: two words of randomness -> a flat model.
         work: the run's local training.
-        run: name of the run on the nodes' own disks; a checkpoint keeps it.
+        run: name of the run on the nodes' disks; a checkpoint keeps it.
     """
 
     true_clusters = None
@@ -69,7 +69,9 @@ class RemoteWorld:
         work: LocalTraining,
         run: str,
     ) -> None:
-        self.membership, self.spec, self.work = membership, spec, work
+        self.membership = membership
+        self.spec = spec
+        self.work = work
         work.check_classes(membership.classes, spec.detects)
         self.ledger = Ledger()
         self._client = RpcClient(membership, run, self.ledger)
@@ -78,19 +80,16 @@ class RemoteWorld:
         self._norm_filter = NormFilter(membership.request_round.settings.norm_limit)
         self._start = Known()  # the randomness of the initial model, and its digest
         self._kept: dict[int, dict[str, str]] = {}  # digests of the arrays that each node keeps
-        self._forgetful = np.zeros(
-            self.total_clients, bool
-        )  # clients that keep something for their cluster only
+        # Clients that keep arrays for their present cluster only.
+        self._forgetful = np.zeros(self.total_clients, bool)
         self._overdue = OverdueRequests(self._collector)
 
     @property
     def update_memory(self) -> int:
         """Bytes of single updates that may be requested where means would do: none of fleets."""
-        return (
-            0
-            if any(member.count > 1 for member in self.membership.registry.members.values())
-            else UPDATE_MEMORY
-        )
+        members = self.membership.registry.members.values()
+        has_fleets = any(member.count > 1 for member in members)
+        return 0 if has_fleets else UPDATE_MEMORY
 
     @property
     def client_names(self) -> list[str]:
@@ -98,15 +97,14 @@ class RemoteWorld:
         return self.membership.registry.client_names()
 
     def begin(self, stream: Stream) -> None:
+        requests = self.membership.request_round
         self._client.begin(stream.round)
         self.membership.begin_round(stream.round)
         self.ledger.measure("hello", *self.membership.handshake_bytes())
-        if self.membership.request_round.late_bytes:
-            self.ledger.measure("late", 0, self.membership.request_round.late_bytes)
-            self.membership.request_round.late_bytes = 0
-        self._overdue.receive(
-            self.membership.request_round.late_replies(), self._client.standing, stream.round
-        )
+        if requests.late_bytes:
+            self.ledger.measure("late", 0, requests.late_bytes)
+            requests.late_bytes = 0
+        self._overdue.receive(requests.late_replies(), self._client.standing, stream.round)
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
         return self.membership.online_clients()
@@ -125,13 +123,13 @@ class RemoteWorld:
         if task.between_peers or task.local:
             raise TaskError(
                 f"task {task.name} is between peers, without a server: start each of them with "
-                f"fedkin peer, or choose "
-                "another method"
+                "fedkin peer, or choose another method"
             )
         task.check("of this federation", self.spec, self.membership.classes)
         clients = call_clients(task, clients, self.total_clients)
         sizes = call_sizes(task, len(clients), self._sizes())
-        every, none = np.ones(len(clients), bool), np.zeros(len(clients), bool)
+        every = np.ones(len(clients), bool)
+        none = np.zeros(len(clients), bool)
         asked = np.arange(len(clients))
         if any(memory.lifetime == "assignment" for memory in task.memory.values()):
             self._forgetful[clients] = True
@@ -144,15 +142,14 @@ class RemoteWorld:
             reply = self._client.ask_standing(task, clients)
         else:
             reply, asked = self._call(task.for_messages(self.spec), clients, stream)
-        count = traffic(
-            task.select(asked), clients[asked], (reply.arrived | reply.nonfinite)[asked], sizes
-        )
+        replied = reply.arrived | reply.nonfinite
+        count = traffic(task.select(asked), clients[asked], replied[asked], sizes)
         if count:
             self.ledger.add(task.name, *count)
         return reply
 
     def late_replies(self, task: Task, rounds: int) -> list[LateReply]:
-        """Those of nodes that have missed an earlier round's deadline."""
+        """Replies of nodes that have missed an earlier round's deadline."""
         return self._overdue.take(task, rounds)
 
     def expect(self, task: Task) -> None:
@@ -160,26 +157,27 @@ class RemoteWorld:
         self._client.stand(task)
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Those that keep something for their cluster learn of it in their next request."""
+        """Let clients that keep arrays for their cluster know, in their next request, that it has
+        changed."""
         forgetful = clients[self._forgetful[clients]]
         if len(forgetful):
             self._client.schedule(MOVED, forgetful)
 
     def memory(self) -> dict[str, np.ndarray]:
-        """The registry, and what clients have not received yet."""
+        """The registry, and the messages that clients have not received yet."""
+        memory = self.membership.registry.memory()
+        for name, waiting in self._client.pending.items():
+            memory[_PENDING + name] = waiting.copy()
         start = [*(plain_stream(self._start.start) or []), self._start.start_digest]
-        pending = {
-            _PENDING + name: waiting.copy() for name, waiting in self._client.pending.items()
-        }
         texts = {
             _START: json.dumps(start),
             _RUN: self._client.run,
             _NORMS: json.dumps(self._norm_filter.typical),
         }
-        own = {name: np.frombuffer(text.encode(), np.uint8).copy() for name, text in texts.items()}
-        return (
-            self.membership.registry.memory() | pending | own | {_FORGETFUL: self._forgetful.copy()}
-        )
+        for name, text in texts.items():
+            memory[name] = np.frombuffer(text.encode(), np.uint8).copy()
+        memory[_FORGETFUL] = self._forgetful.copy()
+        return memory
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
         self.membership.registry.recall(memory)
@@ -213,10 +211,8 @@ class RemoteWorld:
         factor = self.membership.request_round.settings.norm_limit
         _log.warning(
             "round %d: the update%s of %s is excluded (%s): its norm is %.3g, and the limit is "
-            "%.3g "
-            "(federation.norm_limit = %g times the typical norm, and at least the norm of the "
-            "model); if the update is "
-            "right, set a larger norm_limit",
+            "%.3g (federation.norm_limit = %g times the typical norm, and at least the norm of "
+            "the model); if the update is right, set a larger norm_limit",
             self._client.round,
             model,
             name,
@@ -230,17 +226,16 @@ class RemoteWorld:
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> tuple[Reply, Int[np.ndarray, "a"]]:
         """The reply, and the rows whose clients were asked."""
-        collector, rows_of = self._collector(task, clients), dict[int, np.ndarray]()
+        collector = self._collector(task, clients)
+        rows_of = dict[int, np.ndarray]()  # by node
         header = {} if stream is None else {"stream": plain_stream(stream)}
         kept = {name: array_digest(getattr(task, name)) for name in kept_fields(task)}
 
         def write(node: int, rows: Int[np.ndarray, "r"]) -> RpcMessage:
-            start = (
-                (self._start.start, self._start.start_digest)
-                if self.membership.same_start
-                else (None, "")
-            )
-            message = encode_task(task, rows, Known(self._kept.get(node, {}), *start))
+            known = Known(kept=self._kept.get(node, {}))
+            if self.membership.same_start:
+                known = replace(self._start, kept=known.kept)
+            message = encode_task(task, rows, known)
             rows_of[node] = rows
             return RpcMessage({**header, **message.header}, message.arrays)
 
@@ -251,12 +246,24 @@ class RemoteWorld:
         def forget(node: int) -> None:
             self._kept.pop(node, None)
 
-        once, late = bool(task.memory), self._overdue.rounds(task)
+        late = self._overdue.rounds(task)
         asked = self._client.call(
-            task.name, clients, write, read, collector.exclude, forget, once, late
+            operation=task.name,
+            clients=clients,
+            write=write,
+            read=read,
+            discard=collector.exclude,
+            forget=forget,
+            once=bool(task.memory),
+            late=late,
         )
         self._overdue.add(
-            self.membership.request_round.missed, task, clients, rows_of, self._client.round, late
+            missed=self.membership.request_round.missed,
+            task=task,
+            clients=clients,
+            rows=rows_of,
+            round=self._client.round,
+            rounds=late,
         )
         return collector.reply(), asked
 

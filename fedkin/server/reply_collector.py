@@ -50,7 +50,7 @@ class ReplyCollector(ReplyBuilder):
         sizes: by name, of the schema's axes.
         norm_filter: for tasks of this kind.
         samples: of each row's client, as registered.
-        tell: is given each row that is excluded by its norm, and its update.
+        tell: is given each row that is excluded by its norm, and the outlier.
     """
 
     def __init__(
@@ -66,10 +66,11 @@ class ReplyCollector(ReplyBuilder):
         self._norm_filter = norm_filter
         self._tell = tell
         self._outliers: list[int] = []
-        known = known_rows(task)
-        self._known = {
-            name: np.asarray(getattr(task, INDEX) if name == INDEX else samples) for name in known
-        }
+        # Arrays that the server knows itself, and clients do not send.
+        self._known: dict[str, np.ndarray] = {}
+        for name in known_rows(task):
+            values = getattr(task, INDEX) if name == INDEX else samples
+            self._known[name] = np.asarray(values)
         self._means: list[_Means] = []
 
     def read(
@@ -92,44 +93,69 @@ class ReplyCollector(ReplyBuilder):
         arrived, nonfinite = self._flags(rows, arrays)
         means = self._read_means(rows, arrays, used)
         totals = self._read_totals(int(arrived.sum()), arrays)
-        sent = {name: array for name, array in self.rows.items() if name not in self._known}
-        checked = check_arrays(self.task, arrays, sent, len(rows), self.sizes)
-        if used is not None and INDEX in checked:
-            checked[INDEX] = self._translated(INDEX, checked[INDEX], used)
-        index = getattr(self.task, INDEX, None)
-        if (
-            index is not None
-            and INDEX in checked
-            and (arrived & (checked[INDEX] != np.asarray(index)[rows])).any()
-        ):
-            raise TaskError(f"task {self.task.name}: {INDEX} is another than it was told")
-        checked |= {name: values[rows] for name, values in self._known.items()}
+        checked = self._read_rows(rows, arrays, used, arrived)
         self.task.check_reply(checked | totals)
         if means:
             self._check_weight(means, checked[INDEX][arrived], checked[WEIGHT][arrived])
-        for name, array in self.rows.items():
-            if (
-                checked[name].dtype.kind == "f"
-                and (arrived & ~sound_rows(array, checked[name])).any()
-            ):
-                raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
-        self.arrived[rows], self.nonfinite[rows] = arrived, nonfinite
+        self._check_sound(checked, arrived)
+
+        self.arrived[rows] = arrived
+        self.nonfinite[rows] = nonfinite
         for name in self.rows:
             self.arrays[name][rows[arrived]] = checked[name][arrived]
-        for name in self.totals if arrived.any() else ():
-            self.sums[name] += totals[name]
-        self._means += [means] if means else []
+        if arrived.any():
+            for name in self.totals:
+                self.sums[name] += totals[name]
+        if means:
+            self._means.append(means)
+
+    def _read_rows(
+        self,
+        rows: Int[np.ndarray, "r"],
+        arrays: dict[str, np.ndarray],
+        used: Int[np.ndarray, "k"] | None,
+        arrived: Bool[np.ndarray, "r"],
+    ) -> dict[str, np.ndarray]:
+        """The arrays by row, with those that the server knows; models have their numbers of all
+        K."""
+        sent = {name: array for name, array in self.rows.items() if name not in self._known}
+        checked = check_arrays(
+            task=self.task,
+            arrays=arrays,
+            known=sent,
+            rows=len(rows),
+            sizes=self.sizes,
+        )
+        if used is not None and INDEX in checked:
+            checked[INDEX] = self._translated(INDEX, checked[INDEX], used)
+        index = getattr(self.task, INDEX, None)
+        if index is not None and INDEX in checked:
+            differs = checked[INDEX] != np.asarray(index)[rows]
+            if (arrived & differs).any():
+                raise TaskError(f"task {self.task.name}: {INDEX} is another than it was told")
+        return checked | {name: values[rows] for name, values in self._known.items()}
+
+    def _check_sound(self, checked: dict[str, np.ndarray], arrived: Bool[np.ndarray, "r"]) -> None:
+        """Refuse (TaskError) numbers that are not finite, or out of bounds, in rows that
+        arrived."""
+        for name, array in self.rows.items():
+            if checked[name].dtype.kind != "f":
+                continue
+            if (arrived & ~sound_rows(array, checked[name])).any():
+                raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
 
     def exclude(self, rows: Int[np.ndarray, "r"]) -> None:
         """Count these rows as arrived and not usable."""
-        self.arrived[rows], self.nonfinite[rows] = False, True
+        self.arrived[rows] = False
+        self.nonfinite[rows] = True
         for name, array in self.rows.items():
             self.arrays[name][rows] = array.missing
 
     def reply(self) -> Reply:
         """The reply of all rows, without the outliers."""
-        for name in [name for name, array in self.rows.items() if array.norm_checked]:
-            self._exclude_rows(name)
+        for name, array in self.rows.items():
+            if array.norm_checked:
+                self._exclude_rows(name)
         if self.means:
             self._add_means()
         return replace(super().reply(), outliers=tuple(sorted(set(self._outliers))))
@@ -151,8 +177,12 @@ class ReplyCollector(ReplyBuilder):
         limits = self._norm_filter.limits(norms, models, starts)
         found: list[tuple[int, Outlier]] = []
         for place in np.flatnonzero(norms > limits).tolist():
-            model = None if models is None else int(models[place])
-            found.append((place, Outlier(model, float(norms[place]), float(limits[place]))))
+            outlier = Outlier(
+                model=None if models is None else int(models[place]),
+                norm=float(norms[place]),
+                limit=float(limits[place]),
+            )
+            found.append((place, outlier))
         return found
 
     def _exclude_outlier(self, rows: Int[np.ndarray, "r"], outlier: Outlier) -> None:
@@ -165,26 +195,40 @@ class ReplyCollector(ReplyBuilder):
     def _flags(
         self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]
     ) -> tuple[Bool[np.ndarray, "r"], Bool[np.ndarray, "r"]]:
-        """Which rows hold numbers, and which hold none as theirs were not finite."""
+        """Which rows hold numbers, and which hold none as their numbers were not finite."""
         if not self.task.up.flags_rows and "arrived" not in arrays:
             return np.ones(len(rows), bool), np.zeros(len(rows), bool)
-        known: dict[str, Array] = dict.fromkeys(("arrived", "nonfinite"), booleans())
-        flags = {name: arrays.pop(name) for name in known if name in arrays}
-        checked = check_arrays(self.task, flags, known, len(rows), {})
-        arrived, nonfinite = checked["arrived"], checked["nonfinite"]
+        schema: dict[str, Array] = dict.fromkeys(("arrived", "nonfinite"), booleans())
+        flags = {name: arrays.pop(name) for name in schema if name in arrays}
+        checked = check_arrays(
+            task=self.task,
+            arrays=flags,
+            known=schema,
+            rows=len(rows),
+            sizes={},
+        )
+        arrived = checked["arrived"]
+        nonfinite = checked["nonfinite"]
         if (arrived & nonfinite).any():
             raise TaskError(f"task {self.task.name}: nonfinite has rows that arrived")
         return arrived, nonfinite
 
     def _read_totals(self, clients: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Sums over those clients of a node that count: bounds of one client, so many times."""
-        known = {
+        """Sums over the clients of a node that count. Their bounds are the bounds of one client,
+        times the number of clients."""
+        schema = {
             name: _summed(array, self.sums[name].dtype, clients)
             for name, array in self.totals.items()
         }
-        own = {name: arrays.pop(name) for name in known if name in arrays}
-        totals = check_arrays(self.task, own, known, None, self.sizes)
-        for name, array in known.items():
+        sums = {name: arrays.pop(name) for name in schema if name in arrays}
+        totals = check_arrays(
+            task=self.task,
+            arrays=sums,
+            known=schema,
+            rows=None,
+            sizes=self.sizes,
+        )
+        for name, array in schema.items():
             if not sound_rows(array, totals[name][None]).all():
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
         return totals
@@ -198,15 +242,22 @@ class ReplyCollector(ReplyBuilder):
         """Means by model, with the examples behind each; all are used or none."""
         if not self.means:
             return None
-        known = {**self.means, "weight": floats(), MODELS: integers()}
-        own = {name: arrays.pop(name) for name in known if name in arrays}
-        checked = check_arrays(self.task, own, known, np.size(own.get(MODELS, ())), self.sizes)
-        models, weight = checked.pop(MODELS), checked.pop("weight")
+        schema = {**self.means, "weight": floats(), MODELS: integers()}
+        of_models = {name: arrays.pop(name) for name in schema if name in arrays}
+        checked = check_arrays(
+            task=self.task,
+            arrays=of_models,
+            known=schema,
+            rows=np.size(of_models.get(MODELS, ())),
+            sizes=self.sizes,
+        )
+        models = checked.pop(MODELS)
+        weight = checked.pop("weight")
         if len(set(models.tolist())) != len(models):
             raise TaskError(f"task {self.task.name}: {MODELS} has a model twice")
-        models = self._translated(
-            MODELS, models, np.arange(self.sizes["K"]) if used is None else used
-        )
+        if used is None:
+            used = np.arange(self.sizes["K"])
+        models = self._translated(MODELS, models, used)
         for name, array in self.means.items():
             if not sound_rows(array, checked[name]).all():
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
@@ -255,23 +306,27 @@ class ReplyCollector(ReplyBuilder):
         """The means, of all messages one after another, that are outliers in norm."""
         models = np.concatenate([np.zeros(0, np.int64), *(means.models for means in self._means)])
         found: dict[int, Outlier] = {}
-        for name in [name for name, array in self.means.items() if array.norm_checked]:
-            norms = np.concatenate(
-                [np.zeros(0), *(_norms(means.arrays[name]) for means in self._means)]
-            )
-            found |= dict(self._find_outliers(norms, models)) if count else {}
+        if not count:
+            return found
+        for name, array in self.means.items():
+            if array.norm_checked:
+                norms = np.concatenate([_norms(means.arrays[name]) for means in self._means])
+                found |= dict(self._find_outliers(norms, models))
         return found
 
 
 def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:
     """The schema of a sum over so many clients; of none, it is not used."""
+    if not clients:
+        return replace(array, dtype=dtype.type, missing=0, low=-np.inf, high=np.inf)
     low, high = (0, 1) if np.dtype(array.dtype).kind == "b" else (array.low, array.high)
-    bounds = (
-        {"low": low * clients, "high": high * clients}
-        if clients
-        else {"low": -np.inf, "high": np.inf}
+    return replace(
+        array,
+        dtype=dtype.type,
+        missing=0,
+        low=low * clients,
+        high=high * clients,
     )
-    return replace(array, dtype=dtype.type, missing=0, **bounds)
 
 
 def _norms(updates: Float[np.ndarray, "r ..."]) -> Float[np.ndarray, "r"]:

@@ -44,7 +44,7 @@ class ReplyFetches(Generic[Message]):
         self._count = 0  # of all fetches
 
     def fetch(self, request_ids: Iterable[str]) -> list[Message]:
-        """What has arrived for some requests, each once.
+        """The messages that have arrived for requests, each once.
 
         Where the time is not enough for all requests, those whose turn is longest ago come first in
         the next call.
@@ -61,7 +61,7 @@ class ReplyFetches(Generic[Message]):
             self._raise_error()
             started = set(wanted) - self._running - self._found.keys()
             in_order = [request_id for request_id in wanted if request_id in started]
-            waiting = deque(sorted(in_order, key=lambda one: self._turns.get(one, 0)))
+            waiting = deque(sorted(in_order, key=lambda request: self._turns.get(request, 0)))
         for _ in range(min(TOGETHER, len(started))):
             threading.Thread(target=self._work, args=(waiting,), daemon=True).start()
         with self._changed:
@@ -99,7 +99,8 @@ class ReplyFetches(Generic[Message]):
             error: Exception | None = None
             try:
                 messages = list(self._pull(request_id))
-            except Exception as raised:  # a call of ``fetch`` raises it
+            # A call of ``fetch`` raises the error.
+            except Exception as raised:
                 error = raised
             with self._changed:
                 self._running.discard(request_id)

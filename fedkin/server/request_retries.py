@@ -1,5 +1,5 @@
-"""One round of requests to some nodes: lost messages are retried until all have replied or the
-deadline is over."""
+"""One round of requests to nodes: lost messages are retried until all have replied or the deadline
+is over."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from fedkin.server.transport import OnlineNode, Reply, Transport
 _log = logging.getLogger("fedkin")
 _POLL = 0.25  # seconds between queries for replies
 _MIN_SHARE = 0.1  # of a round's time: a node that had less to reply in is not suspected
-_SHARE = 2 / 3  # of what is left of a round: the longest that one call may take
+_SHARE = 2 / 3  # of the rest of a round: the longest that one call may take
 _REMEMBERED = 8  # replies of a node to an operation whose seconds are remembered
-GRACE = 5.0  # seconds that the requests of a round may take beyond its deadline: the last looks at the engine
+# Seconds that the requests of a round may take beyond its deadline: the last looks at the engine.
+GRACE = 5.0
 
 
 class RequestRound:
     """Sends requests and waits for replies as long as the settings allow.
 
-    ``suspects`` are nodes that missed a deadline, with the heartbeat that they had shown by then:
-    they are sent nothing more before another one (not a later one: the engine's clock may be set
-    back).
+    ``suspects`` are nodes that missed a deadline, with the heartbeat that they had shown by then.
+    They are sent nothing more before they show a different heartbeat; not a later one, as the
+    engine's clock may be set back.
 
     Args:
         transport: the engine.
@@ -41,14 +42,17 @@ class RequestRound:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.transport, self.settings = transport, settings
-        self.clock, self.sleep = clock, sleep
+        self.transport = transport
+        self.settings = settings
+        self.clock = clock
+        self.sleep = sleep
         self.suspects: dict[int, float] = {}
-        self.bytes_sent = self.bytes_received = 0  # in the last call of ``send``
+        # Bytes in the last call of ``send``.
+        self.bytes_sent = 0
+        self.bytes_received = 0
         self.late_bytes = 0  # of replies that arrived after they were given up
-        self.missed: dict[
-            str, int
-        ] = {}  # node ids by the ids of requests that the last call of ``send`` gave up
+        # Node ids by the ids of requests that the last call of ``send`` gave up.
+        self.missed: dict[str, int] = {}
         self._late: list[Reply] = []
         self._deadline = clock() + settings.deadline
         self._given_up: set[str] = set()  # ids of requests whose replies are no longer waited for
@@ -58,7 +62,8 @@ class RequestRound:
     def begin_round(self) -> list[OnlineNode]:
         """Start a round's deadline; the nodes that are online and not suspected."""
         self._deadline = self.clock() + self.settings.deadline
-        if self._given_up:  # a reply that is never fetched stays with the engine
+        # A reply that is never fetched stays with the engine.
+        if self._given_up:
             replies = self.transport.pull(self._given_up)
             self._given_up -= {reply.request_id for reply in replies}
             self.late_bytes += sum(reply.size for reply in replies)
@@ -66,8 +71,9 @@ class RequestRound:
         return self.online_nodes()
 
     def late_replies(self) -> list[Reply]:
-        """Those that have arrived after they were given up, each once."""
-        self._late, replies = [], self._late
+        """Replies that have arrived after they were given up, each once."""
+        replies = self._late
+        self._late = []
         return replies
 
     def online_nodes(self) -> list[OnlineNode]:
@@ -84,8 +90,8 @@ class RequestRound:
     ) -> dict[int, Reply]:
         """Replies by node id; a node without one in time is left out, and suspected from now on.
 
-        A call takes two thirds of what is left of the round at most. So the nodes that reply have a
-        third of it for the later calls of the round, wherever a node dies.
+        A call takes at most two thirds of the rest of the round. So nodes that reply have a third
+        of it for the later calls of the round, whenever another node dies.
 
         Args:
             requests: by node id; all of one operation.
@@ -118,25 +124,22 @@ class RequestRound:
             over = self.clock() >= end
             for reply in self._pull(waiting):
                 node = waiting.pop(reply.request_id, None)
-                if node is None:  # a reply that was delivered twice counts once
+                # A reply that was delivered twice counts once.
+                if node is None:
                     continue
-                if (
-                    not over
-                    and reply.lost
-                    and retries[node] < self.settings.retries
-                    and self._is_online(node)
-                ):
+                may_retry = not over and retries[node] < self.settings.retries
+                if may_retry and reply.lost and self._is_online(node):
                     retries[node] += 1
-                    waiting |= self._push(
-                        requests, [node], round, max(1.0, end - self.clock()) + longer
-                    )
+                    lifetime = max(1.0, end - self.clock()) + longer
+                    waiting |= self._push(requests, [node], round, lifetime)
                     continue
                 replies[node] = reply
-                expired += [node] if over and reply.lost else []
+                if over and reply.lost:
+                    expired.append(node)
                 self._note_time(node, operation, reply, self.clock() - start)
-                if sum(one.succeeded for one in replies.values()) >= self.settings.quorum * len(
-                    requests
-                ):
+                # After a quorum, the others have as much time again as the quorum took.
+                succeeded = sum(reply.succeeded for reply in replies.values())
+                if succeeded >= self.settings.quorum * len(requests):
                     end = min(end, start + 2 * (self.clock() - start))
             if over or not waiting:
                 break
@@ -151,12 +154,14 @@ class RequestRound:
         return max(self._seconds.get((node, operation), ()), default=0.0)
 
     def _note_time(self, node: int, operation: str, reply: Reply, seconds: float) -> None:
-        """Remember how long a node took to do what was requested."""
+        """Remember how long a node took for a request."""
         if reply.succeeded:
-            self._seconds.setdefault((node, operation), deque(maxlen=_REMEMBERED)).append(seconds)
+            key = (node, operation)
+            times = self._seconds.setdefault(key, deque(maxlen=_REMEMBERED))
+            times.append(seconds)
 
     def _suspect(self, nodes: Iterable[int], operation: str, seconds: float) -> None:
-        """Suspect nodes that did not reply, but for those that had too little time for it.
+        """Suspect nodes that did not reply, except nodes that had too little time for it.
 
         Too little is less than they lately needed for the same operation.
         """
@@ -174,14 +179,14 @@ class RequestRound:
         """Send; node ids by the ids of the requests that the engine took."""
         messages = self.transport.push([(node, requests[node]) for node in nodes], round, lifetime)
         accepted = [
-            (one, node)
-            for one, node in zip(messages, nodes, strict=True)
-            if one.request_id is not None
+            (sent, node)
+            for sent, node in zip(messages, nodes, strict=True)
+            if sent.request_id is not None
         ]
         for node in set(nodes) - {node for _, node in accepted}:
             _log.warning("round %d: the engine did not take a request for node %d", round, node)
-        self.bytes_sent += sum(one.size for one, _ in accepted)
-        return {str(one.request_id): node for one, node in accepted}
+        self.bytes_sent += sum(sent.size for sent, _ in accepted)
+        return {str(sent.request_id): node for sent, node in accepted}
 
     def _pull(self, waiting: Mapping[str, int]) -> Sequence[Reply]:
         replies = self.transport.pull(waiting)

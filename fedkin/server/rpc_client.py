@@ -1,9 +1,9 @@
 """Remote calls about clients: rows are sent to the nodes that hold them, and read from their
 replies.
 
-Every request also carries what waits for its node's clients (tasks that ask for no reply, changes
-of their clusters); every reply also answers the standing task, once there is one. Neither takes
-messages of its own.
+Every request also carries the messages that wait for its node's clients (tasks that ask for no
+reply, changes of their clusters); every reply also answers the standing task, once there is one. So
+neither needs separate messages.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from fedkin.server.transport import Reply as NodeReply
 from fedkin.tasks import all_tasks
 
 _log = logging.getLogger("fedkin")
-NEVER = -2  # in place of a round: before the one before the first
-MOVED = "moved"  # among what waits for clients: their clusters have changed
+NEVER = -2  # in place of a round: earlier than the round before the first
+MOVED = "moved"  # a message that waits for clients: their clusters have changed
 Write = Callable[[int, Int[np.ndarray, "r"]], RpcMessage]
 Read = Callable[[int, Int[np.ndarray, "r"], dict[str, np.ndarray]], None]
 
 
 class StandingReports:
-    """What each client last replied to a standing task, and in which round."""
+    """The last reply of each client to a standing task, and its round."""
 
     def __init__(self, task: Task, clients: int) -> None:
-        self.task, self.round = task, np.full(clients, NEVER)
+        self.task = task
+        self.round = np.full(clients, NEVER)
         self.arrays = {
-            name: np.full(clients, a.missing, a.dtype) for name, a in task.up.arrays.items()
+            name: np.full(clients, array.missing, array.dtype)
+            for name, array in task.up.arrays.items()
         }
 
     def split(
@@ -53,42 +55,50 @@ class StandingReports:
             rows: how many clients it is about.
 
         Raises:
-            TaskError: the standing task's are not as its schema says.
+            TaskError: the standing task's arrays are not as its schema says.
         """
-        known = self.task.up.arrays
-        own = check_arrays(
-            self.task, {n: a for n, a in arrays.items() if n in known}, known, rows, {}
+        schema = self.task.up.arrays
+        standing = check_arrays(
+            task=self.task,
+            arrays={name: array for name, array in arrays.items() if name in schema},
+            known=schema,
+            rows=rows,
+            sizes={},
         )
-        for name, values in own.items():
-            if values.dtype.kind == "f" and not sound_rows(known[name], values).all():
+        for name, values in standing.items():
+            if values.dtype.kind == "f" and not sound_rows(schema[name], values).all():
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
-        return own, {name: array for name, array in arrays.items() if name not in known}
+        others = {name: array for name, array in arrays.items() if name not in schema}
+        return standing, others
 
     def take(
         self, clients: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], round: int
     ) -> None:
-        """Take what these clients replied in a round."""
+        """Take the replies of these clients in a round."""
         for name, values in arrays.items():
             self.arrays[name][clients] = values
         self.round[clients] = round
 
     def reset(self, clients: Int[np.ndarray, "n"], round: int) -> None:
-        """These clients have nothing to report from this round on."""
+        """Forget the last reports of clients, which have nothing to report from this round on."""
         self.round[clients] = round
         for name, array in self.task.up.arrays.items():
             self.arrays[name][clients] = array.missing
 
 
 class RpcClient:
-    """The remote calls of one run; nodes store what they keep of it under ``run``, and bytes go on
+    """The remote calls of one run. Nodes store its arrays under ``run``, and bytes are counted in
     the ledger."""
 
     def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
-        self.membership, self.run, self.ledger, self.round = membership, run, ledger, 0
-        self._calls: Counter[str] = (
-            Counter()
-        )  # in this round, of each kind: a server that resumes counts the same
-        self.pending: dict[str, Bool[np.ndarray, "N"]] = {}  # what waits for clients, by name
+        self.membership = membership
+        self.run = run
+        self.ledger = ledger
+        self.round = 0
+        # Calls of each kind in this round: a server that resumes counts the same.
+        self._calls: Counter[str] = Counter()
+        # By the name of a message that waits, the clients for which it waits.
+        self.pending: dict[str, Bool[np.ndarray, "N"]] = {}
         self.standing: StandingReports | None = None
 
     def begin(self, round: int) -> None:
@@ -106,9 +116,8 @@ class RpcClient:
             clients: ids.
             resets: arrays of the standing task that have nothing to report then.
         """
-        self.pending.setdefault(name, np.zeros(self.membership.registry.capacity, bool))[
-            clients
-        ] = True
+        waiting = self.pending.setdefault(name, np.zeros(self.membership.registry.capacity, bool))
+        waiting[clients] = True
         if self.standing is not None and self.standing.arrays.keys() & set(resets):
             self.standing.reset(clients, self.round)
 
@@ -119,24 +128,22 @@ class RpcClient:
         return self.standing
 
     def ask_standing(self, task: Task, clients: Int[np.ndarray, "n"]) -> Reply:
-        """What clients replied in this round or in the last; only those without a reply are sent a
-        request."""
+        """The replies of clients in this round or in the last. Only clients without a reply are
+        sent a request."""
         reports = self.stand(task)
         silent = clients[reports.round[clients] < self.round - 1]
         if len(silent):
             self.call(
-                task.name,
-                silent,
-                lambda node, rows: RpcMessage(),
-                lambda node, rows, arrays: check_nothing_else(task, arrays),
+                operation=task.name,
+                clients=silent,
+                write=lambda node, rows: RpcMessage(),
+                read=lambda node, rows, arrays: check_nothing_else(task, arrays),
             )
         arrived = reports.round[clients] >= self.round - 1
-        arrays = {
-            name: np.where(arrived, reports.arrays[name][clients], array.missing).astype(
-                array.dtype
-            )
-            for name, array in task.up.arrays.items()
-        }
+        arrays = {}
+        for name, array in task.up.arrays.items():
+            values = np.where(arrived, reports.arrays[name][clients], array.missing)
+            arrays[name] = values.astype(array.dtype)
         return Reply(arrays, arrived, np.zeros(len(clients), bool))
 
     def call(
@@ -175,27 +182,32 @@ class RpcClient:
             if node.info.first in online
         ]
         requests = {
-            one.node_id: self._request(
-                operation, one.info, clients[one.rows], number, write(one.node_id, one.rows)
+            node.node_id: self._request(
+                operation=operation,
+                info=node.info,
+                clients=clients[node.rows],
+                number=number,
+                message=write(node.node_id, node.rows),
             )
-            for one in nodes
+            for node in nodes
         }
         replies = self.membership.request_round.send(requests, self.round, late)
-        sent, received = (
-            self.membership.request_round.bytes_sent,
-            self.membership.request_round.bytes_received,
-        )
+        sent = self.membership.request_round.bytes_sent
+        received = self.membership.request_round.bytes_received
         self.ledger.measure(operation, sent, received)
         for node_id, info, rows in nodes:
             try:
-                arrays, standing = message_of(replies.get(node_id)).arrays, self.standing
+                arrays = message_of(replies.get(node_id)).arrays
+                standing = self.standing
                 for waiting in self.pending.values():
                     waiting[info.ids] = False
-                own, arrays = standing.split(arrays, len(rows)) if standing else ({}, arrays)
+                reports: dict[str, np.ndarray] = {}
+                if standing:
+                    reports, arrays = standing.split(arrays, len(rows))
                 read(node_id, rows, arrays)
                 self.membership.registry.failures.pop(info.name, None)
                 if standing:
-                    standing.take(clients[rows], own, self.round)
+                    standing.take(clients[rows], reports, self.round)
             except NoReplyError as error:
                 forget(node_id)
                 self._log_failure(info.name, f"no reply from {info.name} ({operation}): {error}")
@@ -207,7 +219,7 @@ class RpcClient:
         return np.concatenate([np.zeros(0, np.int64), *(node.rows for node in nodes)])
 
     def _log_failure(self, name: str, reason: str) -> None:
-        """Log why a node did not do what it was asked, and keep that until it does."""
+        """Log why a node did not do a request, and keep the reason until it does one."""
         self.membership.registry.failures[name] = f"round {self.round}: {reason}"
         _log.warning("round %d: %s", self.round, reason)
 
@@ -219,16 +231,13 @@ class RpcClient:
         number: dict[str, list[int]],
         message: RpcMessage,
     ) -> RpcMessage:
-        """A request with what every node needs: its clients, the run, what waits for it, and the
-        standing task."""
-        waiting = {
-            name: np.flatnonzero(all_clients[info.ids])
-            for name, all_clients in self.pending.items()
-        }
-        arrays = {
-            "clients": clients - info.first,
-            **{name: own for name, own in waiting.items() if len(own)},
-        }
+        """A request with the entries that every node needs: its clients, the run, the messages that
+        wait for it, and the standing task."""
+        arrays = {"clients": clients - info.first}
+        for name, all_clients in self.pending.items():
+            waiting = np.flatnonzero(all_clients[info.ids])
+            if len(waiting):
+                arrays[name] = waiting
         header: dict[str, Any] = {
             "operation": operation,
             "run": self.run,
@@ -238,21 +247,22 @@ class RpcClient:
         header |= {kind.standing: None for kind in all_tasks() if kind.standing}
         if self.standing is not None:
             header[self.standing.task.standing] = plain_settings(self.standing.task)
-        header |= {"handshake": self.membership.own.header()}  # a site may have changed since
+        # A site may have changed since it was accepted.
+        header["handshake"] = self.membership.own.header()
         return RpcMessage({**header, **number, **message.header}, arrays | message.arrays)
 
 
 def check_nothing_else(task: Task, arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse (TaskError) a reply with any more arrays."""
-    check_arrays(task, arrays, {}, None, {})
+    """Refuse (TaskError) a reply with any arrays."""
+    check_arrays(task=task, arrays=arrays, known={}, rows=None, sizes={})
 
 
 class NoReplyError(Exception):
-    """A node has not done what was requested, and why."""
+    """A node has not done a request; the text says why."""
 
 
 def message_of(reply: NodeReply | None) -> RpcMessage:
-    """The message of a reply. Raises NoReplyError where the node has not done what was requested."""
+    """The message of a reply. Raises NoReplyError where the node has not done the request."""
     if reply is None:
         raise NoReplyError("its time is up")
     if reply.message is None:

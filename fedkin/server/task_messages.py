@@ -29,7 +29,7 @@ MODELS = "trained_models"  # in a message with means: the models that they are o
 
 @dataclass(frozen=True)
 class Known:
-    """What a node need not be sent.
+    """Arrays that a node has, and need not be sent.
 
     Attributes:
         kept: digests of the arrays that it keeps, by the field's name.
@@ -43,58 +43,65 @@ class Known:
 
 
 def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndarray, "k"]]:
-    """The models that some rows of a task name, ascending, by the field that names them; without
-    fields that are None, as their clients get all models."""
+    """The models that rows of a task name, ascending, by the field that names them. Fields that are
+    None are left out, as their clients get all models."""
     used = {}
     for _, down in fields_down(task):
-        if down.kind == "chosen" and (index := getattr(task, down.by)) is not None:
-            own = np.asarray(index)[rows]
-            used[down.by] = np.unique(own[own >= 0])
+        if down.kind != "chosen":
+            continue
+        index = getattr(task, down.by)
+        if index is not None:
+            models = np.asarray(index)[rows]
+            used[down.by] = np.unique(models[models >= 0])
     return used
 
 
 def used_in_reply(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"] | None:
-    """The models, of all K, that some rows are sent and reply about by number; None where they are
-    sent all."""
+    """The models, of all K, that rows are sent and reply about by number; None where they are sent
+    all."""
     used = used_models(task, rows)
-    named = (
-        down.by
-        for _, down in fields_down(task)
-        if down.kind == "chosen" and down.axes.split()[0] == "K"
-    )
-    return next((used[by] for by in named if by in used), None)
+    for _, down in fields_down(task):
+        is_of_models = down.kind == "chosen" and down.axes.split()[0] == "K"
+        if is_of_models and down.by in used:
+            return used[down.by]
+    return None
 
 
 def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMessage:
-    """The request about some rows of a task.
+    """The request about the rows of a task that one node holds.
 
     Args:
         task: of all rows.
-        rows: those that one node holds.
-        known: what the node need not be sent.
+        rows: of the node.
+        known: arrays that the node has.
 
     Raises:
         TaskError: a setting that cannot be sent.
     """
     header: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
-    own, used = task.select(rows), used_models(task, rows)
-    for name, down in fields_down(own):
-        value = getattr(own, name)
+    of_node = task.select(rows)
+    used = used_models(task, rows)
+    for name, down in fields_down(of_node):
+        value = getattr(of_node, name)
         if down.kind == "setting":
-            _encode_setting(own, name, value, header, arrays)
+            _encode_setting(task=of_node, name=name, value=value, header=header, arrays=arrays)
         elif down.kind == "initial":
-            is_known = known.start is not None and known.start_digest == model_digest(value)
-            header[name] = plain_stream(known.start) if is_known else None
-            arrays |= {} if is_known else {name: value}
+            if known.start is not None and known.start_digest == model_digest(value):
+                header[name] = plain_stream(known.start)
+            else:
+                header[name] = None
+                arrays[name] = value
         elif value is None:
             continue
         elif down.kind == "kept":
             digest = array_digest(value)
-            header |= {name: digest} if known.kept.get(name) == digest else {}
-            arrays |= {} if known.kept.get(name) == digest else {name: value}
+            if known.kept.get(name) == digest:
+                header[name] = digest
+            else:
+                arrays[name] = value
         elif down.kind == "chosen" and down.by in used:
-            index = np.asarray(getattr(own, down.by))
+            index = np.asarray(getattr(of_node, down.by))
             arrays[name] = value[used[down.by]]
             arrays[down.by] = np.where(index >= 0, np.searchsorted(used[down.by], index), -1)
         elif down.kind != "stays" and name not in arrays:
@@ -108,7 +115,7 @@ def decode_task(
     initial: Callable[[Stream], Float[np.ndarray, "P"]],
     kept: Mapping[str, np.ndarray],
 ) -> Task:
-    """What ``encode_task`` made.
+    """The task of a request that ``encode_task`` made.
 
     Args:
         kind: the class of task.
@@ -117,7 +124,7 @@ def decode_task(
         kept: arrays that this node keeps, by the field's name.
 
     Raises:
-        InvalidMessageError: something is missing, or of another type.
+        InvalidMessageError: an entry is missing, or of another type.
     """
     fields = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
@@ -136,24 +143,23 @@ def decode_task(
                     f"{name} were not sent, and none, or others, are kept here"
                 )
             values[name] = kept[name]
+        elif fields[name].default is None:
+            values[name] = message.arrays.get(name)
         else:
-            values[name] = (
-                message.arrays.get(name) if fields[name].default is None else message.array(name)
-            )
+            values[name] = message.array(name)
     return make_task(kind, values)
 
 
 def call_digest(kind: type[Task], message: RpcMessage) -> str:
     """A short digest of a numbered request, the same where the same work is requested again for the
     same clients."""
-    own = {"call", "clients", "stream", *(field.name for field in dataclasses.fields(kind))}
-    entries = {name: value for name, value in message.header.items() if name in own}
-    digests = {
-        name: array_digest(array)
-        for name, array in message.arrays.items()
-        if name.split(".")[0] in own
-    }
-    return hashlib.sha256(json.dumps(entries | digests, sort_keys=True).encode()).hexdigest()[:16]
+    of_work = {"call", "clients", "stream", *(field.name for field in dataclasses.fields(kind))}
+    entries = {name: value for name, value in message.header.items() if name in of_work}
+    for name, array in message.arrays.items():
+        if name.split(".")[0] in of_work:
+            entries[name] = array_digest(array)
+    text = json.dumps(entries, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def make_task(kind: type[Task], values: Any) -> Task:
@@ -175,34 +181,31 @@ def array_digest(array: np.ndarray) -> str:
 
 
 def kept_fields(task: Task | type[Task]) -> list[str]:
-    """Names of the fields whose arrays a node keeps; of a task, of those that it has."""
+    """Names of the fields whose arrays a node keeps; of a task, without fields that are None."""
     names = [name for name, down in fields_down(task) if down.kind == "kept"]
-    return (
-        names
-        if isinstance(task, type)
-        else [name for name in names if getattr(task, name) is not None]
-    )
+    if isinstance(task, type):
+        return names
+    return [name for name in names if getattr(task, name) is not None]
 
 
 def known_rows(task: Task) -> set[str]:
-    """Arrays by row that a server knows itself where it wants means: what it registered, and models
-    that it chose."""
+    """Arrays by row that a server knows itself where it wants means: registered numbers of samples,
+    and models that it chose."""
     if not task.up.of("model"):
         return set()
-    known = {name for name, array in task.up.of("row").items() if array.registered}
-    return known if getattr(task, INDEX, None) is None else known | {INDEX}
+    names = {name for name, array in task.up.of("row").items() if array.registered}
+    if getattr(task, INDEX, None) is not None:
+        names.add(INDEX)
+    return names
 
 
 def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
     """The arrays of a node's reply: means of the models that it trained only, and which rows hold
     numbers."""
-    schema, known = task.up, known_rows(task)
-    arrays = {
-        name: reply.arrays[name]
-        for over in ("row", "all")
-        for name in schema.of(over)
-        if name not in known
-    }
+    schema = task.up
+    known = known_rows(task)
+    names = [*schema.of("row"), *schema.of("all")]
+    arrays = {name: reply.arrays[name] for name in names if name not in known}
     if schema.flags_rows or not reply.arrived.all():
         arrays |= {"arrived": reply.arrived, "nonfinite": reply.nonfinite}
     if reply.weight is not None:
@@ -223,7 +226,8 @@ def plain_stream(stream: Stream | None) -> list[Any] | None:
 
 
 def read_stream(value: Any) -> Stream:
-    """What ``plain_stream`` made. Raises InvalidMessageError for anything else."""
+    """The stream of an entry that ``plain_stream`` made. Raises InvalidMessageError for any other
+    entry."""
     if not isinstance(value, list) or [type(part) for part in value] != [int, int, str]:
         raise InvalidMessageError(
             f"expected a stream [seed, round, purpose], got {str(value)[:60]!r}"
@@ -234,46 +238,47 @@ def read_stream(value: Any) -> Stream:
 def _encode_setting(
     task: Task, name: str, value: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
+    """Add a setting to the header of a message; arrays among the settings of a training, to its
+    arrays. Raises TaskError for a value that cannot be sent."""
     if isinstance(value, LocalTraining):
-        settings = value.settings()
-        own = {
-            f"{name}.{one}": array
-            for one, array in settings.items()
-            if isinstance(array, np.ndarray)
-        }
-        header[name] = {one: entry for one, entry in settings.items() if f"{name}.{one}" not in own}
-        arrays |= own
+        plain_entries = {}
+        for key, entry in value.settings().items():
+            if isinstance(entry, np.ndarray):
+                arrays[f"{name}.{key}"] = entry
+            else:
+                plain_entries[key] = entry
+        header[name] = plain_entries
         return
     if isinstance(value, slice):
         header[name] = {_SLICE: [value.start, value.stop, value.step]}
         return
     entries = value if isinstance(value, tuple) else (value,)
     plain = [entry.item() if isinstance(entry, np.generic) else entry for entry in entries]
+    # A NaN is not equal to itself, and cannot be sent.
     if not all(entry is None or (isinstance(entry, _PLAIN) and entry == entry) for entry in plain):
-        how = (
-            "declare how it travels, such as shared('K P')"
-            if isinstance(value, np.ndarray)
-            else "use a plain value"
-        )
+        how = "use a plain value"
+        if isinstance(value, np.ndarray):
+            how = "declare how it travels, such as shared('K P')"
         raise TaskError(f"task {task.name}: {name} = {value!r} cannot be sent as a setting; {how}")
     header[name] = plain if isinstance(value, tuple) else plain[0]
 
 
 def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:
-    """What ``_encode_setting`` made. Raises InvalidMessageError for nothing, or another type than
-    the default's."""
+    """The setting that ``_encode_setting`` added. Raises InvalidMessageError where it is missing,
+    or not of the default's type."""
     if name not in message.header:
         raise InvalidMessageError(f"expected {name}, got none")
     value = message.header[name]
     if isinstance(value, dict) and value.keys() == {_SLICE}:
         return slice(*value[_SLICE])
     if isinstance(value, dict):
-        own = {
-            one.removeprefix(f"{name}."): a
-            for one, a in message.arrays.items()
-            if one.startswith(f"{name}.")
+        prefix = f"{name}."
+        arrays = {
+            key.removeprefix(prefix): array
+            for key, array in message.arrays.items()
+            if key.startswith(prefix)
         }
-        return LocalTraining.from_settings({**value, **own})
+        return LocalTraining.from_settings({**value, **arrays})
     if isinstance(default, (bool, str)):
         return message.value(name, type(default))
     return tuple(value) if isinstance(value, list) else value

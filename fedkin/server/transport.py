@@ -1,5 +1,4 @@
-"""What the server needs of an engine that carries messages, so that most tests put one in memory in
-its place."""
+"""The engine that carries messages, as the server needs it; most tests use one in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from fedkin.server.message import RpcMessage
 @dataclass(frozen=True)
 class OnlineNode:
     """A node that is online: its id at the engine, the name and the key that it is registered under
-    (empty where it is not), and until when the engine takes its last heartbeat to hold."""
+    (empty where it is not), and the time until which its last heartbeat holds."""
 
     node_id: int
     name: str = ""
@@ -23,7 +22,8 @@ class OnlineNode:
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A request that was sent: its id at the engine (None where it was not taken), and its bytes."""
+    """A request that was sent: its id at the engine, and its bytes. The id is None where the engine
+    did not take it."""
 
     request_id: str | None
     size: int
@@ -42,7 +42,7 @@ class Reply:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the node has done what was requested."""
+        """Whether the node has done the request."""
         return self.message is not None and "failed" not in self.message.header
 
 

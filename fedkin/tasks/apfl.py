@@ -1,5 +1,5 @@
-"""APFL's client work: a model of each client's own, trained in a mix with that of its cluster. It
-never leaves it.
+"""APFL's client work: a model for each client, trained in a mix with the model of its cluster. It
+never leaves the client.
 
 Shapes: n rows, r of a portion, K models, P parameters.
 """
@@ -29,8 +29,8 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainMixed(Train):
-    """Local training of w as in ``Train``, and by the same batches of the client's own v in the mix
-    v~ = share v + (1 - share) w: v <- v - lr share g(v~), where g is the gradient of the loss.
+    """Local training of w as in ``Train``, and by the same batches of the client's model v in the
+    mix v~ = share v + (1 - share) w: v <- v - lr share g(v~), where g is the gradient of the loss.
 
     v begins as the first w that the client receives; where a training diverged, it stays. The share
     moves once before the training, but is used after it: share - share_lr <v - w, g(v~)>, of the
@@ -50,13 +50,23 @@ class TrainMixed(Train):
     def compute(self, client: Client) -> dict[str, Any]:
         index = np.asarray(self.model_index)[:1]
         received = self.models[index]
-        own = client.memory.get(OWN, received[0])[None]
+        own_model = client.memory.get(OWN, received[0])[None]
         share = np.reshape(client.memory.get(SHARE, np.float32(self.share)), 1)
-        gradient = client.gradient(mixed(own, received, share)[0])[None] if self.share_lr else None
-        local = client.train(received[0], self.work, self.gradient, mixed=MixedModel(own, share))
-        arrays, own, after, sound = self._results(local.as_rows(), own, share, received, gradient)
+        gradient = None
+        if self.share_lr:
+            gradient = client.gradient(mixed(own_model, received, share)[0])[None]
+        mix = MixedModel(own_model, share)
+        local = client.train(received[0], self.work, self.gradient, mixed=mix)
+        arrays, own_model, share, sound = self._results(
+            local=local.as_rows(),
+            own_model=own_model,
+            share=share,
+            received=received,
+            gradient=gradient,
+        )
         if sound[0]:
-            client.memory[OWN], client.memory[SHARE] = own[0], after[0]
+            client.memory[OWN] = own_model[0]
+            client.memory[SHARE] = share[0]
         reply = {name: array[0] for name, array in arrays.items()}
         return reply | {"examples": len(client.samples()[1]), "model_index": index[0]}
 
@@ -64,49 +74,61 @@ class TrainMixed(Train):
         index = np.asarray(self.model_index, np.int64)
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
         call = rows.train_call(self.models, index, self.work, gradient=self.gradient)
-        for some in rows.portions(3 * self.models.shape[1]):  # w, v and their mix
-            clients, received, gradient = rows.clients[some], self.models[index[some]], None
-            own = rows.memory.read(OWN, clients, received)
-            share = rows.memory.read(SHARE, clients, np.full(len(some), self.share, np.float32))
+        # In memory: w, v and their mix of each row.
+        for portion in rows.portions(3 * self.models.shape[1]):
+            clients = rows.clients[portion]
+            received = self.models[index[portion]]
+            gradient = None
+            own_model = rows.memory.read(OWN, clients, received)
+            share = rows.memory.read(SHARE, clients, np.full(len(portion), self.share, np.float32))
             if self.share_lr:
-                mix = and_padding(mixed(own, received, share))
-                gradient = rows.trainer.gradients(mix, clients, np.arange(len(some)))
-            local = rows.trainer.train(replace(call.select(some), mixed=MixedModel(own, share)))
-            arrays, own, after, sound = self._results(local, own, share, received, gradient)
+                models = and_padding(mixed(own_model, received, share))
+                gradient = rows.trainer.gradients(models, clients, np.arange(len(portion)))
+            mix = MixedModel(own_model, share)
+            local = rows.trainer.train(replace(call.select(portion), mixed=mix))
+            arrays, own_model, share, sound = self._results(
+                local=local,
+                own_model=own_model,
+                share=share,
+                received=received,
+                gradient=gradient,
+            )
             if sound.any():
-                rows.store(OWN, some[sound], own[sound])
-                rows.store(SHARE, some[sound], after[sound])
-            yield some, arrays | {"examples": examples[some], "model_index": index[some]}
+                rows.store(OWN, portion[sound], own_model[sound])
+                rows.store(SHARE, portion[sound], share[sound])
+            yield portion, arrays | {"examples": examples[portion], "model_index": index[portion]}
 
     def _results(
         self,
         local: LocalUpdates,
-        own: Float[np.ndarray, "r P"],
+        own_model: Float[np.ndarray, "r P"],
         share: Float[np.ndarray, "r"],
         received: Float[np.ndarray, "r P"],
         gradient: Float[np.ndarray, "r P"] | None,
     ) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
-        """The reply's arrays, the new own models and shares, and which of them are sound."""
+        """The reply's arrays, the clients' new models and shares, and which of them are sound."""
         after = share
         if gradient is not None:
-            along = np.sum((own - received).astype(np.float64) * gradient, axis=1)
+            difference = (own_model - received).astype(np.float64)
+            along = np.sum(difference * gradient, axis=1)
             after = np.clip(share - self.share_lr * along, 0, 1).astype(np.float32)
-        own = own + np.asarray(local.own)
+        own_model = own_model + np.asarray(local.own)
         sound = (
-            sound_rows(_MODEL, own)
+            sound_rows(_MODEL, own_model)
             & sound_rows(_MODEL, np.asarray(local.update))
             & np.isfinite(after)
         )
-        return self._arrays(local), own, after, sound
+        return self._arrays(local), own_model, after, sound
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        return self  # a client's model is not its local solution, which Train would store
+        # Train would store the local solution, which is not the client's model.
+        return self
 
 
 @dataclass(frozen=True)
 class EvaluateMixed(EvaluateOwn):
-    """Evaluation of each client's mix of its own model and that of its cluster on its own data; of
-    a client that has no model of its own, of the cluster's."""
+    """Evaluation of each client's mix, of its model and its cluster's, on its data. A client
+    without a model is evaluated with the cluster's."""
 
     memory = _MEMORY
 
@@ -116,13 +138,15 @@ class EvaluateMixed(EvaluateOwn):
 
 
 def mixed(
-    own: Float[np.ndarray, "r P"], received: Float[np.ndarray, "r P"], share: Float[np.ndarray, "r"]
+    own_model: Float[np.ndarray, "r P"],
+    received: Float[np.ndarray, "r P"],
+    share: Float[np.ndarray, "r"],
 ) -> Float[np.ndarray, "r P"]:
     """share v + (1 - share) w.
 
     Args:
-        own: v.
+        own_model: v.
         received: w.
         share: of v.
     """
-    return (share[:, None] * own + (1 - share[:, None]) * received).astype(np.float32)
+    return (share[:, None] * own_model + (1 - share[:, None]) * received).astype(np.float32)

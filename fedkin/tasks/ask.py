@@ -1,4 +1,4 @@
-"""What peers ask each other: models and updates, without a server."""
+"""The requests of peers to each other: models and updates, without a server."""
 
 from __future__ import annotations
 

@@ -42,8 +42,12 @@ class Detections(Task):
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         owned = rows.data.part(self.split).select(rows.clients)
         scores = rows.scorer.raw_scores(self.models, rows.clients, self.model_index, self.split)
-        own = rows.data.y[owned.rows] == np.repeat(self.positive, owned.sizes)
+        positive = rows.data.y[owned.rows] == np.repeat(self.positive, owned.sizes)
         starts = owned.offsets[:-1]
-        pairs = zip(np.split(scores, starts)[1:], np.split(own, starts)[1:], strict=True)
-        counts = [score_histogram(*pair) for pair in pairs]
+        scores_by_row = np.split(scores, starts)[1:]
+        positive_by_row = np.split(positive, starts)[1:]
+        counts = [
+            score_histogram(row_scores, row_positive)
+            for row_scores, row_positive in zip(scores_by_row, positive_by_row, strict=True)
+        ]
         yield rows.every, {"counts": np.array(counts, np.int64).reshape(-1, 2, BINS)}

@@ -1,4 +1,4 @@
-"""Ditto's client work: beside the model of its cluster each client trains one of its own, which
+"""Ditto's client work: with the model of its cluster each client trains a personal model, which
 never leaves it.
 
 Shapes: n rows, r of a portion, K models, P parameters.
@@ -28,16 +28,16 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainBeside(Train):
-    """Local training as in ``Train``, and of the client's own model v_i, pulled to the model w that
-    it received: v_i <- v_i - lr (g_i(v_i) + strength (v_i - w)).
+    """Local training as in ``Train``, and of the client's model v_i, pulled to the model w that it
+    received: v_i <- v_i - lr (g_i(v_i) + strength (v_i - w)).
 
     Both see the same batches. v_i begins as the first w that the client receives; where its
     training diverged it stays.
 
     Attributes:
         strength: of the pull.
-        own_epochs: epochs (or steps) of the training of v_i; None: those of ``work``.
-        own_lr: its learning rate; None: that of ``work``.
+        own_epochs: epochs (or steps) of the training of v_i; None: as in ``work``.
+        own_lr: its learning rate; None: as in ``work``.
     """
 
     strength: float = 1.0
@@ -50,51 +50,53 @@ class TrainBeside(Train):
     def compute(self, client: Client) -> dict[str, Any]:
         reply = super().compute(client)
         received = self.models[reply["model_index"]]
-        own = client.memory.get(OWN, received)
-        work, terms = (
-            self._own_work(),
-            GradientTerms(anchor=received[None], strength=self._strengths(1)),
-        )
-        own = own + client.train(own, work, terms=terms).update
-        if sound_rows(_MODEL, own[None])[0]:
-            client.memory[OWN] = own
+        own_model = client.memory.get(OWN, received)
+        work = self._own_work()
+        terms = GradientTerms(anchor=received[None], strength=self._strengths(1))
+        own_model = own_model + client.train(own_model, work, terms=terms).update
+        if sound_rows(_MODEL, own_model[None])[0]:
+            client.memory[OWN] = own_model
         return reply
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         work = self._own_work()
-        for some, arrays in super().compute_rows(rows):
+        for portion, arrays in super().compute_rows(rows):
             received = self.models[arrays["model_index"]]
-            own = rows.memory.read(OWN, rows.clients[some], received)
-            terms = GradientTerms(anchor=received, strength=self._strengths(len(some)))
-            done = rows.steps[some]
-            steps = (
-                done
-                if self.own_epochs is None
-                else shortened(self.own_epochs, done, self.work.select(some))
-            )
-            part = rows.select(some)
+            own_model = rows.memory.read(OWN, rows.clients[portion], received)
+            terms = GradientTerms(anchor=received, strength=self._strengths(len(portion)))
+            done = rows.steps[portion]
+            steps = done
+            if self.own_epochs is not None:
+                steps = shortened(self.own_epochs, done, self.work.select(portion))
+            part = rows.select(portion)
             call = part.train_call(
-                and_padding(own),
-                np.arange(len(some)),
-                work.select(some),
+                and_padding(own_model),
+                np.arange(len(portion)),
+                work.select(portion),
                 terms=terms,
             )
             local = rows.trainer.train(replace(call, num_steps=steps))
-            own = own + np.asarray(local.update)
-            sound = sound_rows(_MODEL, own)
+            own_model = own_model + np.asarray(local.update)
+            sound = sound_rows(_MODEL, own_model)
             if sound.any():
-                rows.store(OWN, np.asarray(some)[sound], own[sound])
-            yield some, arrays
+                rows.store(OWN, np.asarray(portion)[sound], own_model[sound])
+            yield portion, arrays
 
     def _strengths(self, rows: int) -> Float[np.ndarray, "r"]:
         return np.full(rows, self.strength, np.float32)
 
     def _own_work(self) -> LocalTraining:
-        count = "epochs" if self.work.steps is None else "steps"
-        given = {count: self.own_epochs, "lr": self.own_lr, "mu": 0.0}  # FedProx pulls w only
-        return replace(
-            self.work, **{name: value for name, value in given.items() if value is not None}
-        )
+        """Settings of the training of v_i."""
+        # FedProx pulls w only.
+        work = replace(self.work, mu=0.0)
+        if self.own_lr is not None:
+            work = replace(work, lr=self.own_lr)
+        if self.own_epochs is None:
+            return work
+        if self.work.steps is None:
+            return replace(work, epochs=self.own_epochs)
+        return replace(work, steps=self.own_epochs)
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        return self  # a client's model is not its local solution, which Train would store
+        # Train would store the local solution, which is not the client's model.
+        return self

@@ -41,12 +41,11 @@ class Evaluate(Task):
     up = Rows(
         correct=integers(counted=False),
         examples=integers(counted=False),
-        loss=floats(
-            missing=0.0, finite=False, counted=False
-        ),  # infinite where a model has diverged
+        # The loss is infinite where a model has diverged.
+        loss=floats(missing=0.0, finite=False, counted=False),
     )
     detectors = None
-    can_be_lost = False  # it measures a method, and so every client
+    can_be_lost = False  # an evaluation is of every client
 
     def compute(self, client: Client) -> dict[str, Any]:
         correct, loss, examples = client.score(
@@ -58,11 +57,12 @@ class Evaluate(Task):
         sums = rows.scorer.score(
             self.models, rows.clients, np.asarray(self.model_index, np.int64), self.split
         )
-        loss = sums.loss / np.maximum(sums.examples, 1)
-        yield (
-            rows.every,
-            {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss},
-        )
+        reply = {
+            "correct": sums.correct.astype(np.int64),
+            "examples": sums.examples,
+            "loss": sums.loss / np.maximum(sums.examples, 1),
+        }
+        yield rows.every, reply
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
         """Detectors are scored together, other models one by one."""
@@ -70,9 +70,8 @@ class Evaluate(Task):
         if self.model_index.shape[1:] != expected:
             raise ModelError(
                 f"model {model!r} is {'a' if spec.detects else 'no'} detector: detectors are "
-                f"scored together, one of "
-                f"each of {classes} classes, and other models one by one; got shape "
-                f"{self.model_index.shape}"
+                f"scored together, one of each of {classes} classes, and other models one by one; "
+                f"got shape {self.model_index.shape}"
             )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:

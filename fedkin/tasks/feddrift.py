@@ -1,8 +1,8 @@
-"""FedDrift's client work, on a part of clients' samples: a model is trained on those steps of a
+"""FedDrift's client work, on a part of clients' samples: a model is trained on the steps of a
 client that it owns.
 
-Clients keep the samples of all steps, in the order in which they came; the server says which of
-them by position. Shapes: n rows, r of a portion, K models, P parameters, S steps, s samples.
+Clients keep the samples of all steps, in the order in which they came; the server names samples by
+their positions. Shapes: n rows, r of a portion, K models, P parameters, S steps, s samples.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class SampleCounts(Task):
 
 @dataclass(frozen=True)
 class SpanScores(Task):
-    """How many of its training samples ``start`` .. ``stop`` - 1 each model classifies correctly,
-    for each row."""
+    """For each row, how many of the client's training samples ``start`` .. ``stop`` - 1 each model
+    classifies correctly."""
 
     models: Float[np.ndarray, "K P"] = shared("K P")
     start: Int[np.ndarray, "n"] = each()
@@ -52,29 +52,31 @@ class SpanScores(Task):
     up = Rows(correct=integers("K", counted=False))
 
     def compute(self, client: Client) -> dict[str, Any]:
-        own = client.with_samples(np.arange(int(self.start[0]), int(self.stop[0])))
+        span = client.with_samples(np.arange(int(self.start[0]), int(self.stop[0])))
         scores = [
-            own.score(self.models, np.asarray(k), "train").correct for k in range(len(self.models))
+            span.score(self.models, np.asarray(k), "train").correct for k in range(len(self.models))
         ]
         return {"correct": np.array(scores).astype(np.int64)}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         K = len(self.models)
-        for some in rows.portions(0):
-            spans = [
-                np.arange(*pair)
-                for pair in np.stack([self.start, self.stop], axis=1)[some].tolist()
-            ]
-            own = rows.with_samples(some, spans)
-            pairs = np.repeat(own.clients, K), np.tile(np.arange(K), len(some))
-            correct = own.scorer.score(self.models, *pairs, "train").correct
-            yield some, {"correct": np.asarray(correct).astype(np.int64).reshape(len(some), K)}
+        for portion in rows.portions(0):
+            starts = self.start[portion].tolist()
+            stops = self.stop[portion].tolist()
+            spans = [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
+            part = rows.with_samples(portion, spans)
+            # Every client scores every model.
+            clients = np.repeat(part.clients, K)
+            model_index = np.tile(np.arange(K), len(portion))
+            correct = part.scorer.score(self.models, clients, model_index, "train").correct
+            correct = np.asarray(correct).astype(np.int64)
+            yield portion, {"correct": correct.reshape(len(portion), K)}
 
 
 @dataclass(frozen=True)
 class TrainSpans(Task):
-    """Local training of ``models[model_index]`` on some spans of a client's training samples; means
-    of updates go up.
+    """Local training of ``models[model_index]`` on spans of a client's training samples; means of
+    updates go up.
 
     Attributes:
         models: where training starts.
@@ -98,37 +100,32 @@ class TrainSpans(Task):
     )
 
     def compute(self, client: Client) -> dict[str, Any]:
-        own = client.with_samples(positions(self.spans[0]))
-        local = own.train(self.models[self.model_index[0]], self.work)
-        losses = {"loss": np.float64(local.loss), "first_loss": np.float64(local.first_loss)}
-        examples = len(positions(self.spans[0]))
+        samples = positions(self.spans[0])
+        model = self.models[self.model_index[0]]
+        local = client.with_samples(samples).train(model, self.work)
         return {
             "update": local.update,
-            **losses,
-            "examples": examples,
+            "loss": np.float64(local.loss),
+            "first_loss": np.float64(local.first_loss),
+            "examples": len(samples),
             "model_index": self.model_index[0],
         }
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        for some in rows.portions(self.models.shape[1]):
-            spans = [positions(self.spans[row]) for row in some]
-            own = rows.with_samples(some, spans)
-            index = np.asarray(self.model_index[some], np.int64)
-            local = own.trainer.train(own.train_call(self.models, index, self.work.select(some)))
-            losses = {
-                name: np.asarray(getattr(local, name), np.float64)
-                for name in ("loss", "first_loss")
+        for portion in rows.portions(self.models.shape[1]):
+            spans = [positions(self.spans[row]) for row in portion]
+            part = rows.with_samples(portion, spans)
+            index = np.asarray(self.model_index[portion], np.int64)
+            call = part.train_call(self.models, index, self.work.select(portion))
+            local = part.trainer.train(call)
+            reply = {
+                "update": np.asarray(local.update),
+                "loss": np.asarray(local.loss, np.float64),
+                "first_loss": np.asarray(local.first_loss, np.float64),
+                "examples": np.array([len(span) for span in spans], np.int64),
+                "model_index": index,
             }
-            examples = np.array([len(span) for span in spans], np.int64)
-            yield (
-                some,
-                {
-                    "update": np.asarray(local.update),
-                    **losses,
-                    "examples": examples,
-                    "model_index": index,
-                },
-            )
+            yield portion, reply
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if arrays["model_index"].size and arrays["model_index"].max() >= len(self.models):
@@ -138,16 +135,20 @@ class TrainSpans(Task):
 
     def training(self, reply: Reply) -> TrainingReply:
         index = np.asarray(self.model_index, np.int64)
-        losses = {
-            name: np.where(reply.arrived, reply.arrays[name][index], 0.0)
-            for name in ("loss", "first_loss")
-        }
-        flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
-        return TrainingReply(reply.update, index, reply.examples, **losses, **flags)
+        return TrainingReply(
+            update=reply.update,
+            model_index=index,
+            examples=reply.examples,
+            loss=np.where(reply.arrived, reply.arrays["loss"][index], 0.0),
+            first_loss=np.where(reply.arrived, reply.arrays["first_loss"][index], 0.0),
+            arrived=reply.arrived,
+            nonfinite=reply.nonfinite,
+            weight=reply.weight,
+        )
 
 
 def positions(spans: Int[np.ndarray, "S 2"]) -> Int[np.ndarray, "s"]:
     """The positions of the samples in all spans."""
-    return np.concatenate(
-        [np.arange(start, stop) for start, stop in spans] or [np.zeros(0, np.int64)]
-    )
+    if not len(spans):
+        return np.zeros(0, np.int64)
+    return np.concatenate([np.arange(start, stop) for start, stop in spans])

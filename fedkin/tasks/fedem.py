@@ -1,5 +1,5 @@
-"""FedEM's and FedRC's client work, a mixture of shared models: each client trains all components,
-on its samples weighted by how likely they are of each.
+"""FedEM's and FedRC's client work, a mixture of shared models: each client trains all components on
+its samples, weighted by the probability that they are of each component.
 
 Shapes: n rows, r of a portion, c components, P parameters, m = c P numbers of all components, C
 classes, t samples.
@@ -63,65 +63,67 @@ class TrainMixture(Task):
         return _schema(self.by_label)
 
     def compute(self, client: Client) -> dict[str, Any]:
-        components, labels = self._components, client.samples()[1]
+        components = self._components
+        labels = client.samples()[1]
         weights = sample_weights(
             client.sample_losses(components), self.membership.T, self.shares, labels
         )
-        by_component = zip(components, weights, strict=True)
-        locals_ = [client.train(model, self.work, weights=[own]) for model, own in by_component]
+        trained = [
+            client.train(model, self.work, weights=[of_samples])
+            for model, of_samples in zip(components, weights, strict=True)
+        ]
         reply = {
-            "update": np.concatenate([local.update for local in locals_]),
-            "loss": np.float64(sum(local.loss for local in locals_)),
-            "first_loss": np.float64(sum(local.first_loss for local in locals_)),
+            "update": np.concatenate([local.update for local in trained]),
+            "loss": np.float64(sum(local.loss for local in trained)),
+            "first_loss": np.float64(sum(local.first_loss for local in trained)),
             "examples": len(labels),
             "model_index": 0,
             "membership": weights.mean(axis=1),
         }
         if self.by_label:
-            reply["label_masses"] = label_masses(
-                weights, labels, np.array([len(labels)]), client.classes
-            )[0]
+            sizes = np.array([len(labels)])
+            reply["label_masses"] = label_masses(weights, labels, sizes, client.classes)[0]
         return reply
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        components, data, owned = self._components, rows.data, rows.data.part("train")
+        components = self._components
+        data = rows.data
+        owned = rows.data.part("train")
         count = len(components)
-        for some in rows.portions(self.models.size):
-            clients = rows.clients[some]
+        for portion in rows.portions(self.models.size):
+            clients = rows.clients[portion]
             sizes = owned.sizes[clients].astype(np.int64)
             labels = data.y[np.concatenate([owned[int(c)] for c in clients])]
-            prior = np.repeat(self.membership[some], sizes, axis=0).T
+            prior = np.repeat(self.membership[portion], sizes, axis=0).T
             weights = sample_weights(
                 rows.scorer.sample_losses(components, clients), prior, self.shares, labels
             )
             by_client = np.split(weights, np.cumsum(sizes)[:-1], axis=1)
-            several = np.repeat(some, count)  # a row for each component of each client
-            call = rows.select(several).train_call(
+
+            # A row for each component of each client.
+            pairs = np.repeat(portion, count)
+            call = rows.select(pairs).train_call(
                 components,
-                np.tile(np.arange(count), len(some)),
-                self.work.select(several),
-                weights=[own for of_client in by_client for own in of_client],
+                np.tile(np.arange(count), len(portion)),
+                self.work.select(pairs),
+                weights=[of_samples for of_client in by_client for of_samples in of_client],
             )
             local = rows.trainer.train(call)
-            losses = {
-                name: np.asarray(getattr(local, name), np.float64)
-                for name in ("loss", "first_loss")
-            }
+
+            loss = np.asarray(local.loss, np.float64)
+            first_loss = np.asarray(local.first_loss, np.float64)
+            membership = [sums_by_row(of_samples, sizes) / sizes for of_samples in weights]
             arrays = {
-                name: values.reshape(len(some), count).sum(axis=1)
-                for name, values in losses.items()
-            }
-            arrays["update"] = np.asarray(local.update).reshape(len(some), -1)
-            arrays["membership"] = np.stack(
-                [sums_by_row(own, sizes) / sizes for own in weights], axis=1
-            )
-            arrays |= {
+                "loss": loss.reshape(len(portion), count).sum(axis=1),
+                "first_loss": first_loss.reshape(len(portion), count).sum(axis=1),
+                "update": np.asarray(local.update).reshape(len(portion), -1),
+                "membership": np.stack(membership, axis=1),
                 "examples": data.train.sizes[clients].astype(np.int64),
-                "model_index": np.zeros(len(some), np.int64),
+                "model_index": np.zeros(len(portion), np.int64),
             }
             if self.by_label:
                 arrays["label_masses"] = label_masses(weights, labels, sizes, data.classes)
-            yield some, arrays
+            yield portion, arrays
 
     @property
     def _components(self) -> Float[np.ndarray, "c P"]:
@@ -141,13 +143,15 @@ class TrainMixture(Task):
         return super().sizes() | {"c": self.membership.shape[1]}
 
     def training(self, reply: Reply) -> TrainingReply:
-        losses = {
-            name: np.where(reply.arrived, reply.arrays[name][0], 0.0)
-            for name in ("loss", "first_loss")
-        }
-        flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
         return TrainingReply(
-            reply.update, np.zeros(len(reply.arrived), np.int64), reply.examples, **losses, **flags
+            update=reply.update,
+            model_index=np.zeros(len(reply.arrived), np.int64),
+            examples=reply.examples,
+            loss=np.where(reply.arrived, reply.arrays["loss"][0], 0.0),
+            first_loss=np.where(reply.arrived, reply.arrays["first_loss"][0], 0.0),
+            arrived=reply.arrived,
+            nonfinite=reply.nonfinite,
+            weight=reply.weight,
         )
 
     def check_reply(self, arrays: Any) -> None:
@@ -162,8 +166,8 @@ class TrainMixture(Task):
 
 @dataclass(frozen=True)
 class MixtureWeights(Task):
-    """One E-step, and nothing else: what clients that do not train, such as newcomers, have of each
-    component.
+    """One E-step, and nothing else: the weights of the components for clients that do not train,
+    such as newcomers.
 
     Attributes:
         models: the components.
@@ -187,8 +191,8 @@ class MixtureWeights(Task):
 
 @dataclass(frozen=True)
 class EvaluateMixture(Task):
-    """Evaluation of each client's mixture on its own data: the probabilities of the components are
-    mixed, not scores.
+    """Evaluation of each client's mixture on its data: the probabilities of the components are
+    mixed, not their scores.
 
     Attributes:
         models: the components.
@@ -201,7 +205,7 @@ class EvaluateMixture(Task):
     split: str = "test"
 
     up = Evaluate.up
-    can_be_lost = False  # it measures a method, and so every client
+    can_be_lost = False  # an evaluation is of every client
 
     def compute(self, client: Client) -> dict[str, Any]:
         labels = client.samples(self.split)[1]
@@ -216,16 +220,19 @@ class EvaluateMixture(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         owned = rows.data.part(self.split)
-        for some in rows.portions(self.models.size):
-            clients = rows.clients[some]
+        for portion in rows.portions(self.models.size):
+            clients = rows.clients[portion]
             sizes = owned.sizes[clients].astype(np.int64)
             labels = rows.data.y[np.concatenate([owned[int(c)] for c in clients])]
             scores = (rows.scorer.scores(model, clients, self.split) for model in self.models)
-            correct, losses = _mixed(
-                scores, np.repeat(self.membership[some], sizes, axis=0), labels
-            )
-            sums = {"correct": sums_by_row(correct, sizes).astype(np.int64), "examples": sizes}
-            yield some, {**sums, "loss": sums_by_row(losses, sizes) / np.maximum(sizes, 1)}
+            prior = np.repeat(self.membership[portion], sizes, axis=0)
+            correct, losses = _mixed(scores, prior, labels)
+            reply = {
+                "correct": sums_by_row(correct, sizes).astype(np.int64),
+                "examples": sizes,
+                "loss": sums_by_row(losses, sizes) / np.maximum(sizes, 1),
+            }
+            yield portion, reply
 
     def check_reply(self, arrays: Any) -> None:
         if (arrays["correct"] > arrays["examples"]).any():
@@ -238,9 +245,14 @@ def _mixed(
     scores: Iterator[np.ndarray], prior: Float[np.ndarray, "t K"], labels: Int[np.ndarray, "t"]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whether each sample is classified correctly by the mixture of probabilities, and its loss."""
-    mixed: Any = sum(np.exp(log_softmax(own)) * prior[:, k, None] for k, own in enumerate(scores))
+    mixed: Any = sum(
+        np.exp(log_softmax(of_component)) * prior[:, k, None]
+        for k, of_component in enumerate(scores)
+    )
+    correct = mixed.argmax(axis=-1) == labels
     with np.errstate(divide="ignore"):
-        return mixed.argmax(axis=-1) == labels, -np.log(mixed[np.arange(len(labels)), labels])
+        losses = -np.log(mixed[np.arange(len(labels)), labels])
+    return correct, losses
 
 
 def label_masses(
@@ -257,8 +269,11 @@ def label_masses(
         sizes: samples of each client.
         classes: C.
     """
-    place, room = np.repeat(np.arange(len(sizes)), sizes) * classes + labels, len(sizes) * classes
-    sums = [np.bincount(place, own, room).reshape(len(sizes), classes) for own in weights]
+    place = np.repeat(np.arange(len(sizes)), sizes) * classes + labels
+    room = len(sizes) * classes
+    sums = [
+        np.bincount(place, of_samples, room).reshape(len(sizes), classes) for of_samples in weights
+    ]
     return np.stack(sums, axis=1)
 
 
@@ -279,9 +294,9 @@ def sample_weights(
     """
     with np.errstate(divide="ignore"):
         log_prior = np.log(prior) + np.zeros(losses.shape)
-    return responsibilities(
-        losses, log_prior if shares is None else log_prior - np.log(shares)[:, labels]
-    )
+    if shares is not None:
+        log_prior = log_prior - np.log(shares)[:, labels]
+    return responsibilities(losses, log_prior)
 
 
 @cache
@@ -295,5 +310,6 @@ def _schema(by_label: bool) -> Schema:
         "model_index": integers(over="row", counted=False),
         "membership": _MEMBERSHIP,
     }
-    masses = {"label_masses": floats("c C", low=0, high=MAX_COUNT, over="all")} if by_label else {}
-    return Sums(**arrays, **masses)
+    if by_label:
+        arrays["label_masses"] = floats("c C", low=0, high=MAX_COUNT, over="all")
+    return Sums(**arrays)

@@ -37,8 +37,9 @@ class Personal(Task):
     """Local training of whole models, of which each client keeps the head: only means of the
     bodies' updates go up.
 
-    A client trains its head and its body together, from the head that it kept the last time, or
-    from that of the run's initial model. Where its training diverged it keeps the old one.
+    A client trains its head and its body together. It starts from the head that it kept the last
+    time, or from the head of the run's initial model. Where its training diverged it keeps the old
+    head.
 
     Attributes:
         models: the bodies where training starts.
@@ -83,23 +84,25 @@ class Personal(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
-        for some in rows.portions(2 * len(self.start)):  # a model and an update of each
-            kept = _heads(self, rows, some)
-            models = and_padding(join(self.models[self.model_index[some]], kept, self.head))
-            part = rows.select(some)
-            call = part.train_call(models, np.arange(len(some)), self.work.select(some))
+        # In memory: a model and an update of each row.
+        for portion in rows.portions(2 * len(self.start)):
+            kept = _heads(self, rows, portion)
+            index = self.model_index[portion]
+            models = and_padding(join(self.models[index], kept, self.head))
+            part = rows.select(portion)
+            call = part.train_call(models, np.arange(len(portion)), self.work.select(portion))
             local = self._trained(rows, call)
             arrays, heads, sound = self._results(kept, local)
             if sound.any():
-                rows.store(_HEAD, some[sound], heads[sound])
-            yield some, arrays | {"examples": examples[some], "model_index": self.model_index[some]}
+                rows.store(_HEAD, portion[sound], heads[sound])
+            yield portion, arrays | {"examples": examples[portion], "model_index": index}
 
     def _trained(self, rows: ClientRows, call: TrainCall) -> LocalUpdates:
-        """The training of some rows, head and body together or one after the other.
+        """The training of a portion's rows, head and body together or one after the other.
 
         Args:
             rows: of the task.
-            call: training of whole models, the first of which are those of the rows.
+            call: training of whole models, the models of the rows first.
         """
         if not self.head_epochs:
             return rows.trainer.train(call)
@@ -113,9 +116,10 @@ class Personal(Task):
         return LocalUpdates(np.asarray(head.update) + body.update, body.loss, head.first_loss, None)
 
     def _head_work(self) -> LocalTraining:
-        return replace(
-            self.work, **{"epochs" if self.work.steps is None else "steps": self.head_epochs}
-        )
+        """Settings of the training of the head alone."""
+        if self.work.steps is None:
+            return replace(self.work, epochs=self.head_epochs)
+        return replace(self.work, steps=self.head_epochs)
 
     def _only(self, head: bool) -> Bool[np.ndarray, "P"]:
         """Which parameters are trained: the head alone, or the body alone."""
@@ -126,17 +130,17 @@ class Personal(Task):
     def _results(
         self, kept: Float[np.ndarray, "r h"], local: LocalUpdates
     ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "r h"], Bool[np.ndarray, "r"]]:
-        """The reply's arrays, the new heads, and the rows whose training is sound: the others'
-        update is NaN."""
+        """The reply's arrays, the new heads, and the rows whose training is sound. The update of
+        any other row is NaN."""
         update = np.asarray(local.update)
         heads = kept + update[:, _slice(self.head)]
         losses = {
-            name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")
+            "loss": np.asarray(local.loss, np.float64),
+            "first_loss": np.asarray(local.first_loss, np.float64),
         }
+        # The checks of the server, for the heads too.
         numbers = {"update": np.concatenate([update, heads], axis=1), **losses}
-        checks = [
-            sound_rows(self.up.arrays[name], values) for name, values in numbers.items()
-        ]  # as the server's
+        checks = [sound_rows(self.up.arrays[name], values) for name, values in numbers.items()]
         sound: np.ndarray = np.logical_and.reduce(checks)
         body = np.where(sound[:, None], body_of(update, self.head), np.float32(np.nan))
         return {"update": body, **losses}, heads, sound
@@ -154,13 +158,22 @@ class Personal(Task):
 
     def training(self, reply: Reply) -> TrainingReply:
         index = np.asarray(self.model_index, np.int64)
-        losses = {name: reply.arrays[name] for name in ("loss", "first_loss")}
+        loss = reply.arrays["loss"]
+        first_loss = reply.arrays["first_loss"]
         if self.reduce:
-            losses = {
-                name: np.where(reply.arrived, values[index], 0.0) for name, values in losses.items()
-            }
-        flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
-        return TrainingReply(reply.update, index, reply.examples, **losses, **flags)
+            # Losses are by model: each row has the loss of its model.
+            loss = np.where(reply.arrived, loss[index], 0.0)
+            first_loss = np.where(reply.arrived, first_loss[index], 0.0)
+        return TrainingReply(
+            update=reply.update,
+            model_index=index,
+            examples=reply.examples,
+            loss=loss,
+            first_loss=first_loss,
+            arrived=reply.arrived,
+            nonfinite=reply.nonfinite,
+            weight=reply.weight,
+        )
 
     def norm_group(self) -> str:
         return f"{self.name} {self.work.steps} {np.max(self.work.epochs)}"
@@ -168,8 +181,8 @@ class Personal(Task):
 
 @dataclass(frozen=True)
 class EvaluatePersonal(Task):
-    """Evaluation of each client's whole model, its body and its own head, on its own data; of a
-    client that never trained, with the head of the run's initial model.
+    """Evaluation of each client's whole model, the body of its cluster and its head, on its data. A
+    client that never trained is evaluated with the head of the run's initial model.
 
     Attributes:
         models: the bodies.
@@ -187,7 +200,7 @@ class EvaluatePersonal(Task):
 
     up = Evaluate.up
     memory = _MEMORY
-    can_be_lost = False  # it measures a method, and so every client
+    can_be_lost = False  # an evaluation is of every client
 
     def compute(self, client: Client) -> dict[str, Any]:
         model = join(self.models[self.model_index[0]], _own_head(self, client), self.head)
@@ -195,16 +208,19 @@ class EvaluatePersonal(Task):
         return {"correct": np.int64(correct), "examples": examples, "loss": loss / max(examples, 1)}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        for some in rows.portions(len(self.start)):
-            models = and_padding(
-                join(self.models[self.model_index[some]], _heads(self, rows, some), self.head)
+        for portion in rows.portions(len(self.start)):
+            bodies = self.models[self.model_index[portion]]
+            heads = _heads(self, rows, portion)
+            models = and_padding(join(bodies, heads, self.head))
+            sums = rows.scorer.score(
+                models, rows.clients[portion], np.arange(len(portion)), self.split
             )
-            sums = rows.scorer.score(models, rows.clients[some], np.arange(len(some)), self.split)
-            loss = sums.loss / np.maximum(sums.examples, 1)
-            yield (
-                some,
-                {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss},
-            )
+            reply = {
+                "correct": sums.correct.astype(np.int64),
+                "examples": sums.examples,
+                "loss": sums.loss / np.maximum(sums.examples, 1),
+            }
+            yield portion, reply
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
         """Refuse detectors, and bodies and heads that do not make whole models."""
@@ -236,7 +252,8 @@ def join(
     models = np.empty((*bodies.shape[:-1], bodies.shape[-1] + heads.shape[-1]), np.float32)
     is_head = np.zeros(models.shape[-1], bool)
     is_head[_slice(head)] = True
-    models[..., is_head], models[..., ~is_head] = heads, bodies
+    models[..., is_head] = heads
+    models[..., ~is_head] = bodies
     return models
 
 
@@ -245,7 +262,8 @@ def _schema(reduce: bool) -> Schema:
     """The schema of a reply, made once."""
     over = "model" if reduce else "row"
     loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
-    return (Sums if reduce else Rows)(
+    kind = Sums if reduce else Rows
+    return kind(
         update=floats("b", np.float32, missing=0.0, over=over, norm_checked=True),
         loss=loss,
         first_loss=replace(loss, finite=False),
@@ -259,18 +277,17 @@ def _slice(head: slice | None) -> slice:
 
 
 def _own_head(task: Personal | EvaluatePersonal, client: Client) -> Float[np.ndarray, "h"]:
-    """The head that a client kept, or that of the initial model."""
+    """The head that a client kept, or the head of the initial model."""
     return client.memory.get(_HEAD, task.start[_slice(task.head)])
 
 
 def _heads(
-    task: Personal | EvaluatePersonal, rows: ClientRows, some: Int[np.ndarray, "r"]
+    task: Personal | EvaluatePersonal, rows: ClientRows, portion: Int[np.ndarray, "r"]
 ) -> Float[np.ndarray, "r h"]:
-    """The same, of the clients of some rows."""
+    """The heads that the clients of a portion kept, or the head of the initial model."""
     first = task.start[_slice(task.head)]
-    return rows.memory.read(
-        _HEAD, rows.clients[some], np.broadcast_to(first, (len(some), len(first)))
-    )
+    first_heads = np.broadcast_to(first, (len(portion), len(first)))
+    return rows.memory.read(_HEAD, rows.clients[portion], first_heads)
 
 
 def _check_parts(task: Personal | EvaluatePersonal) -> None:
@@ -278,6 +295,5 @@ def _check_parts(task: Personal | EvaluatePersonal) -> None:
     if len(body) != task.models.shape[1]:
         raise TaskError(
             f"task {task.name}: of a model of {len(task.start)} numbers, without its head, "
-            f"{len(body)} are left, and "
-            f"models has {task.models.shape[1]}"
+            f"{len(body)} are left, and models has {task.models.shape[1]}"
         )

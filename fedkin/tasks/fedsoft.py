@@ -1,5 +1,5 @@
-"""FedSoft's client work: one model of each client's own, pulled to all centres in proportion to how
-many of its samples each fits best.
+"""FedSoft's client work: one model for each client, pulled to all centres. The pull of a centre is
+proportional to the number of the client's samples that it fits best.
 
 Shapes: n rows, r of a portion, K centres, P parameters, t samples of all rows.
 """
@@ -29,7 +29,7 @@ _IMPORTANCE = floats("K", low=0, high=1, counted=False)
 
 @dataclass(frozen=True)
 class TrainTowards(Train):
-    """Local training of each client's own model w from where it was, with the term strength/2 sum_k
+    """Local training of each client's model w from its last value, with the term strength/2 sum_k
     u_k |w - c_k|^2.
 
     The update in the reply is w minus the centre ``model_index``. w begins as the mean of the
@@ -39,7 +39,7 @@ class TrainTowards(Train):
         models: the centres c.
         importance: u of each row; a row of zeros is measured first, as by ``Importance``.
         strength: of the pull.
-        floor: what stands for an importance of 0.
+        floor: in place of an importance of 0.
     """
 
     models: Float[np.ndarray, "K P"] = shared("K P")
@@ -57,15 +57,16 @@ class TrainTowards(Train):
         return Rows(**super().up.arrays, importance=_IMPORTANCE)
 
     def compute(self, client: Client) -> dict[str, Any]:
-        importance, index = self.importance, int(self.model_index[0])  # type: ignore[index]
+        importance = self.importance
+        index = int(self.model_index[0])  # type: ignore[index]
         if not importance.any():
             importance = importances(
                 client.sample_losses(self.models), np.array([len(client.samples()[1])]), self.floor
             )
         anchor = mixed(self.models, importance)
-        own = client.memory.get(OWN, anchor[0])
-        local = client.train(own, self.work, terms=self._terms(anchor, importance))
-        solution = own + local.update
+        own_model = client.memory.get(OWN, anchor[0])
+        local = client.train(own_model, self.work, terms=self._terms(anchor, importance))
+        solution = own_model + local.update
         if sound_rows(self.up.arrays["update"], solution[None])[0]:
             client.memory[OWN] = solution
         update = LocalUpdates(solution - self.models[index], local.loss, local.first_loss, None)
@@ -75,8 +76,10 @@ class TrainTowards(Train):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         index = np.asarray(self.model_index, np.int64)
-        for some in rows.portions(2 * self.models.shape[1]):  # a model and an anchor of each
-            clients, importance = rows.clients[some], self.importance[some].astype(np.float64)
+        # In memory: a model and an anchor of each row.
+        for portion in rows.portions(2 * self.models.shape[1]):
+            clients = rows.clients[portion]
+            importance = self.importance[portion].astype(np.float64)
             sizes = rows.data.part("train").sizes[clients].astype(np.int64)
             examples = rows.data.train.sizes[clients].astype(np.int64)
             unknown = ~importance.any(axis=1)
@@ -84,41 +87,42 @@ class TrainTowards(Train):
                 losses = rows.scorer.sample_losses(self.models, clients[unknown])
                 importance[unknown] = importances(losses, sizes[unknown], self.floor)
             anchor = mixed(self.models, importance)
-            own = rows.memory.read(OWN, clients, anchor)
-            part = rows.select(some)
+            own_model = rows.memory.read(OWN, clients, anchor)
+            part = rows.select(portion)
             terms = self._terms(anchor, importance)
             call = part.train_call(
-                and_padding(own),
-                np.arange(len(some)),
-                self.work.select(some),
+                and_padding(own_model),
+                np.arange(len(portion)),
+                self.work.select(portion),
                 terms=terms,
             )
             local = rows.trainer.train(call)
-            solution = own + np.asarray(local.update)
+            solution = own_model + np.asarray(local.update)
             sound = sound_rows(self.up.arrays["update"], solution)
             if sound.any():
-                rows.store(OWN, some[sound], solution[sound])
-            arrays = self._arrays(local._replace(update=solution - self.models[index[some]]))
-            yield (
-                some,
-                arrays
-                | {"examples": examples, "model_index": index[some], "importance": importance},
-            )
+                rows.store(OWN, portion[sound], solution[sound])
+            arrays = self._arrays(local._replace(update=solution - self.models[index[portion]]))
+            arrays |= {
+                "examples": examples,
+                "model_index": index[portion],
+                "importance": importance,
+            }
+            yield portion, arrays
 
     def _terms(
         self, anchor: Float[np.ndarray, "r P"], importance: Float[np.ndarray, "r K"]
     ) -> GradientTerms:
-        """The pulls to all centres are one to their mean, as strong as all of them."""
-        return GradientTerms(
-            anchor=anchor, strength=(self.strength * importance.sum(axis=1)).astype(np.float32)
-        )
+        """The pulls to all centres together: one pull to their mean, as strong as all of them."""
+        strength = self.strength * importance.sum(axis=1)
+        return GradientTerms(anchor=anchor, strength=strength.astype(np.float32))
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        return self  # what a client stores is its own model
+        # Train would store the local solution, and a client stores its own model already.
+        return self
 
     def training(self, reply: Reply) -> TrainingReply | None:
-        known = {name: array for name, array in reply.arrays.items() if name != "importance"}
-        return training_reply(self, replace(reply, arrays=known))
+        arrays = {name: array for name, array in reply.arrays.items() if name != "importance"}
+        return training_reply(self, replace(reply, arrays=arrays))
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ class Importance(Task):
 
     Attributes:
         models: the centres.
-        floor: what stands for a share of 0.
+        floor: in place of a share of 0.
     """
 
     models: Float[np.ndarray, "K P"] = shared("K P")

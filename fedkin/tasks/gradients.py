@@ -22,22 +22,21 @@ class Gradients(Task):
     model_index: Int[np.ndarray, "n"] = each()
 
     up = Rows(gradients=floats("P", np.float32))
-    can_be_lost = False  # clients that trained in this round are asked, and they replied
+    can_be_lost = False  # only clients that replied in this round are asked
 
     def compute(self, client: Client) -> dict[str, Any]:
         return {"gradients": client.gradient(self.models[self.model_index[0]])}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        for some in rows.portions(self.models.shape[1]):
+        for portion in rows.portions(self.models.shape[1]):
             gradients = rows.trainer.gradients(
-                self.models, rows.clients[some], self.model_index[some]
+                self.models, rows.clients[portion], self.model_index[portion]
             )
-            yield some, {"gradients": gradients}
+            yield portion, {"gradients": gradients}
 
 
 @dataclass(frozen=True)
 class CriterionGradients(Gradients):
-    """The same, of clients that may fail to reply: it is how a clustering begins, and not the end
-    of a training."""
+    """Gradients that begin a clustering, of clients that may fail to reply."""
 
     can_be_lost = True

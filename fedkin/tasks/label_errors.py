@@ -35,7 +35,7 @@ class LabelErrors(Task):
         labels = rows.data.y[owned.rows].astype(np.float64)
         predicted = rows.scorer.predict(self.models, rows.clients, "train")
         errors = [
-            np.sqrt(sums_by_row((own - labels) ** 2, owned.sizes) / owned.sizes)
-            for own in predicted
+            np.sqrt(sums_by_row((of_model - labels) ** 2, owned.sizes) / owned.sizes)
+            for of_model in predicted
         ]
         yield rows.every, {"error": np.stack(errors, axis=1)}

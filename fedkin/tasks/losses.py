@@ -21,9 +21,8 @@ class Losses(Task):
 
     models: Float[np.ndarray, "K P"] = shared("K P")
 
-    up = Rows(
-        losses=floats("K", finite=False, counted=False)
-    )  # infinite where a model has diverged
+    # A loss is infinite where a model has diverged.
+    up = Rows(losses=floats("K", finite=False, counted=False))
 
     def compute(self, client: Client) -> dict[str, Any]:
         return {"losses": client.losses(self.models)}

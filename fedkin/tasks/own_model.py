@@ -1,5 +1,5 @@
-"""A model of each client's own, which never leaves it (Ditto, APFL, pFedMe, FedSoft): under which
-name a client keeps it, and its evaluation.
+"""A model for each client, which never leaves it (Ditto, APFL, pFedMe, FedSoft): the name under
+which a client keeps it, and its evaluation.
 
 Shapes: n rows, r of a portion, K models, P parameters.
 """
@@ -27,12 +27,12 @@ _MEMORY = {OWN: Memory("P", np.float32)}
 
 @dataclass(frozen=True)
 class EvaluateOwn(Task):
-    """Evaluation of each client's own model on its own data; of a client that has none, of the
+    """Evaluation of each client's model on its data. A client without a model is evaluated with the
     model of its cluster.
 
     Attributes:
         models: of the clusters.
-        model_index: that of each row.
+        model_index: the cluster's model of each row.
         split: ``test``, ``train``, or ``validation`` where the data have one.
     """
 
@@ -45,35 +45,37 @@ class EvaluateOwn(Task):
     can_be_lost = False  # it measures a method, and so every client
 
     def compute(self, client: Client) -> dict[str, Any]:
-        model = self.read(
-            lambda name, first: client.memory.get(name, first[0])[None],
-            self.models[self.model_index],
-        )
+
+        def stored(name: str, first: np.ndarray) -> np.ndarray:
+            return client.memory.get(name, first[0])[None]
+
+        model = self.read(stored, self.models[self.model_index])
         correct, loss, examples = client.score(model, np.asarray(0), self.split)
         return {"correct": np.int64(correct), "examples": examples, "loss": loss / max(examples, 1)}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        for some in rows.portions(self.models.shape[1]):
-            clients, received = rows.clients[some], self.models[self.model_index[some]]
-            own = self.read(
+        for portion in rows.portions(self.models.shape[1]):
+            clients = rows.clients[portion]
+            received = self.models[self.model_index[portion]]
+            own_model = self.read(
                 lambda name, first, clients=clients: rows.memory.read(name, clients, first),
                 received,
             )
             sums = rows.scorer.score(
-                and_padding(own), rows.clients[some], np.arange(len(some)), self.split
+                and_padding(own_model), rows.clients[portion], np.arange(len(portion)), self.split
             )
             loss = sums.loss / np.maximum(sums.examples, 1)
             yield (
-                some,
+                portion,
                 {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss},
             )
 
     def read(self, stored: Read, received: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "r P"]:
-        """The models that some clients are tested with.
+        """The models with which the clients of r rows are tested.
 
         Args:
-            stored: an array that clients keep, by its name and what it is of a client that keeps
-                none.
+            stored: reads an array that clients keep, from its name and the value for a client that
+                keeps none.
             received: the models of their clusters.
         """
         return stored(OWN, received)

@@ -43,11 +43,8 @@ class Subspace(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         features, _ = client.samples()
-        return {
-            "basis": leading_directions(features.reshape(len(features), -1), self.p).astype(
-                np.float32
-            )
-        }
+        rows = features.reshape(len(features), -1)
+        return {"basis": leading_directions(rows, self.p).astype(np.float32)}
 
     def sizes(self) -> dict[str, int]:
         return super().sizes() | {"p": int(self.p)}

@@ -1,5 +1,5 @@
 """pFedMe's client work: training on the Moreau envelope of the loss. The minimiser is the client's
-own, and stays.
+personal model, which never leaves it.
 
 Shapes: n rows, r of a portion, K models, P parameters.
 """
@@ -30,11 +30,11 @@ class TrainEnvelope(Train):
     theta is where ``own_steps`` steps of gradient descent from w lead on the batch's loss plus
     strength/2 |theta - w|^2.
 
-    The client keeps the theta of its last batch; where the training diverged, that of before.
+    The client keeps the theta of its last batch; where the training diverged, the one before.
 
     Attributes:
         strength: of the pull, lambda.
-        own_steps: that give theta.
+        own_steps: steps that lead to theta.
         own_lr: learning rate of these steps.
     """
 
@@ -53,9 +53,9 @@ class TrainEnvelope(Train):
             self.gradient,
             envelope=self._envelope(),
         )
-        own = self.models[index] + local.own
-        if sound_rows(_MODEL, own[None])[0] and np.isfinite(local.update).all():
-            client.memory[OWN] = own
+        own_model = self.models[index] + local.own
+        if sound_rows(_MODEL, own_model[None])[0] and np.isfinite(local.update).all():
+            client.memory[OWN] = own_model
         reply = {name: array[0] for name, array in self._arrays(local.as_rows()).items()}
         return reply | {"examples": len(client.samples()[1]), "model_index": index}
 
@@ -69,19 +69,22 @@ class TrainEnvelope(Train):
             gradient=self.gradient,
             envelope=self._envelope(),
         )
-        for some in rows.portions(2 * self.models.shape[1]):  # w and theta
-            local = rows.trainer.train(call.select(some))
-            own = self.models[index[some]] + np.asarray(local.own)
-            sound = sound_rows(_MODEL, own) & np.isfinite(local.update).all(axis=1)
+        # In memory: w and theta of each row.
+        for portion in rows.portions(2 * self.models.shape[1]):
+            local = rows.trainer.train(call.select(portion))
+            own_model = self.models[index[portion]] + np.asarray(local.own)
+            sound = sound_rows(_MODEL, own_model) & np.isfinite(local.update).all(axis=1)
             if sound.any():
-                rows.store(OWN, some[sound], own[sound])
+                rows.store(OWN, portion[sound], own_model[sound])
             yield (
-                some,
-                self._arrays(local) | {"examples": examples[some], "model_index": index[some]},
+                portion,
+                self._arrays(local)
+                | {"examples": examples[portion], "model_index": index[portion]},
             )
 
     def _envelope(self) -> Envelope:
         return Envelope(self.strength, self.own_steps, self.own_lr)
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        return self  # a client's model is not its local solution, which Train would store
+        # Train would store the local solution, which is not the client's model.
+        return self

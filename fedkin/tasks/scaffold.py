@@ -71,84 +71,91 @@ class Controlled(Task):
             terms=terms,
         )
         size = np.array([len(client.samples()[1])])
-        arrays, sound = self._results(
-            old,
-            local.as_rows(),
-            self._way(size, np.array([client.steps])),
-        )
+        way = self._way(size, np.array([client.steps]))
+        arrays, sound = self._results(old, local.as_rows(), way)
         if sound[0]:
             client.memory[_CONTROL] = old[0] + arrays["control_update"][0]
-        return {name: array[0] for name, array in arrays.items()} | {
-            "examples": 1,
-            "model_index": self.model_index[0],
-        }
+        reply = {name: array[0] for name, array in arrays.items()}
+        return reply | {"examples": 1, "model_index": self.model_index[0]}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        sizes, none = rows.data.train.sizes[rows.clients], np.zeros_like(self.control)
+        sizes = rows.data.train.sizes[rows.clients]
+        first_control = np.zeros_like(self.control)
         call = rows.train_call(
             self.models,
             self.model_index,
             self.work,
             gradient=self.option == "I",
         )
-        for some in rows.portions(4 * len(self.control)):
-            old = rows.memory.read(
-                _CONTROL, rows.clients[some], np.broadcast_to(none, (len(some), len(none)))
-            )
+        for portion in rows.portions(4 * len(self.control)):
+            first = np.broadcast_to(first_control, (len(portion), len(first_control)))
+            old = rows.memory.read(_CONTROL, rows.clients[portion], first)
             terms = GradientTerms(correction=self.control - old)
-            local = rows.trainer.train(replace(call.select(some), terms=terms))
-            arrays, sound = self._results(old, local, self._way(sizes[some], rows.steps[some]))
+            local = rows.trainer.train(replace(call.select(portion), terms=terms))
+            way = self._way(sizes[portion], rows.steps[portion])
+            arrays, sound = self._results(old, local, way)
             if sound.any():
                 control = old + arrays["control_update"]
-                rows.store(_CONTROL, some[sound], control if sound.all() else control[sound])
-            ones = np.ones(len(some), np.int64)
-            yield some, arrays | {"examples": ones, "model_index": self.model_index[some]}
+                rows.store(_CONTROL, portion[sound], control if sound.all() else control[sound])
+            ones = np.ones(len(portion), np.int64)
+            yield portion, arrays | {"examples": ones, "model_index": self.model_index[portion]}
 
     def _way(
         self, sizes: Int[np.ndarray, "r"], done: Int[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r 1"]:
-        """K_i lr, the learning rates of all steps of each row summed; ``done`` are epochs, or
-        steps."""
-        count = done if self.work.steps is not None else done * -(-sizes // self.work.batch_size)
+        """K_i lr, the sum of the learning rates of all steps of each row.
+
+        Args:
+            sizes: samples of each client.
+            done: epochs, or steps where the training has steps.
+        """
+        batches = -(-sizes // self.work.batch_size)
+        count = done if self.work.steps is not None else done * batches
         schedule = self.work.step_schedule
-        sums = (
-            count
-            if schedule is None
-            else [schedule.factors(np.arange(k), int(k)).sum() for k in count]
-        )
+        sums = count
+        if schedule is not None:
+            sums = [schedule.factors(np.arange(k), int(k)).sum() for k in count]
         return self.rate * np.asarray(sums, np.float64)[:, None]
 
     def _results(
         self, old: Float[np.ndarray, "r P"], local: LocalUpdates, way: Float[np.ndarray, "r 1"]
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """The reply's arrays, and which rows are sound: the others' updates are NaN."""
+        """The reply's arrays, and which rows are sound. The updates of any other row are NaN."""
         update = np.asarray(local.update)
-        if self.option == "I":  # c_i+ = g_i(x)
+        if self.option == "I":
+            # c_i+ = g_i(x)
             change = np.asarray(local.gradient) - old
-        else:  # c_i+ = c_i - c + (x - y) / (K lr)
+        else:
+            # c_i+ = c_i - c + (x - y) / (K lr)
             change = update / -way
             change -= self.control
             change = change.astype(np.float32)
-        arrays = {"update": update, "control_update": change}
-        arrays |= {
-            name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")
+        arrays = {
+            "update": update,
+            "control_update": change,
+            "loss": np.asarray(local.loss, np.float64),
+            "first_loss": np.asarray(local.first_loss, np.float64),
         }
-        checks = [
-            sound_rows(self.up.arrays[name], values) for name, values in arrays.items()
-        ]  # as the server's
+        # The same checks as the server's.
+        checks = [sound_rows(self.up.arrays[name], values) for name, values in arrays.items()]
         sound: np.ndarray = np.logical_and.reduce(checks)
-        for name in () if sound.all() else ("update", "control_update"):
-            arrays[name] = np.where(sound[:, None], arrays[name], np.float32(np.nan))
+        if not sound.all():
+            for name in ("update", "control_update"):
+                arrays[name] = np.where(sound[:, None], arrays[name], np.float32(np.nan))
         return arrays, sound
 
     def training(self, reply: Reply) -> TrainingReply:
         index = np.asarray(self.model_index, np.int64)
-        losses = {
-            name: np.where(reply.arrived, reply.arrays[name][index], 0.0)
-            for name in ("loss", "first_loss")
-        }
-        flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
-        return TrainingReply(reply.update, index, reply.examples, **losses, **flags)
+        return TrainingReply(
+            update=reply.update,
+            model_index=index,
+            examples=reply.examples,
+            loss=np.where(reply.arrived, reply.arrays["loss"][index], 0.0),
+            first_loss=np.where(reply.arrived, reply.arrays["first_loss"][index], 0.0),
+            arrived=reply.arrived,
+            nonfinite=reply.nonfinite,
+            weight=reply.weight,
+        )
 
     def norm_group(self) -> str:
         return f"{self.name} {self.work.steps} {np.max(self.work.epochs)}"

@@ -38,10 +38,10 @@ class DescribingModel(Task):
 @dataclass(frozen=True)
 class ScoreMoments(Task):
     """Mean and standard deviation of each score that a model gives a client's training samples:
-    over all of them, and over those of each class (-1 for a class with fewer than two samples).
+    over all of them, and over the samples of each class (-1 for a class with fewer than two).
 
-    The last layer of such a model may be a projection: then these are moments of what comes before
-    it.
+    The last layer of such a model may be a projection: then these are moments of the projected
+    features.
 
     Attributes:
         model: whose scores they are; clients were sent it (``DescribingModel``).
@@ -57,7 +57,8 @@ class ScoreMoments(Task):
         return _WITH_LABELS if self.labels else _WITHOUT
 
     def compute(self, client: Client) -> dict[str, Any]:
-        scores, (_, labels) = client.scores(self.model), client.samples()
+        scores = client.scores(self.model)
+        labels = client.samples()[1]
         overall = group_moments(scores, np.zeros(len(scores), np.int64), 1, least=1)[:, 0]
         if not self.labels:
             return {"overall": overall}
@@ -67,17 +68,20 @@ class ScoreMoments(Task):
         }
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        own, C, n = rows.data.part("train"), rows.data.classes, len(rows.clients)
+        owned = rows.data.part("train")
+        C = rows.data.classes
+        n = len(rows.clients)
         scores = rows.scorer.scores(self.model, rows.clients, "train")
-        owner = np.repeat(np.arange(n), own.sizes[rows.clients])
+        owner = np.repeat(np.arange(n), owned.sizes[rows.clients])
         arrays = {"overall": group_moments(scores, owner, n, least=1).transpose(1, 0, 2)}
         if self.labels:
-            labels = np.concatenate(
-                [rows.data.y[own[int(c)]] for c in rows.clients] or [np.zeros(0, int)]
-            )
+            labels = np.zeros(0, int)
+            if n:
+                labels = np.concatenate([rows.data.y[owned[int(c)]] for c in rows.clients])
             by_class = group_moments(scores, owner * C + labels, n * C)
             arrays["by_class"] = by_class.reshape(2, n, C, scores.shape[1]).transpose(1, 0, 2, 3)
         yield rows.every, arrays
 
 
-_WITH_LABELS, _WITHOUT = Rows(overall=_OVERALL, by_class=floats("2 C C")), Rows(overall=_OVERALL)
+_WITH_LABELS = Rows(overall=_OVERALL, by_class=floats("2 C C"))
+_WITHOUT = Rows(overall=_OVERALL)

@@ -28,12 +28,12 @@ _BYTES: dict[str, Any] = {"high": 255, "counted": False}
 
 
 def context(sum_id: str, group: int) -> bytes:
-    """What all keys of a group's sum are derived with."""
+    """The context from which all keys of a group's sum are derived."""
     return f"{sum_id} group {group}".encode()
 
 
 def kept_session(memory: OwnMemory) -> Session:
-    """What a client keeps of its last sum."""
+    """The session that a client keeps of its last sum."""
     return Session.of(memory.get("secret_session"))
 
 
@@ -44,7 +44,7 @@ class SecretKeys(Task):
     Attributes:
         sum_id: of this sum and no other, with the round.
         group: number of each client's group.
-        signed: whether they shall be signed.
+        signed: whether the keys must be signed.
     """
 
     sum_id: str = setting()
@@ -61,9 +61,8 @@ class SecretKeys(Task):
         client.memory["secret_session"] = session.array()
         signature = np.zeros(0, np.uint8)
         if self.signed:
-            signature = sign(
-                client.identity, Group(about, client.id, np.array([client.id]), announced[None])
-            )
+            alone = Group(about, client.id, np.array([client.id]), announced[None])
+            signature = sign(client.identity, alone)
         return {"announced": announced.astype(np.int64), "signature": signature.astype(np.int64)}
 
     def sizes(self) -> dict[str, int]:
@@ -75,10 +74,11 @@ class Holders:
     """Fields of tasks that are about the holders of a client's shares.
 
     Attributes:
-        sum_id, group: as of ``SecretKeys``.
+        sum_id: as of ``SecretKeys``.
+        group: as of ``SecretKeys``.
         holders: their numbers; -1 behind them.
-        announced: what each has announced, bytes.
-        least: clients without which there is no sum.
+        announced: the announcement of each, in bytes.
+        least: the least number of clients of a sum.
     """
 
     sum_id: str = setting()
@@ -91,7 +91,11 @@ class Holders:
         """A row's group, as its client is told."""
         about = context(self.sum_id, int(self.group[row]))
         return Group(
-            about, client, self.holders[row], self.announced[row].astype(np.uint8), self.least
+            about=about,
+            me=client,
+            holders=self.holders[row],
+            announced=self.announced[row].astype(np.uint8),
+            least=self.least,
         )
 
 
@@ -123,13 +127,13 @@ class SecretShares(Holders, Task):
 
 @dataclass(frozen=True, kw_only=True)
 class SecretReveal(Holders, Task):
-    """One share of each neighbour of each client, about whom one is wanted.
+    """One share of each neighbour of a client, where one is wanted.
 
     Attributes:
-        partners: holders with whom it has masked.
-        sealed: what each has sealed for it, bytes.
-        wanted: 0 nothing; 1 of the seed of a client whose vector is in the sum; 2 of the key of one
-            that has gone.
+        partners: holders with whom the client has masked.
+        sealed: the message that each holder has sealed for the client, in bytes.
+        wanted: 0 nothing; 1 a share of the seed of a neighbour whose vector is in the sum; 2 a
+            share of the key of a neighbour that has gone.
     """
 
     partners: Bool[np.ndarray, "n G"] = each()
@@ -141,9 +145,14 @@ class SecretReveal(Holders, Task):
     can_be_lost = False
 
     def compute(self, client: Client) -> dict[str, Any]:
-        group, sealed = self.group_of(client.id), self.sealed[0].astype(np.uint8)
+        group = self.group_of(client.id)
+        sealed = self.sealed[0].astype(np.uint8)
         session, shares = protocol.reveal(
-            kept_session(client.memory), group, self.partners[0], sealed, self.wanted[0]
+            session=kept_session(client.memory),
+            group=group,
+            partners=self.partners[0],
+            sealed=sealed,
+            wanted=self.wanted[0],
         )
         client.memory["secret_session"] = session.array()
         return {"shares": shares.astype(np.int64)}

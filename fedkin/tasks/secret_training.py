@@ -38,11 +38,14 @@ class _Masked(Holders):
 
     Attributes:
         partners: holders with whom each client masks.
-        members: n, most clients of a group; with ``limit`` and ``cap`` as ``Grid`` has it.
-        hide_choice: whether a client's vector stands among zeros for all other models; or among
-            noise.
-        clip, deviation, seeded: of its share of the noise, as ``NoiseShare`` has it; no noise where
-            the clip is 0. Real sites are never told ``seeded``: their noise is the system's,
+        members: n, most clients of a group.
+        limit: as of ``Grid``.
+        cap: as of ``Grid``.
+        hide_choice: whether a client sends a vector for every model: zeros, or noise, for all
+            models but its own.
+        clip: of the client's share of the noise, as of ``NoiseShare``; 0: no noise.
+        deviation: as of ``NoiseShare``.
+        seeded: as of ``NoiseShare``. Real sites are never told it: their noise is the system's,
             whatever a server says.
     """
 
@@ -59,69 +62,87 @@ class _Masked(Holders):
     up = Rows(masked=Array("V", np.uint32, missing=0))
 
     def compute(self, client: Client) -> dict[str, Any]:
-        own = cast(Any, super()).compute(client)
-        return {"masked": self._masked(own, client.id, client.memory, client.rng())}
+        reply = cast(Any, super()).compute(client)
+        return {"masked": self._masked(reply, client.id, client.memory, client.rng())}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for index, arrays in cast(Any, super()).compute_rows(rows):
-            some = np.arange(len(rows.clients))[index]
-            masked = [self._masked_row(rows, int(row), arrays, at) for at, row in enumerate(some)]
-            yield (
-                some,
-                {
-                    "masked": np.stack(masked)
-                    if masked
-                    else np.zeros((0, self.sizes()["V"]), np.uint32)
-                },
-            )
+            portion = np.arange(len(rows.clients))[index]
+            masked = [
+                self._masked_row(rows, int(row), arrays, at) for at, row in enumerate(portion)
+            ]
+            if masked:
+                vectors = np.stack(masked)
+            else:
+                vectors = np.zeros((0, self.sizes()["V"]), np.uint32)
+            yield portion, {"masked": vectors}
 
     def _masked_row(
         self, rows: ClientRows, row: int, arrays: dict[str, Any], at: int
     ) -> UInt32[np.ndarray, "V"]:
         client = int(rows.clients[row])
-        memory, number = (
-            OwnMemory(rows.memory, client, rows.task, rows.declared),
-            int(rows.ids[client]),
+        memory = OwnMemory(rows.memory, client, rows.task, rows.declared)
+        number = int(rows.ids[client])
+        reply = {name: arrays[name][at] for name in ("update", "examples", "model_index")}
+        return self._masked(
+            reply=reply,
+            number=number,
+            memory=memory,
+            rng=rows.drawn().client(number),
+            row=row,
         )
-        own = {name: arrays[name][at] for name in ("update", "examples", "model_index")}
-        return self._masked(own, number, memory, rows.drawn().client(number), row)
 
     def _masked(
         self,
-        own: dict[str, Any],
+        reply: dict[str, Any],
         number: int,
         memory: OwnMemory,
         rng: np.random.Generator,
         row: int = 0,
     ) -> UInt32[np.ndarray, "V"]:
-        """What a client sends in place of its update."""
-        vectors, group = self._vectors(own, rng.spawn(1)[0]), self.group_of(number, row)
+        """The masked vector that a client sends in place of its update.
+
+        Args:
+            reply: of the training, which stays on the client.
+            number: of the client.
+            memory: of the client.
+            rng: of the client.
+            row: of the call.
+        """
+        vectors = self._vectors(reply, rng.spawn(1)[0])
+        group = self.group_of(number, row)
         if self.clip and group.present.sum() < self.least:
             raise protocol.RefusedError(
                 f"noise for a sum of {self.least} clients, of whom {group.present.sum()} are shown"
             )
-        session, masked = protocol.mask(
-            kept_session(memory), group, self.partners[row], vectors.ravel()
-        )
+        session = kept_session(memory)
+        session, masked = protocol.mask(session, group, self.partners[row], vectors.ravel())
         memory["secret_session"] = session.array()
         return masked
 
-    def _vectors(self, own: dict[str, Any], rng: np.random.Generator) -> UInt32[np.ndarray, "k v"]:
-        """What a client adds to the sum of its model, or to those of all."""
-        grid, examples, sizes = (
-            Grid(self.members, self.limit, self.cap),
-            int(own["examples"]),
-            self.sizes(),
-        )
-        models, mine = (sizes["K"], int(own["model_index"])) if self.hide_choice else (1, 0)
+    def _vectors(
+        self, reply: dict[str, Any], rng: np.random.Generator
+    ) -> UInt32[np.ndarray, "k v"]:
+        """The integers that a client adds to the sum of its model, or to the sums of all models."""
+        grid = Grid(self.members, self.limit, self.cap)
+        examples = int(reply["examples"])
+        sizes = self.sizes()
+        models = sizes["K"] if self.hide_choice else 1
+        trained = int(reply["model_index"]) if self.hide_choice else 0
         vectors = np.zeros((models, sizes["p"] + EXTRA), np.uint32)
         if not self.clip:
-            vectors[mine] = grid.quantized(own["update"], examples, rng)
+            vectors[trained] = grid.quantized(reply["update"], examples, rng)
             return vectors
+        # Every model gets noise, so that the server cannot tell which one was trained.
         share = NoiseShare(self.clip, self.deviation, self.seeded)
         for model in range(models):
-            update = own["update"] if model == mine else None
-            vectors[model] = grid.noisy(update, examples, share, rng, sizes["p"])
+            vectors[model] = grid.noisy(
+                update=reply["update"] if model == trained else None,
+                examples=examples,
+                share=share,
+                rng=rng,
+                numbers=sizes["p"],
+            )
         return vectors
 
     def sizes(self) -> dict[str, int]:
@@ -138,13 +159,11 @@ class _Masked(Holders):
         return self
 
     def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
-        """The cluster's model only: its own is not in the reply."""
+        """The cluster's model only: the client's model is not in the reply."""
         index = cast(Any, self).model_index
-        return (
-            {}
-            if index is None or not reply.arrived.all()
-            else {"cluster": cast(Any, self).models[int(index[0])]}
-        )
+        if index is None or not reply.arrived.all():
+            return {}
+        return {"cluster": cast(Any, self).models[int(index[0])]}
 
 
 @dataclass(frozen=True)
@@ -187,17 +206,20 @@ def masked_form(task: Task, **fields: Any) -> Task:
     """The masked form of a task that wants means.
 
     Args:
-        task: of any kind that has one.
-        fields: those of the masked form.
+        task: of any kind that has a masked form.
+        fields: of the masked form.
 
     Raises:
-        TaskError: it has none.
+        TaskError: the task has no masked form.
     """
-    single, kind = task.single(), MASKED.get(type(task))
+    single = task.single()
+    kind = MASKED.get(type(task))
     if single is None or kind is None:
-        known = ", ".join(one.name for one in MASKED)
+        names = ", ".join(training.name for training in MASKED)
         raise TaskError(
-            f"secret sums have no masked form of the task {task.name}; there are those of {known}"
+            f"secret sums have no masked form of the task {task.name}; there are those of {names}"
         )
-    own = {field.name: getattr(single, field.name) for field in dataclasses.fields(single)}
-    return kind(**own, **fields)
+    training_fields = {
+        field.name: getattr(single, field.name) for field in dataclasses.fields(single)
+    }
+    return kind(**training_fields, **fields)

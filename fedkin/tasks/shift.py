@@ -25,8 +25,8 @@ _MEMORY = {"noted_labels": Memory("C", np.int32), "samples_at_first": Memory("",
 
 
 class _Noted(NamedTuple):
-    """What clients keep: label counts when they were placed, and their number of samples before any
-    shift."""
+    """The counts that clients keep: by label when they were placed, and the number of samples
+    before any shift."""
 
     labels: Int[np.ndarray, "n C"]
     samples: Int[np.ndarray, "n"]
@@ -36,7 +36,7 @@ class _Noted(NamedTuple):
 class Note(Task):
     """Clients that were just placed store their present label counts.
 
-    Where counts are stale (``Incremental(as_coded=True)``), those of a first placement hold for one
+    Where counts are stale (``Incremental(as_coded=True)``), a first placement's counts hold for one
     test only: see ``Shifted``. ``samples_at_first`` is stored with counts that last, so that
     without it they are for one test.
     """
@@ -95,14 +95,14 @@ class Shifted(Task):
             raise MethodError(
                 f"the shift test must be one of {', '.join(TESTS)}, got {self.test!r}"
             )
-        object.__setattr__(
-            self, "threshold", float(self.threshold)
-        )  # equal tests have equal messages
+        # A float in any case, so that equal tests have equal messages.
+        object.__setattr__(self, "threshold", float(self.threshold))
 
     def compute(self, client: Client) -> dict[str, Any]:
         labels = client.memory.get("noted_labels", client.first_label_counts)
         samples = client.memory.get("samples_at_first", client.first_label_counts.sum())
         noted = _Noted(labels[None], np.asarray(samples)[None])
+        # Counts that were for one test only give way to the counts before any shift.
         if (
             client.stale_counts
             and "noted_labels" in client.memory
@@ -116,23 +116,19 @@ class Shifted(Task):
         noted = _noted(rows)
         if rows.samples.stale_counts:
             _store_first(rows)
-        yield (
-            rows.every,
-            {"shifted": self._shifted(noted, rows.data.label_counts(clients=rows.clients))},
-        )
+        counts = rows.data.label_counts(clients=rows.clients)
+        yield rows.every, {"shifted": self._shifted(noted, counts)}
 
     def _shifted(self, noted: _Noted, counts: Int[np.ndarray, "n C"]) -> Bool[np.ndarray, "n"]:
         size = noted.labels.sum(axis=1) if self.test == "label_aware" else noted.samples
-        return TESTS[self.test](counts, noted.labels) > shift_threshold(
-            size, counts.shape[1], self.threshold
-        )
+        distance = TESTS[self.test](counts, noted.labels)
+        return distance > shift_threshold(size, counts.shape[1], self.threshold)
 
 
 def _store_first(rows: ClientRows) -> None:
-    """Clients whose counts were for one test store those before any shift."""
-    noted, lasting = (
-        rows.memory.has(name, rows.clients) for name in ("noted_labels", "samples_at_first")
-    )
+    """Clients whose counts were for one test store their counts before any shift."""
+    noted = rows.memory.has("noted_labels", rows.clients)
+    lasting = rows.memory.has("samples_at_first", rows.clients)
     once = np.flatnonzero(noted & ~lasting)
     first = rows.samples.first_data.label_counts(clients=rows.clients[once])
     rows.store("noted_labels", once, first)
@@ -140,8 +136,8 @@ def _store_first(rows: ClientRows) -> None:
 
 
 def _noted(rows: ClientRows) -> _Noted:
-    """What the clients of all rows keep; of those that noted nothing yet, what they had before any
-    shift."""
+    """The counts that the clients of all rows keep; before any shift, for a client that keeps
+    none."""
     first = rows.samples.first_data.label_counts(clients=rows.clients)
     samples = rows.memory.read("samples_at_first", rows.clients, first.sum(axis=1))
     return _Noted(rows.memory.read("noted_labels", rows.clients, first), samples)

@@ -62,14 +62,14 @@ class Similarities(Task):
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         directions = unit_rows(self.directions)
         call = rows.train_call(self.start[None], np.zeros(len(rows.clients), np.int64), self.work)
-        for some in rows.portions(len(self.start)):
-            local = rows.trainer.train(call.select(some))
-            # one row at a time, as a client computes it: bits do not depend on the others
+        for portion in rows.portions(len(self.start)):
+            local = rows.trainer.train(call.select(portion))
+            # One row at a time, as a client computes it, so that bits do not depend on other rows.
             cosines = [
-                self._cosines(directions, *row)
-                for row in zip(local.update, local.loss, strict=True)
+                self._cosines(directions, update, loss)
+                for update, loss in zip(local.update, local.loss, strict=True)
             ]
-            yield some, {"cosine": np.array(cosines, np.float32).reshape(len(some), -1)}
+            yield portion, {"cosine": np.array(cosines, np.float32).reshape(len(portion), -1)}
 
     def _cosines(
         self, directions: Float[np.ndarray, "K P"], update: Float[np.ndarray, "P"], loss: Any

@@ -2,7 +2,7 @@
 each client.
 
 A client adds one vector of length 1 to one sum, so that noise of a fixed size makes it private
-(``charged = "unit_sum"``). It trains anew for every one of these tasks: with the same stream it
+(``charged = "unit_sum"``). It trains again for every one of these tasks: with the same stream it
 gets the same update. Shapes: r rows of a portion, P parameters, K directions, s numbers of a
 sketch, m = s (s + 1) / 2.
 """
@@ -28,7 +28,7 @@ from fedkin.measures.sketch import second_moments, unit_sketches
 
 @dataclass(frozen=True)
 class _Sketching:
-    """What these tasks have in common.
+    """Fields and work that these tasks share.
 
     Attributes:
         start: the run's initial model, from which clients train.
@@ -43,17 +43,23 @@ class _Sketching:
     seed: int = 0
 
     def compute(self, client: Client) -> dict[str, Any]:
-        arrays = self.arrays(self._sketches(client.train(self.start, self.work).update[None]))
-        examples = {} if "nearest" in arrays else {"examples": len(client.samples()[1])}
-        return {name: array[0] for name, array in arrays.items()} | examples
+        local = client.train(self.start, self.work)
+        arrays = self.arrays(self._sketches(local.update[None]))
+        reply = {name: array[0] for name, array in arrays.items()}
+        # A choice says nothing else, no number of examples either.
+        if "nearest" in arrays:
+            return reply
+        return reply | {"examples": len(client.samples()[1])}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
         call = rows.train_call(self.start[None], np.zeros(len(rows.clients), np.int64), self.work)
-        for some in rows.portions(len(self.start)):
-            local = rows.trainer.train(call.select(some))
+        for portion in rows.portions(len(self.start)):
+            local = rows.trainer.train(call.select(portion))
             arrays = self.arrays(self._sketches(np.asarray(local.update)))
-            yield some, arrays if "nearest" in arrays else arrays | {"examples": examples[some]}
+            if "nearest" not in arrays:
+                arrays["examples"] = examples[portion]
+            yield portion, arrays
 
     def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
         """The reply without numbers of examples."""
@@ -62,14 +68,16 @@ class _Sketching:
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Refuse a direction that was not sent."""
         directions = self.sizes()["K"]
+        task_name = self.name  # type: ignore[attr-defined]
         for name in {"nearest", "model_index"} & arrays.keys():
             if arrays[name].size and arrays[name].max() >= directions:
-                raise TaskError(f"task {self.name}: {name} is outside 0..{directions - 1}")  # type: ignore[attr-defined]
+                raise TaskError(f"task {task_name}: {name} is outside 0..{directions - 1}")
 
     def sizes(self) -> dict[str, int]:
         """Sizes by name; moments are of one model."""
         size = int(self.size)
-        return {"K": 1, **super().sizes(), "s": size, "m": size * (size + 1) // 2}  # type: ignore[misc]
+        sizes = super().sizes()  # type: ignore[misc]
+        return {"K": 1, **sizes, "s": size, "m": size * (size + 1) // 2}
 
     def _sketches(self, updates: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "r s"]:
         return unit_sketches(updates, self.size, self.seed)
@@ -109,7 +117,7 @@ class SketchSums(_Sketching, Task):
     is highest.
 
     Attributes:
-        directions: which each client compares its own with.
+        directions: with which each client compares its sketch.
         reduce: whether the means are enough.
     """
 
@@ -133,11 +141,11 @@ class SketchSums(_Sketching, Task):
 
 @dataclass(frozen=True)
 class NearestSketch(_Sketching, Task):
-    """The direction of K with the highest product with each client's own; -1 without a reply, or
-    where its update is 0.
+    """The direction of K with the highest product with each client's direction; -1 without a reply,
+    or where its update is 0.
 
     Attributes:
-        directions: which each client compares its own with.
+        directions: with which each client compares its sketch.
     """
 
     directions: Float[np.ndarray, "K s"] = shared("K s", default=None)
@@ -147,23 +155,26 @@ class NearestSketch(_Sketching, Task):
     charged = "choice"
 
     def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
-        known = np.isfinite(sketches).all(axis=1) & sketches.any(axis=1)
-        return {"nearest": np.where(known, _nearest(sketches, self.directions), UNASSIGNED)}
+        has_direction = np.isfinite(sketches).all(axis=1) & sketches.any(axis=1)
+        nearest = _nearest(sketches, self.directions)
+        return {"nearest": np.where(has_direction, nearest, UNASSIGNED)}
 
 
 def _nearest(
     sketches: Float[np.ndarray, "r s"], directions: Float[np.ndarray, "K s"]
 ) -> np.ndarray:
     """The direction of the highest product with each row, the first of equals."""
-    return np.stack([np.nan_to_num(sketches) @ one for one in directions], axis=1).argmax(axis=1)
+    products = [np.nan_to_num(sketches) @ direction for direction in directions]
+    return np.stack(products, axis=1).argmax(axis=1)
 
 
 @cache
 def _schema(name: str, axes: str, reduce: bool) -> Schema:
     """The schema of a reply, made once."""
-    array = floats(axes, missing=0.0, over="model" if reduce else "row", norm_checked=True)
-    index, examples = (
-        integers(over="row", counted=False),
-        integers(over="row", counted=False, registered=True),
-    )
-    return (Sums if reduce else Rows)(**{name: array, "examples": examples, "model_index": index})
+    over = "model" if reduce else "row"
+    arrays: dict[str, Any] = {}
+    arrays[name] = floats(axes, missing=0.0, over=over, norm_checked=True)
+    arrays["examples"] = integers(over="row", counted=False, registered=True)
+    arrays["model_index"] = integers(over="row", counted=False)
+    kind = Sums if reduce else Rows
+    return kind(**arrays)

@@ -61,16 +61,15 @@ class Train(Task):
 
     @property
     def up(self) -> Schema:
-        """update (or its mean by model), losses of the last and first local epoch, examples and the
-        model trained."""
+        """Update (or its mean by model), losses of the last and first local epoch, examples and the
+        model that was trained."""
         return _schema(self.reduce, self.gradient, self.test)
 
     def compute(self, client: Client) -> dict[str, Any]:
-        index = (
-            np.argmin(_finite(client.losses(self.models)))
-            if self.model_index is None
-            else self.model_index[0]
-        )
+        if self.model_index is None:
+            index = np.argmin(_finite(client.losses(self.models)))
+        else:
+            index = self.model_index[0]
         local = client.train(self.models[index], self.work, self.gradient)
         arrays = self._arrays(local.as_rows())
         reply = {name: array[0] for name, array in arrays.items()}
@@ -82,18 +81,17 @@ class Train(Task):
         chosen_models = self._chosen(rows)
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
         call = rows.train_call(self.models, chosen_models, self.work, gradient=self.gradient)
-        for some in rows.portions(self.models.shape[1]):
-            local = rows.trainer.train(call.select(some))
-            arrays = self._arrays(local) | {
-                "examples": examples[some],
-                "model_index": chosen_models[some],
-            }
+        for portion in rows.portions(self.models.shape[1]):
+            local = rows.trainer.train(call.select(portion))
+            arrays = self._arrays(local)
+            arrays["examples"] = examples[portion]
+            arrays["model_index"] = chosen_models[portion]
             if self.test:
                 sums = rows.scorer.score(
-                    self.models, rows.clients[some], chosen_models[some], "test"
+                    self.models, rows.clients[portion], chosen_models[portion], "test"
                 )
                 arrays["test_sums"] = _test_sums(*sums)
-            yield some, arrays
+            yield portion, arrays
 
     def _chosen(self, rows: ClientRows) -> Int[np.ndarray, "n"]:
         """The model that each row trains; never one whose loss is NaN."""
@@ -109,21 +107,23 @@ class Train(Task):
         }
         for name in ("update", "gradient"):
             whole = getattr(local, name)
-            if whole is not None:
-                arrays[name] = whole[:, self.part or slice(None)]
-                if self.part is not None and not np.isfinite(whole).all():
-                    finite = np.isfinite(whole).all(axis=1, keepdims=True)
-                    arrays[name] = np.where(finite, arrays[name], np.float32(np.nan))
+            if whole is None:
+                continue
+            arrays[name] = whole[:, self.part or slice(None)]
+            if self.part is not None and not np.isfinite(whole).all():
+                finite = np.isfinite(whole).all(axis=1, keepdims=True)
+                arrays[name] = np.where(finite, arrays[name], np.float32(np.nan))
         return arrays
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
         """Detectors need a class each, and cannot be chosen by clients; other models have none."""
-        has_classes, detects = self.work.positive is not None, spec.detects
+        has_classes = self.work.positive is not None
+        detects = spec.detects
         if detects != has_classes or (detects and (self.model_index is None or self.gradient)):
             raise ModelError(
                 f"model {model!r} is {'a' if detects else 'no'} detector of one class among all: "
-                f"method athena trains "
-                "detectors, and the other methods train models with a score for every class"
+                "method athena trains detectors, and the other methods train models with a score "
+                "for every class"
             )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -133,13 +133,15 @@ class Train(Task):
                 f"task {self.name}: model_index is outside 0..{len(self.models) - 1}: {index.max()}"
             )
         if "test_sums" in arrays:
-            correct, samples = arrays["test_sums"][..., 0], arrays["test_sums"][..., 1]
+            correct = arrays["test_sums"][..., 0]
+            samples = arrays["test_sums"][..., 1]
             if not ((correct >= 0) & (correct <= samples) & (samples <= MAX_COUNT)).all():
                 raise TaskError(f"task {self.name}: test_sums has impossible numbers of samples")
 
     def sizes(self) -> dict[str, int]:
         sizes = super().sizes()
-        return sizes | {"p": len(range(*(self.part or slice(None)).indices(sizes["P"])))}
+        part = self.part or slice(None)
+        return sizes | {"p": len(range(*part.indices(sizes["P"])))}
 
     def single(self) -> Train | None:
         return replace(self, reduce=False) if self.reduce else None
@@ -182,21 +184,18 @@ class TrainingReply:
     update: Float[np.ndarray, "rows p"]
     model_index: Int[np.ndarray, "n"]  # the model that each row trained
     examples: Int[np.ndarray, "n"]  # training examples of each row
-    loss: Float[
-        np.ndarray, "n"
-    ]  # mean training loss during the last local epoch; with ``reduce`` that of its model
-    first_loss: Float[np.ndarray, "n"]  # ... during the first local epoch
+    # Mean training loss during the last local epoch; with ``reduce``, the mean over the row's
+    # model.
+    loss: Float[np.ndarray, "n"]
+    first_loss: Float[np.ndarray, "n"]  # the same during the first local epoch
     arrived: Bool[np.ndarray, "n"]  # a finite update arrived
     nonfinite: Bool[np.ndarray, "n"]  # an update arrived that is not finite, and is excluded
-    weight: Float[np.ndarray, "K"] | None = (
-        None  # with reduce: examples behind each mean, 0 where no row arrived
-    )
-    gradient: Float[np.ndarray, "n P"] | None = (
-        None  # where requested: of the full training loss, at the start
-    )
-    before_training: Scores | None = (
-        None  # one row for all clients: test results of the models before training
-    )
+    # With ``reduce``: examples behind each mean, 0 where no row arrived.
+    weight: Float[np.ndarray, "K"] | None = None
+    # Where requested: gradient of the full training loss, at the start.
+    gradient: Float[np.ndarray, "n P"] | None = None
+    # Test results of the models before training, one row for all clients.
+    before_training: Scores | None = None
 
 
 def training_reply(task: Train, reply: Reply) -> TrainingReply:
@@ -207,12 +206,18 @@ def training_reply(task: Train, reply: Reply) -> TrainingReply:
     if task.reduce:
         for name in ("loss", "first_loss"):
             arrays[name] = np.where(reply.arrived, arrays[name][arrays["model_index"]], 0.0)
-    sums, before = arrays.pop("test_sums", np.zeros(3)), None
+    sums = arrays.pop("test_sums", np.zeros(3))
+    before = None
     if sums[1]:
         correct, examples = (np.array([round(value)], np.int64) for value in sums[:2])
         before = Scores(correct, examples, sums[2:] / examples)
-    flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
-    return TrainingReply(**arrays, **flags, before_training=before)
+    return TrainingReply(
+        **arrays,
+        arrived=reply.arrived,
+        nonfinite=reply.nonfinite,
+        weight=reply.weight,
+        before_training=before,
+    )
 
 
 def train(
@@ -233,7 +238,7 @@ def train(
         clients: ids, one per row.
         model_index: the model of each row; None: all K are sent, and each client trains the one of
             its lowest training loss.
-        work: settings; those of the run by default.
+        work: settings; by default the run's.
         stream: of the clients' random numbers.
         options: ``reduce``, ``gradient``, ``part``, ``local``, as ``Train`` has them.
     """
@@ -242,12 +247,12 @@ def train(
 
 
 def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> Int[np.ndarray, "r"]:
-    """Epochs (or steps) of some other training in a task, where a client that ran out of time does
-    the same share.
+    """Epochs (or steps) of a second training in a task. A client that ran out of time does the same
+    share of both.
 
     Args:
-        count: of that training.
-        done: what each row completes of the task's ``work``.
+        count: epochs or steps of the second training.
+        done: epochs or steps of the task's ``work`` that each row completes.
         work: of these rows.
     """
     asked = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(done))
@@ -255,9 +260,10 @@ def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> In
 
 
 def and_padding(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
-    """The models and some of zeros, up to a power of two: a compiled program is for one number of
+    """The models, and zeros up to a power of two: a compiled program is for one number of
     models."""
-    return np.pad(models, ((0, (1 << (len(models) - 1).bit_length()) - len(models)), (0, 0)))
+    padded = 1 << (len(models) - 1).bit_length()
+    return np.pad(models, ((0, padded - len(models)), (0, 0)))
 
 
 @cache
@@ -276,7 +282,8 @@ def _schema(reduce: bool, gradient: bool, test: bool) -> Schema:
         arrays["gradient"] = floats("p", np.float32, missing=0.0, over="row")
     if test:
         arrays["test_sums"] = floats("3", missing=0.0, finite=False, over="all", counted=False)
-    return (Sums if reduce else Rows)(**arrays)
+    kind = Sums if reduce else Rows
+    return kind(**arrays)
 
 
 def _finite(losses: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
@@ -286,6 +293,5 @@ def _finite(losses: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
 
 def _test_sums(correct: Any, loss: Any, examples: Any) -> np.ndarray:
     """Correct samples, samples and summed loss, of each row."""
-    return np.stack(
-        [np.asarray(correct, np.float64), np.asarray(examples, np.float64), loss], axis=-1
-    )
+    counts = [np.asarray(correct, np.float64), np.asarray(examples, np.float64)]
+    return np.stack([*counts, loss], axis=-1)

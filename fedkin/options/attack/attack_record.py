@@ -1,7 +1,7 @@
-"""What a summary says of a run in which clients attack: who they are, and what honest clients
-reach.
+"""The entries in a summary of a run in which clients attack: the attackers, and the accuracy of
+honest clients.
 
-The attackers' own accuracy means nothing.
+The accuracy of the attackers themselves means nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fedkin.options.base import RunEnd
 
 
 def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
-    """What a summary says of an attack.
+    """The entries of an attack in a summary.
 
-    ``honest_accuracy`` is the mean of honest clients' accuracies, ``honest_bottom_decile`` that of
-    the bottom 10% of them, ``honest_ari`` the agreement of their clusters with the true ones,
+    ``honest_accuracy`` is the mean accuracy of honest clients, ``honest_bottom_decile`` the mean
+    over their bottom 10%, ``honest_ari`` the agreement of their clusters with the true ones, and
     ``attackers_alone`` the share of attackers in clusters without honest clients, of those that
-    have a cluster; each None where there is nothing to count.
+    have a cluster. Each is None where there is nothing to count.
 
     Args:
         attacks: which clients attack.
@@ -46,7 +46,7 @@ def _honest_ari(
     attacks: Bool[np.ndarray, "N"],
     true_clusters: Int[np.ndarray, "N"] | None,
 ) -> float | None:
-    """Of honest clients that have a cluster."""
+    """Agreement with the true clusters, over honest clients that have a cluster."""
     honest = ~attacks & (assignment != UNASSIGNED)
     if true_clusters is None or not honest.any():
         return None
@@ -61,5 +61,7 @@ def share_alone(assignment: Int[np.ndarray, "N"], attacks: Bool[np.ndarray, "N"]
         assignment: cluster of each client, or UNASSIGNED.
         attacks: which of them attack.
     """
-    theirs = assignment[attacks & (assignment != UNASSIGNED)]
-    return float((~np.isin(theirs, assignment[~attacks])).mean()) if len(theirs) else None
+    clusters = assignment[attacks & (assignment != UNASSIGNED)]
+    if not len(clusters):
+        return None
+    return float((~np.isin(clusters, assignment[~attacks])).mean())

@@ -1,5 +1,5 @@
-"""What Byzantine clients send in place of their updates, where they know those of all honest
-clients of their model.
+"""Vectors that Byzantine clients send in place of their updates, where they know the updates of all
+honest clients of their model.
 
 Rows h_i [h P] are the honest ones, mu their mean, s their standard deviation. Sources: sign flip
 and inner-product manipulation (IPM; Xie et al., UAI 2019), a little is enough (ALIE; Baruch et al.,
@@ -23,7 +23,10 @@ from fedkin.options.robust.rules import aggregate
 Rows = Float64[np.ndarray, "h P"]
 Row = Float64[np.ndarray, "P"]
 _HALVINGS = 200  # of an interval: to the last bit
-_TRIALS, _STEP, _SHRINKAGE = 20, 10.0, 0.8  # of the search for the best factor
+# Of the search for the best factor.
+_TRIALS = 20
+_STEP = 10.0
+_SHRINKAGE = 0.8
 
 
 def sign_flip(honest: Rows, factor: float = 1.0) -> Row:
@@ -67,21 +70,28 @@ def min_max(honest: Rows, direction: str = "unit") -> Row:
         direction: p: ``unit`` -mu / |mu|, ``std`` -s, ``sign`` -sign(mu).
     """
     limit = float(squared_distances(honest).max())
-    return _farthest(
-        honest, direction, lambda row: float(((honest - row) ** 2).sum(axis=1).max()) <= limit
-    )
+
+    def allowed(row: Row) -> bool:
+        squared = ((honest - row) ** 2).sum(axis=1)
+        return float(squared.max()) <= limit
+
+    return _farthest(honest, direction, allowed)
 
 
 def min_sum(honest: Rows, direction: str = "unit") -> Row:
-    """mu + g p with the largest g at which the sum of squared distances to the honest rows is that
-    of an honest row.
+    """mu + g p with the largest g at which the sum of squared distances to the honest rows is no
+    larger than the largest such sum of an honest row.
 
     Args:
         honest: their rows.
         direction: as of ``min_max``.
     """
     limit = float(squared_distances(honest).sum(axis=1).max())
-    return _farthest(honest, direction, lambda row: float(((honest - row) ** 2).sum()) <= limit)
+
+    def allowed(row: Row) -> bool:
+        return float(((honest - row) ** 2).sum()) <= limit
+
+    return _farthest(honest, direction, allowed)
 
 
 def _farthest(honest: Rows, direction: str, allowed: Callable[[Row], bool]) -> Row:
@@ -94,14 +104,20 @@ def _farthest(honest: Rows, direction: str, allowed: Callable[[Row], bool]) -> R
     }
     if direction not in directions:
         raise ConfigError(f"direction must be one of {', '.join(directions)}, got {direction!r}")
-    along, low, high = directions[direction], 0.0, 1.0
+    along = directions[direction]
+    low = 0.0
+    high = 1.0
     if not along.any():
         return mean
     while allowed(mean + high * along):
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if allowed(mean + middle * along) else (low, middle)
+        if allowed(mean + middle * along):
+            low = middle
+        else:
+            high = middle
     return mean + low * along
 
 
@@ -115,7 +131,8 @@ def gaussian(honest: Rows, count: int, rng: np.random.Generator) -> Float64[np.n
     """
     noise = rng.normal(size=(count, honest.shape[1]))
     lengths = np.linalg.norm(noise, axis=1, keepdims=True)
-    return noise * (np.median(np.linalg.norm(honest, axis=1)) / np.maximum(lengths, 1e-300))
+    median_length = np.median(np.linalg.norm(honest, axis=1))
+    return noise * (median_length / np.maximum(lengths, 1e-300))
 
 
 def optimal(honest: Rows, attack: Callable[[Rows, float], Row], rule: str, f: int) -> Row:
@@ -133,7 +150,8 @@ def optimal(honest: Rows, attack: Callable[[Rows, float], Row], rule: str, f: in
     mean = honest.mean(axis=0)
 
     def harm(factor: float) -> float:
-        rows = np.concatenate([honest, np.repeat(attack(honest, factor)[None], f, axis=0)])
+        attackers = np.repeat(attack(honest, factor)[None], f, axis=0)
+        rows = np.concatenate([honest, attackers])
         return float(np.linalg.norm(aggregate(rows, rule, f) - mean))
 
     return attack(honest, best_factor(harm))
@@ -154,11 +172,15 @@ def best_factor(
         step: the first one.
         shrinkage: what each later step is of the one before.
     """
-    best, most, growing = 0.0, harm(0.0), True
+    best = 0.0
+    most = harm(0.0)
+    growing = True
     for _ in range(trials - 1):
         value = harm(best + step)
         better = value > most
-        best, most = (best + step, value) if better else (best, most)
+        if better:
+            best = best + step
+            most = value
         growing = growing and better
         step *= 2 if growing else shrinkage
     return best

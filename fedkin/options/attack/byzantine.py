@@ -32,9 +32,14 @@ from fedkin.options.robust.rules import parse
 from fedkin.scenarios.poisoning import POISONS, LaterPoisoning
 from fedkin.scenarios.shift import Shift
 
-OWN = {"stretch": -10.0, "own_sign_flip": -1.0}  # what each attacker multiplies its own update with
-LABELS, BACKDOOR, REPLACEMENT = "label_flip", "backdoor", "backdoor_replacement"
-NOISE, NOT_FINITE, NOTHING = "gaussian", "nan", "none"
+# By these an attacker multiplies its own update.
+OWN = {"stretch": -10.0, "own_sign_flip": -1.0}
+LABELS = "label_flip"
+BACKDOOR = "backdoor"
+REPLACEMENT = "backdoor_replacement"
+NOISE = "gaussian"
+NOT_FINITE = "nan"
+NOTHING = "none"
 KINDS = (*ATTACKS, *OPTIMAL, *OWN, *POISONS, NOISE, NOT_FINITE, NOTHING)
 _PAIRS = ("alie", "min_max", "min_sum", "optimal_alie")  # attacks that need two honest rows
 
@@ -42,7 +47,7 @@ _PAIRS = ("alie", "min_max", "min_sum", "optimal_alie")  # attacks that need two
 @plain_options
 @dataclass(frozen=True)
 class Byzantine(Option):
-    """Who attacks, how, and from when on.
+    """Clients that attack, their way to do it, and the round in which they begin.
 
     Attributes:
         attack: ``sign_flip`` (- mean of the honest), ``ipm`` (- 0.5 mean), ``alie`` (mean - 1.5
@@ -60,7 +65,7 @@ class Byzantine(Option):
             clusters are found.
         disguise: what they send before ``start``, so that clusters are wrong: ``imitation`` (the
             mean of another kind), ``splitting`` (two bundles on either side of their kind's mean),
-            ``blob`` (all the same row, in the middle of all), ``bridge`` (rows between two kinds);
+            ``blob`` (one row for all, in the middle of all), ``bridge`` (rows between two kinds);
             ``none``: their own.
         lie: what else they say, from the start on: ``lowest`` or ``highest`` of all numbers that a
             client says of every model, such as losses and cosines; ``sizes`` (2^40 samples),
@@ -94,14 +99,16 @@ class Byzantine(Option):
         parse(self.against)
         if self.disguise != NOTHING and not self.start:
             raise ConfigError(
-                "attack.disguise: attackers are disguised before the round attack.start, which is "
-                "0; set it to the "
-                "first round after the clusters are found"
+                "attack.disguise: attackers are disguised before the round attack.start, which "
+                "is 0; set it to the first round after the clusters are found"
             )
 
     def refusal(self, run: RunFacts) -> str:
         if requirements_of(run.method).peers:
-            return f"{type(run.method).__name__} has no server; attacks between peers are not simulated"
+            return (
+                f"{type(run.method).__name__} has no server; attacks between peers are not "
+                "simulated"
+            )
         return ""
 
     def simulated(
@@ -121,7 +128,7 @@ class Byzantine(Option):
         if shift is not None:
             raise ConfigError(
                 f"attack.start: {self.attack} after the start does not go with other shifts of "
-                f"data; leave one out"
+                "data; leave one out"
             )
         return data, LaterPoisoning(
             self.attack, tuple(np.flatnonzero(attacks).tolist()), self.start
@@ -147,19 +154,16 @@ class Byzantine(Option):
         if self.clients is not None:
             return _mask(self.clients, total)
         rng = Stream(self.seed, 0, "byzantine").rng()
-        known = (
-            np.zeros(total, np.int64)
-            if true_clusters is None or self.spread == "random"
-            else true_clusters
-        )
+        clusters = np.zeros(total, np.int64)
+        if true_clusters is not None and self.spread != "random":
+            clusters = true_clusters
         order = rng.permutation(total)
         chosen: list[int] = []
-        for cluster in np.unique(known):
-            members = order[known[order] == cluster]
-            upto = round(
-                self.share * np.count_nonzero(known <= cluster)
-            )  # of all clusters so far, so that shares add up
-            chosen += members[: upto - len(chosen)].tolist()
+        for cluster in np.unique(clusters):
+            members = order[clusters[order] == cluster]
+            # Counted over all clusters so far, so that the shares add up.
+            attackers_so_far = round(self.share * np.count_nonzero(clusters <= cluster))
+            chosen += members[: attackers_so_far - len(chosen)].tolist()
         return _mask(chosen, total)
 
     def replies(
@@ -169,7 +173,8 @@ class Byzantine(Option):
         attacks: Bool[np.ndarray, "n"],
         rng: np.random.Generator | None = None,
     ) -> Float[np.ndarray, "n p"]:
-        """What arrives: the honest updates as they are, the attackers' as the attack has it.
+        """The updates that arrive: of honest clients as they are, of attackers as the attack makes
+        them.
 
         Args:
             updates: of all rows.
@@ -180,21 +185,20 @@ class Byzantine(Option):
         sent = updates.copy()
         if self.attack in OWN:
             sent[attacks] *= OWN[self.attack]
-        if self.attack in (*OWN, LABELS, BACKDOOR, NOTHING):  # what is in the data is in the update
+        # Poisoned data show in the update itself.
+        if self.attack in (*OWN, LABELS, BACKDOOR, NOTHING):
             return sent
         if self.attack == NOT_FINITE:
             sent[attacks] = np.nan
             return sent
+        # With fewer honest rows there is no client to imitate, and attackers stay honest.
+        least_honest = 2 if self.attack in _PAIRS else 1
         for k in np.unique(index[attacks]):
-            theirs, honest = (
-                (index == k) & attacks,
-                updates[(index == k) & ~attacks].astype(np.float64),
-            )
+            theirs = (index == k) & attacks
+            honest = updates[(index == k) & ~attacks].astype(np.float64)
             if self.attack == REPLACEMENT:
                 sent[theirs] *= (len(honest) + theirs.sum()) / theirs.sum()
-            elif len(honest) >= (
-                2 if self.attack in _PAIRS else 1
-            ):  # else no client to imitate: they stay honest
+            elif len(honest) >= least_honest:
                 sent[theirs] = self._rows(honest, int(theirs.sum()), rng)
         return sent
 
@@ -205,7 +209,8 @@ class Byzantine(Option):
         if self.attack == NOISE:
             return gaussian(honest, count, rng or np.random.default_rng(0))
         if self.attack in OPTIMAL:
-            f = min(count, len(honest) - 1)  # of more the rule would not hear
+            # The rule refuses more attackers than that.
+            f = min(count, len(honest) - 1)
             return optimal(honest, OPTIMAL[self.attack], self.against, f)
         return ATTACKS[self.attack](honest)
 
@@ -216,21 +221,25 @@ class Byzantine(Option):
         attacks: Bool[np.ndarray, "n"],
         kinds: Int[np.ndarray, "n"],
     ) -> Float[np.ndarray, "n p"]:
-        """What arrives before they attack.
+        """The updates that arrive before the attackers attack.
 
         Args:
-            updates, index, attacks: as of ``replies``.
+            updates: as of ``replies``.
+            index: as of ``replies``.
+            attacks: as of ``replies``.
             kinds: true cluster of each row's client.
         """
         sent = updates.copy()
         if self.disguise == NOTHING:
             return sent
+        disguise = DISGUISES[self.disguise]
         for k in np.unique(index[attacks]):
-            own = (index == k) & ~attacks
-            honest = Honest(updates[own].astype(np.float64), kinds[own])
-            for kind in np.intersect1d(kinds[(index == k) & attacks], honest.kinds):
-                theirs = (index == k) & attacks & (kinds == kind)
-                sent[theirs] = DISGUISES[self.disguise](honest, int(kind), int(theirs.sum()))
+            is_honest = (index == k) & ~attacks
+            is_attacker = (index == k) & attacks
+            honest = Honest(updates[is_honest].astype(np.float64), kinds[is_honest])
+            for kind in np.intersect1d(kinds[is_attacker], honest.kinds):
+                theirs = is_attacker & (kinds == kind)
+                sent[theirs] = disguise(honest, int(kind), int(theirs.sum()))
         return sent
 
 
@@ -301,27 +310,34 @@ class AttackedWorld(WorldProxy):
     ) -> Reply:
         """The reply with vectors of attackers changed; what is not finite does not count as
         arrived."""
-        here = np.flatnonzero(reply.arrived)
-        index = reply.arrays.get(INDEX, np.zeros(len(clients), np.int64))[here]
-        arrays, broken = dict(reply.arrays), np.zeros(len(clients), bool)
+        replied = np.flatnonzero(reply.arrived)
+        index = reply.arrays.get(INDEX, np.zeros(len(clients), np.int64))[replied]
+        kinds = self._true_clusters_of(clients[replied])
+        arrays = dict(reply.arrays)
+        nonfinite = np.zeros(len(clients), bool)
         for name in vectors:
-            rows = arrays[name][here]
+            rows = arrays[name][replied]
             if self._asleep:
-                kinds = (
-                    np.zeros(self.total_clients, np.int64)
-                    if self.true_clusters is None
-                    else self.true_clusters
-                )
-                sent = self._attack.disguised(rows, index, attacks[here], kinds[clients[here]])
+                sent = self._attack.disguised(rows, index, attacks[replied], kinds)
             else:
                 noise = Stream(self._attack.seed, self._round, f"byzantine/{name}").rng()
-                sent = self._attack.replies(rows, index, attacks[here], noise)
+                sent = self._attack.replies(rows, index, attacks[replied], noise)
             arrays[name] = arrays[name].copy()
-            arrays[name][here] = sent.astype(np.float32)
-            broken[here] |= ~np.isfinite(arrays[name][here]).all(axis=1)
-            arrays[name][broken] = 0
-        flags = {"arrived": reply.arrived & ~broken, "nonfinite": reply.nonfinite | broken}
-        return replace(reply, arrays=arrays, **flags)
+            arrays[name][replied] = sent.astype(np.float32)
+            nonfinite[replied] |= ~np.isfinite(arrays[name][replied]).all(axis=1)
+            arrays[name][nonfinite] = 0
+        return replace(
+            reply,
+            arrays=arrays,
+            arrived=reply.arrived & ~nonfinite,
+            nonfinite=reply.nonfinite | nonfinite,
+        )
+
+    def _true_clusters_of(self, clients: Int[np.ndarray, "r"]) -> Int[np.ndarray, "r"]:
+        """True cluster of each client; 0 for all where the clusters are not known."""
+        if self.true_clusters is None:
+            return np.zeros(len(clients), np.int64)
+        return self.true_clusters[clients]
 
 
 def _check_positions(clients: Any) -> None:
@@ -333,8 +349,8 @@ def _check_positions(clients: Any) -> None:
             given = clients if client is None else client
             raise ConfigError(
                 "attack.clients: expected positions of clients, whole numbers from 0 in a tuple "
-                "or list such as "
-                f'(0, 3); got {given!r}. The position of the client "a" is data.client_names.index("a")'
+                f'or list such as (0, 3); got {given!r}. The position of the client "a" is '
+                'data.client_names.index("a")'
             )
 
 
@@ -344,9 +360,8 @@ def _mask(clients: Sequence[int], total: int) -> Bool[np.ndarray, "N"]:
         if not 0 <= client < total:
             raise ConfigError(
                 f"attack.clients: there is no client at position {client}; positions are 0 to "
-                f"{total - 1}, "
-                "whatever the names of clients are (data.client_names.index(name) is the position "
-                "of one)"
+                f"{total - 1}, whatever the names of clients are (data.client_names.index(name) "
+                "is the position of one)"
             )
         mask[client] = True
     return mask

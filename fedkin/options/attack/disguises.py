@@ -1,5 +1,5 @@
-"""What attackers send while clusters are found, so that these are wrong: rows of updates in place
-of their own.
+"""Rows that attackers send in place of their updates while clusters are found, so that these are
+wrong.
 
 They know the honest rows of the same model, and of which kind (true cluster) each client is. Rows
 [n p].
@@ -28,9 +28,9 @@ class Honest(NamedTuple):
 
     def other(self, kind: int) -> int:
         """The next kind after this one that has honest rows; the first of them after the last."""
-        known = np.unique(self.kinds)
-        later = known[known > kind]
-        return int(later[0] if len(later) else known[0])
+        kinds = np.unique(self.kinds)
+        later = kinds[kinds > kind]
+        return int(later[0] if len(later) else kinds[0])
 
 
 def imitation(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
@@ -59,7 +59,8 @@ def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "cou
     apart = rows - mean
     along = np.linalg.svd(apart, full_matrices=False)[2][0]
     sides = np.where(np.arange(count) % 2, -1.0, 1.0)
-    return mean + sides[:, None] * np.linalg.norm(apart, axis=1).mean() * along
+    distance = np.linalg.norm(apart, axis=1).mean()
+    return mean + sides[:, None] * distance * along
 
 
 def blob(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
@@ -83,9 +84,10 @@ def bridge(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count 
         kind: of these attackers; it has honest rows.
         count: attackers of this kind that train the model.
     """
-    here, there = honest.mean(kind), honest.mean(honest.other(kind))
+    start = honest.mean(kind)
+    end = honest.mean(honest.other(kind))
     steps = np.arange(1, count + 1) / (count + 1)
-    return here + steps[:, None] * (there - here)
+    return start + steps[:, None] * (end - start)
 
 
 DISGUISES: dict[str, Callable[[Honest, int, int], Float64[np.ndarray, "count p"]]] = {

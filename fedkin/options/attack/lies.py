@@ -21,7 +21,7 @@ LIES = ("lowest", "highest", "sizes", "bits", "choice")
 def lie(
     about: str, task: Task, arrays: Mapping[str, np.ndarray], liars: Bool[np.ndarray, "n"]
 ) -> dict[str, np.ndarray]:
-    """A reply's arrays with those of liars changed.
+    """A reply's arrays, with the rows of liars changed.
 
     Args:
         about: one of ``LIES``: the ``lowest`` or ``highest`` possible number for every model; the
@@ -33,7 +33,14 @@ def lie(
     """
     changed = dict(arrays)
     for name, array in task.up.of("row").items():
-        value = _claim(about, task, name, array, arrays[name], liars)
+        value = _claim(
+            about=about,
+            task=task,
+            name=name,
+            array=array,
+            values=arrays[name],
+            liars=liars,
+        )
         if value is not None:
             changed[name] = arrays[name].copy()
             changed[name][liars] = value
@@ -48,7 +55,7 @@ def _claim(
     values: np.ndarray,
     liars: Bool[np.ndarray, "n"],
 ) -> float | int | bool | None:
-    """What liars say in place of an array's values; None: the truth."""
+    """The value that liars send in place of an array's; None: they send the truth."""
     kind = np.dtype(array.dtype).kind
     if about in ("lowest", "highest") and kind == "f" and array.axes == "K":
         if about == "lowest":
@@ -65,10 +72,12 @@ def _claim(
 
 def chosen_by_clients(task: Task) -> bool:
     """Whether each client chooses its model itself."""
-    fields = [
-        (getattr(task, name), down) for name, down in fields_down(task) if down.kind == "chosen"
-    ]
-    return any(value is not None and getattr(task, down.by) is None for value, down in fields)
+    for name, down in fields_down(task):
+        if down.kind != "chosen":
+            continue
+        if getattr(task, name) is not None and getattr(task, down.by) is None:
+            return True
+    return False
 
 
 def _rarest(chosen: Int[np.ndarray, "h"], models: int) -> int:

@@ -1,1 +1,1 @@
-"""Replies that come after their round: what they count for in later ones."""
+"""Replies that come after their round, and count in later ones."""

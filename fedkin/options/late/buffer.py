@@ -1,4 +1,7 @@
-"""Replies that wait for a later round. Shapes: b of them, p numbers of an update, n rows of a call."""
+"""Replies that wait for a later round.
+
+Shapes: b replies that wait, r that are added, u that are used, p numbers of an update.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from fedkin.core.task import Task
 
 
 class Row(NamedTuple):
-    """What is known of a reply that waits, or of each of several."""
+    """The facts of each reply that waits."""
 
     task: Int[np.ndarray, "b"]  # a checksum of its name
     client: Int[np.ndarray, "b"]
-    model: Int[np.ndarray, "b"]  # that it trained
-    models: Int[np.ndarray, "b"]  # that there were
+    model: Int[np.ndarray, "b"]  # the model that it trained
+    models: Int[np.ndarray, "b"]  # how many models there were
     examples: Int[np.ndarray, "b"]
-    sent: Int[np.ndarray, "b"]  # the round it is of
+    sent: Int[np.ndarray, "b"]  # the round of the request
     due: Int[np.ndarray, "b"]  # the first round that may use it
 
 
@@ -36,16 +39,16 @@ class LateBuffer:
 
     @classmethod
     def empty(cls) -> LateBuffer:
-        """Without any."""
+        """A buffer without replies."""
         return cls(
-            np.zeros((0, len(Row._fields)), np.int64),
-            np.zeros((0, 0), np.float32),
-            np.zeros(2, np.int64),
+            rows=np.zeros((0, len(Row._fields)), np.int64),
+            updates=np.zeros((0, 0), np.float32),
+            counts=np.zeros(2, np.int64),
         )
 
     @property
-    def known(self) -> Row:
-        """The columns by name."""
+    def columns(self) -> Row:
+        """The columns of ``rows`` by name."""
         return Row(*self.rows.T)
 
     def add(
@@ -57,57 +60,69 @@ class LateBuffer:
         sent: int,
         due: int,
     ) -> None:
-        """Put replies to the others. Updates of another length than theirs are dropped: one is kept
-        at a time.
+        """Add replies to the buffer. All updates in it have one length; others are dropped.
 
         Args:
-            call: the task that they are of.
-            clients: whose they are.
-            arrays: of them, by row.
-            vector: which of these is the update.
+            call: the task that they reply to.
+            clients: ids.
+            arrays: of the replies, by row.
+            vector: the name of the update in ``arrays``.
             sent: the round of the call.
             due: the first round that may use them.
         """
         updates = arrays[vector]
         former = self.updates if self.updates.size else np.zeros((0, updates.shape[1]), np.float32)
+        count = len(clients)
         if former.shape[1] != updates.shape[1]:
-            self.counts[1] += len(clients)
+            self.counts[1] += count
             return
-        same = [
-            np.full(len(clients), value)
-            for value in (_checksum(call), call.sizes()["K"], sent, due)
-        ]
-        rows = Row(same[0], clients, arrays[INDEX], same[1], arrays[WEIGHT], same[2], same[3])
+        rows = Row(
+            task=np.full(count, _checksum(call)),
+            client=clients,
+            model=arrays[INDEX],
+            models=np.full(count, call.sizes()["K"]),
+            examples=arrays[WEIGHT],
+            sent=np.full(count, sent),
+            due=np.full(count, due),
+        )
         self.rows = np.concatenate([self.rows, np.stack(rows, axis=1).astype(np.int64)])
         self.updates = np.concatenate([former, updates.astype(np.float32)])
 
     def take(
         self, call: Task, round: int, oldest: int, length: int, usable: Bool[np.ndarray, "b"]
     ) -> tuple[Row, Float[np.ndarray, "u p"]]:
-        """Those that a call uses, by client, out of the buffer; those that are of no more use go,
-        too.
+        """Take the replies that a call uses out of the buffer, in the order of their clients. Those
+        that no later call can use are dropped.
 
         Args:
             call: the task.
             round: the present one.
-            oldest: the first round whose replies are still of use.
-            length: of the updates that the call is about.
-            usable: which of all are of use by what else is known of them.
+            oldest: replies of rounds before this one are dropped.
+            length: p, of the updates of the call.
+            usable: which replies the caller lets count.
+
+        Returns:
+            The rows and the updates that are used.
         """
-        known = self.known
-        asked = (
-            (known.task == _checksum(call))
-            & (known.due <= round)
-            & (self.updates.shape[1] == length)
-        )
-        old = known.sent < oldest
-        chosen = np.flatnonzero(asked & ~old & usable & (known.models == call.sizes()["K"]))
-        order = chosen[
-            np.lexsort((known.sent[chosen], known.client[chosen]))
-        ]  # sums do not depend on who came first
-        rows, updates, stays = Row(*self.rows[order].T), self.updates[order], ~asked & ~old
-        self.counts += len(order), (~stays).sum() - len(order)
-        self.rows, self.updates = self.rows[stays], self.updates[stays]
+        waiting = self.columns
+        same_task = waiting.task == _checksum(call)
+        same_length = self.updates.shape[1] == length
+        same_models = waiting.models == call.sizes()["K"]
+        asked = same_task & (waiting.due <= round) & same_length
+        expired = waiting.sent < oldest
+        chosen = np.flatnonzero(asked & ~expired & usable & same_models)
+
+        # Sums must not depend on who came first.
+        order = chosen[np.lexsort((waiting.sent[chosen], waiting.client[chosen]))]
+        rows = Row(*self.rows[order].T)
+        updates = self.updates[order]
+
+        stays = ~asked & ~expired
+        used = len(order)
+        dropped = (~stays).sum() - used
+        self.counts += used, dropped
+        self.rows = self.rows[stays]
+        self.updates = self.updates[stays]
         return rows, updates
 
 

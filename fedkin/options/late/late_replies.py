@@ -3,7 +3,8 @@
 
     u_{i,s}   the update of client i in round s, which arrived after that round's end
     s(a)      (1 + a)^-exponent, a = t - s rounds old, at most ``max_age``
-    mean      in round t, of cluster k:  sum_i n_i s(a_i) u_{i,t-a_i} / sum_i n_i, over all updates that are used
+    mean      in round t, of cluster k, over all updates that are used:
+              sum_i n_i s(a_i) u_{i,t-a_i} / sum_i n_i
 
 J. Nguyen et al.: Federated Learning with Buffered Asynchronous Aggregation. AISTATS 2022, arXiv
 2106.06639, has s(a) with exponent 0.5 on the update, so that a mean of old ones only is a smaller
@@ -11,8 +12,8 @@ step; here in each cluster, and rounds stay rounds. An old update counts for not
 client has replied in this round, where it belongs to another cluster by now, or where the number of
 clusters has changed.
 
-In a simulation ``share`` makes replies late: by a rounds or more with probability share^a. Those of
-real clients come when they come (``WaitingWorld``). With ``max_age=0`` they are lost.
+In a simulation ``share`` makes replies late: by a rounds or more with probability share^a. Replies
+of real clients are late when they are (``WaitingWorld``). With ``max_age=0`` late ones are lost.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import WeightedSum
 from fedkin.core.errors import MethodError
@@ -46,7 +47,7 @@ _NO_PLACE = "late ones have no place"
 @plain_options
 @dataclass(frozen=True)
 class LateReplies(Option):
-    """What becomes of replies that come after their round.
+    """Use of replies that come after their round.
 
     Attributes:
         max_age: rounds after which one is of no use; 0: at once.
@@ -74,7 +75,10 @@ class LateReplies(Option):
 
     def refusal(self, run: RunFacts) -> str:
         if "privacy" in run.options:
-            return "a late reply would count in two rounds' sums, and privacy counts each client once; take one of the two"
+            return (
+                "a late reply would count in two rounds' sums, and privacy counts each client "
+                "once; take one of the two"
+            )
         if "robust" in run.options:
             return "a robust rule compares replies of one round; take one of the two"
         return refusal(run.method)
@@ -96,8 +100,9 @@ class LateReplies(Option):
         """
         if not self.share:
             return np.zeros(len(clients), np.int64)
-        own = Stream(stream.seed, 0 if self.same else stream.round, "late")
-        chance = np.array([1 - own.client(int(c)).random() for c in clients])  # above 0
+        late_stream = Stream(stream.seed, 0 if self.same else stream.round, "late")
+        # One minus a number below 1 is above 0, so that it has a logarithm.
+        chance = np.array([1 - late_stream.client(int(c)).random() for c in clients])
         return np.floor(np.log(chance) / math.log(self.share)).astype(np.int64)
 
 
@@ -105,7 +110,7 @@ class ActiveLateReplies(ActiveOption):
     """Late replies in a run: those that wait for a later round are in the state.
 
     Args:
-        settings: what they count for.
+        settings: of late replies.
         method: of the run.
     """
 
@@ -118,7 +123,13 @@ class ActiveLateReplies(ActiveOption):
         buffer = LateBuffer.empty() if before is None else self._buffer(before)
         if call.step != "round" or before is None:
             return Around(world, lambda after: self._with_buffer(after, buffer))
-        late_world = LateWorld(world, self._settings, buffer, before.assignment, call.round)
+        late_world = LateWorld(
+            world=world,
+            settings=self._settings,
+            buffer=buffer,
+            assignment=before.assignment,
+            round=call.round,
+        )
         return Around(
             late_world, lambda after: self._after_round(after, late_world, buffer, call.round)
         )
@@ -127,10 +138,10 @@ class ActiveLateReplies(ActiveOption):
         """The state after a round. Raises MethodError where the method averages single updates
         itself."""
         check_asks_for_means(
-            self.section,
-            self._method,
-            _NO_PLACE,
-            round,
+            section=self.section,
+            method=self._method,
+            so_that=_NO_PLACE,
+            round=round,
             single=world.single,
             averages=world.averages,
         )
@@ -139,7 +150,11 @@ class ActiveLateReplies(ActiveOption):
     def _buffer(self, state: State) -> LateBuffer:
         """The replies that wait, as a copy that a round may change."""
         arrays = self.arrays(state)
-        return LateBuffer(arrays["rows"].copy(), arrays["updates"].copy(), arrays["counts"].copy())
+        return LateBuffer(
+            rows=arrays["rows"].copy(),
+            updates=arrays["updates"].copy(),
+            counts=arrays["counts"].copy(),
+        )
 
     def _with_buffer(self, state: State, buffer: LateBuffer) -> State:
         return self.with_arrays(
@@ -154,12 +169,12 @@ class ActiveLateReplies(ActiveOption):
 
 
 class LateWorld(WorldProxy):
-    """A proxy of a world for one round.
+    """A world whose means count late replies too, for one round.
 
     Args:
         world: of the clients.
         settings: how old replies may be.
-        buffer: those that wait; it changes.
+        buffer: replies that wait; it changes.
         assignment: of the clients, before the round.
         round: the present one.
     """
@@ -173,60 +188,100 @@ class LateWorld(WorldProxy):
         round: int,
     ) -> None:
         super().__init__(world)
-        self._settings, self._buffer, self._assignment, self._round = (
-            settings,
-            buffer,
-            assignment,
-            round,
-        )
-        self.averages = self.single = 0
+        self._settings = settings
+        self._buffer = buffer
+        self._assignment = assignment
+        self._round = round
+        self.averages = 0
+        self.single = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The reply; means are of those that came in time, and of those that are due."""
-        vector, single = mean_vector(task), task.single()
+        """The reply; means are of replies that came in time, and of late ones that are due."""
+        vector = mean_vector(task)
+        single = task.single()
         if vector is None or single is None:
             self.single += task.charged == "sum"
             return self._world.run(task, clients, stream)
         self.averages += 1
         self._take_late(single, vector)
         reply = self._world.run(single, clients, stream)
-        reply = self._postpone(task, vector, reply, clients, stream or Stream(0, self._round))
-        known = self._buffer.known
-        cluster = self._assignment[
-            known.client
-        ]  # none yet, where a client that chooses its own has never been in time
-        usable = ((cluster == known.model) | (cluster < 0)) & ~np.isin(
-            known.client, clients[reply.arrived]
+        reply = self._postpone(
+            task=task,
+            vector=vector,
+            reply=reply,
+            clients=clients,
+            stream=stream or Stream(0, self._round),
         )
-        oldest, length = self._round - self._settings.max_age, reply.arrays[vector].shape[1]
-        rows, updates = self._buffer.take(task, self._round, oldest, length, usable)
+        rows, updates = self._buffer.take(
+            call=task,
+            round=self._round,
+            oldest=self._round - self._settings.max_age,
+            length=reply.arrays[vector].shape[1],
+            usable=self._usable(replied=clients[reply.arrived]),
+        )
         means = mean_reply(task, reply, clients)
         if not len(updates):
             return means
-        updates = updates * self._settings.scale(self._round - rows.sent)[:, None]
-        mean, weight = _mean(task, vector, reply, clients, rows, updates)
+        age = self._round - rows.sent
+        mean, weight = _mean(
+            task=task,
+            vector=vector,
+            reply=reply,
+            clients=clients,
+            late=rows,
+            updates=updates * self._settings.scale(age)[:, None],
+        )
         return replace(means, arrays=means.arrays | {vector: mean}, weight=weight)
 
+    def _usable(self, replied: Int[np.ndarray, "r"]) -> Bool[np.ndarray, "b"]:
+        """Which replies that wait may count in this round.
+
+        Args:
+            replied: clients with a reply of this round, which counts in place of a late one.
+        """
+        waiting = self._buffer.columns
+        cluster = self._assignment[waiting.client]
+        # A client that chooses its cluster as it trains has none until it was in time once.
+        same_cluster = (cluster == waiting.model) | (cluster < 0)
+        return same_cluster & ~np.isin(waiting.client, replied)
+
     def _take_late(self, task: Task, vector: str) -> None:
-        """Put the replies of real clients that have come since to those that wait."""
+        """Add replies of real clients that came since the last round to the buffer."""
         for late in late_replies(self._world, task, self._settings.max_age):
-            some = late.reply.arrived
-            arrays = {name: late.reply.arrays[name][some] for name in (vector, INDEX, WEIGHT)}
-            self._buffer.add(late.task, late.clients[some], arrays, vector, late.round, self._round)
+            came = late.reply.arrived
+            self._buffer.add(
+                call=late.task,
+                clients=late.clients[came],
+                arrays=_of_rows(late.reply, vector, came),
+                vector=vector,
+                sent=late.round,
+                due=self._round,
+            )
 
     def _postpone(
         self, task: Task, vector: str, reply: Reply, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Reply:
-        """The reply without those that a simulation lets come late, which wait."""
+        """The reply without the rows that are late in a simulation. They wait in the buffer."""
         delay = np.where(reply.arrived, self._settings.delays(clients, stream), 0)
         for rounds in np.unique(delay[delay > 0]).tolist():
-            some = delay == rounds
+            is_late = delay == rounds
             if rounds > self._settings.max_age:
-                self._buffer.counts[1] += some.sum()
+                self._buffer.counts[1] += is_late.sum()
                 continue
-            arrays = {name: reply.arrays[name][some] for name in (vector, INDEX, WEIGHT)}
-            self._buffer.add(task, clients[some], arrays, vector, self._round, self._round + rounds)
+            self._buffer.add(
+                call=task,
+                clients=clients[is_late],
+                arrays=_of_rows(reply, vector, is_late),
+                vector=vector,
+                sent=self._round,
+                due=self._round + rounds,
+            )
         return replace(reply, arrived=reply.arrived & (delay == 0))
+
+
+def _of_rows(reply: Reply, vector: str, rows: Bool[np.ndarray, "n"]) -> dict[str, np.ndarray]:
+    """The arrays of rows that wait: update, model and examples."""
+    return {name: reply.arrays[name][rows] for name in (vector, INDEX, WEIGHT)}
 
 
 def _mean(
@@ -237,13 +292,10 @@ def _mean(
     late: Row,
     updates: Float[np.ndarray, "b p"],
 ) -> tuple[Float[np.ndarray, "K p"], Float[np.ndarray, "K"]]:
-    """The mean update of each model, of those that came in time and of late ones, and the examples
-    behind it."""
+    """The mean update of each model, over replies in time and late ones, and its examples."""
     total = WeightedSum(task.sizes()["K"], updates.shape[1])
-    order, weight = (
-        np.argsort(clients, kind="stable"),
-        np.where(reply.arrived, reply.arrays[WEIGHT], 0),
-    )
+    order = np.argsort(clients, kind="stable")
+    weight = np.where(reply.arrived, reply.arrays[WEIGHT], 0)
     total.add(reply.arrays[vector][order], weight[order], reply.arrays[INDEX][order])
     total.add(updates, late.examples, late.model)
     return total.mean(reply.arrays[vector].dtype.type)
@@ -251,9 +303,13 @@ def _mean(
 
 def refusal(method: Method) -> str:
     """Why late replies are no use to a method; empty where they are."""
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.peers:
-        return f"{name} has no server and no rounds that a reply could miss: its peers average when they hear something"
+        return (
+            f"{name} has no server and no rounds that a reply could miss: its peers average when "
+            "they hear something"
+        )
     if needs.model.detectors:
         return f"{name} trains several models of a client in one round, and late replies are of one"
     return averages_itself(method, _NO_PLACE) if needs.reads.because else ""

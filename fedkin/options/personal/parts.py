@@ -2,19 +2,21 @@
 or a model (Ditto).
 
     head    w_i = (b_k, h_i): body b_k of the client's cluster, head h_i of the client (fedper.py)
-    ditto   v_i together with w_k, pulled to the w_k that the client received in this round (ditto.py)
+    ditto   v_i together with w_k, pulled to the w_k that the client received in this round
+            (ditto.py)
 
 With one cluster these are FedRep (``head_epochs=0``: FedPer) and Ditto, to the last bit. Clients
 are tested with the part that they keep; one that never trained is tested with the first head, or
 with its cluster's model. A client that changes its cluster keeps its part.
 
 What the method trains in its rounds is personal: clients of a cold start, and newcomers that are
-placed, train whole models. All clusters' heads stay that of the initial model, whatever a cold
+placed, train whole models. The head of every cluster stays the initial model's, whatever a cold
 start made of them, so that sharing between clusters and server optimisers leave them alone. Updates
 that a method clusters by in a round are zero there.
 
-Not every method goes with it (``refusal``): one may cluster clients by what shared last layers do
-(``ModelParts.shared_head``), or keep a part on each client already (``ModelParts.own``).
+Some methods cannot be used with it (``refusal``): they cluster clients by the behaviour of shared
+last layers (``ModelParts.shared_head``), or keep a part on each client already
+(``ModelParts.own``).
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ class PersonalPart(Option):
     ) -> Task | None:
         start = state.extras[cls.section]["start"]
         clusters = state.assignment[clients]
-        if not len(start):  # clients have models, not heads
+        # Without an initial model, clients keep whole models and no heads.
+        if not len(start):
             return EvaluateOwn(state.models, clusters)
         bodies = body_of(state.models, spec.head)
         return EvaluatePersonal(bodies, clusters, start, spec.head)
@@ -110,19 +113,24 @@ class PersonalHead(PersonalPart):
             )
         bodies = body_of(task.models, head)
         return Personal(
-            bodies, task.work, task.model_index, start, head, self.head_epochs, task.reduce
+            models=bodies,
+            work=task.work,
+            model_index=task.model_index,
+            start=start,
+            head=head,
+            head_epochs=self.head_epochs,
+            reduce=task.reduce,
         )
 
 
 @plain_options
 @dataclass(frozen=True)
 class PersonalModel(PersonalPart):
-    """A model for each client, close to that of its cluster (Ditto)."""
+    """A model for each client, close to its cluster's model (Ditto)."""
 
     strength: float = 1.0  # lambda
-    own_epochs: int | None = (
-        None  # of the training of v_i (or steps, where the run's training has steps)
-    )
+    # Epochs of the training of v_i, or steps where the run's training has steps; None: the run's.
+    own_epochs: int | None = None
     own_lr: float | None = None  # None: the run's
 
     head = False
@@ -136,9 +144,12 @@ class PersonalModel(PersonalPart):
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
         """As ``PersonalPart``."""
-        given = {f.name: getattr(task, f.name) for f in fields(Train)}
+        training = {field.name: getattr(task, field.name) for field in fields(Train)}
         return TrainBeside(
-            **given, strength=float(self.strength), own_epochs=self.own_epochs, own_lr=self.own_lr
+            **training,
+            strength=float(self.strength),
+            own_epochs=self.own_epochs,
+            own_lr=self.own_lr,
         )
 
 
@@ -155,12 +166,16 @@ class ActivePersonalPart(ActiveOption):
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
         start = self._first_model(world, call) if before is None else self.arrays(before)["start"]
-        seen = world
-        if call.step == "round":
-            seen = PersonalWorld(
-                world, lambda task: self._part.task(task, start, world.spec.head), world.spec.head
-            )
-        return Around(seen, lambda after: self._with_first_heads(world, start, after))
+        head = world.spec.head
+
+        def personal(task: Train) -> Task:
+            return self._part.task(task, start, head)
+
+        def finish(after: State) -> State:
+            return self._with_first_heads(world, start, after)
+
+        seen = PersonalWorld(world, personal, head) if call.step == "round" else world
+        return Around(seen, finish)
 
     def _first_model(self, world: World, call: Call) -> Float[np.ndarray, "P"]:
         """The run's initial model; empty where clients keep whole models, which begin with their
@@ -179,21 +194,21 @@ class ActivePersonalPart(ActiveOption):
 
 
 def refusal(method: Method, personal: PersonalPart) -> str:
-    """Why a personal part does not go with a method; empty where it does."""
+    """Why a personal part cannot be used with a method; empty where it can."""
     needs = requirements_of(method)
     name = type(method).__name__
-    own = needs.parts.own
+    personal_part = needs.parts.own
     if needs.model.detectors:
-        own = "detectors of single classes"
+        personal_part = "detectors of single classes"
     if needs.peers:
-        own = "the model of each peer"
-    if own:
-        return f"{name} goes without a personal part, as it has {own}; leave it out"
+        personal_part = "the model of each peer"
+    if personal_part:
+        return f"{name} goes without a personal part, as it has {personal_part}; leave it out"
     compared = needs.parts.shared_head
     if personal.head and compared:
         return (
-            f"{name} compares {compared}, which needs last layers that clients share; "
-            "take personal.name=ditto, or another method"
+            f"{name} compares {compared}, which needs last layers that clients share; take "
+            "personal.name=ditto, or another method"
         )
     return ""
 
@@ -206,8 +221,7 @@ def head_refusal(method: Method, spec: ModelSpec) -> str:
     why = "has no other layer" if size else "does not end in a weight [C, d] and a bias [C]"
     return (
         f"{type(method).__name__} with personal heads shares all layers but the last, and this "
-        f"model {why}: take one "
-        "with hidden layers, such as model.name=mlp, or personal.name=ditto"
+        f"model {why}: take one with hidden layers, such as model.name=mlp, or personal.name=ditto"
     )
 
 
@@ -226,16 +240,14 @@ class PersonalWorld(WorldProxy):
         self._head = head
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """As the world does it; a training of whole models with the clients' own parts."""
+        """The world's reply; trainings of whole models are done with the clients' parts."""
         if type(task) is not Train or task.part is not None:
             return self._world.run(task, clients, stream)
         personal = self._personal(task)
         reply = self._world.run(personal, clients, stream)
-        return (
-            whole(reply, task.models.shape[1], self._head)
-            if isinstance(personal, Personal)
-            else reply
-        )
+        if isinstance(personal, Personal):
+            return whole(reply, task.models.shape[1], self._head)
+        return reply
 
 
 def whole(reply: Reply, parameters: int, head: slice | None) -> Reply:

@@ -1,4 +1,4 @@
-"""What noisy sums cost: epsilon at a delta, from dp-accounting (the extra ``privacy``).
+"""The price of noisy sums: epsilon at a delta, from dp-accounting (the extra ``privacy``).
 
 Two data sets are neighbours that differ by one whole client, added or removed, for all rounds
 together. A round is a Gaussian mechanism on the sum over a Poisson sample of the clients. The
@@ -35,7 +35,7 @@ _FIRST_NOISE = 1.0  # the multiplier from which a search starts
 MOST_EPSILON = 50.0
 
 # Steps of a distribution of losses. Those of dp-accounting by default are fine. With a cap, coarse
-# ones are a hundred times as fast and give a figure that is above that of fine ones by less than
+# ones are a hundred times as fast and give a figure that is above the fine one by less than
 # the coarse step.
 _FINE_STEP = 1e-4
 _COARSE_STEP = 1e-2
@@ -100,8 +100,12 @@ class NoisyRounds:
     def _rounds_event(self, events: Any) -> Any:
         noise = events.GaussianDpEvent(self.noise_multiplier)
         if self.cap is not None:
-            size = (self.clients, self.probability, self.cap, self.noise_multiplier)
-            noise = events.TruncatedSubsampledGaussianDpEvent(*size)
+            noise = events.TruncatedSubsampledGaussianDpEvent(
+                dataset_size=self.clients,
+                sampling_probability=self.probability,
+                truncated_batch_size=self.cap,
+                noise_multiplier=self.noise_multiplier,
+            )
         elif self.probability < 1:
             noise = events.PoissonSampledDpEvent(self.probability, noise)
         return events.SelfComposedDpEvent(noise, self.count)
@@ -129,7 +133,8 @@ def epsilon(rounds: NoisyRounds, delta: float) -> float:
         return coarse if coarse > MOST_EPSILON else _pld_epsilon(rounds, delta, _FINE_STEP)
     value = _pld_epsilon(rounds, delta, _FINE_STEP)
     bound = renyi_epsilon(rounds, delta)
-    if math.isinf(value):  # the tails that many rounds lose together are more than delta
+    # An infinite value: the tails that many rounds lose together are more than delta.
+    if math.isinf(value):
         return bound
     check(value, bound)
     return value
@@ -171,8 +176,8 @@ def by_renyi_bound(rounds: NoisyRounds, delta: float) -> bool:
     Raises:
         MissingExtra: dp-accounting is not installed.
     """
-    # Of capped rounds the bound is far above the figure. Whether the figure is large, that of the
-    # same rounds without a cap says, which is below it.
+    # For rounds with a cap the bound is far above the figure. The bound of the same rounds without
+    # a cap is below it, and tells whether the figure is large.
     return delta < LEAST_DELTA or renyi_epsilon(replace(rounds, cap=None), delta) > MOST_EPSILON
 
 
@@ -182,7 +187,7 @@ def check(value: float, bound: float | None) -> None:
     if bound is not None and value > bound * (1 + _TOLERANCE) + _TOLERANCE:
         raise ConfigError(
             f"accountants contradict each other: epsilon {value:.4g} by PLD, above {bound:.4g} by "
-            f"RDP"
+            "RDP"
         )
 
 
@@ -220,13 +225,13 @@ def fixed_cohort_epsilon(
     Raises:
         MissingExtra: dp-accounting is not installed.
     """
-    events, renyi = _library("dp_accounting"), _library("dp_accounting.rdp")
+    events = _library("dp_accounting")
+    renyi = _library("dp_accounting.rdp")
     relation = events.NeighboringRelation.REPLACE_ONE
     noise = events.GaussianDpEvent(noise_multiplier / 2)
     event = events.SampledWithoutReplacementDpEvent(clients, cohort, noise)
-    return float(
-        renyi.RdpAccountant(neighboring_relation=relation).compose(event, count).get_epsilon(delta)
-    )
+    accountant = renyi.RdpAccountant(neighboring_relation=relation)
+    return float(accountant.compose(event, count).get_epsilon(delta))
 
 
 def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds]) -> float:
@@ -251,26 +256,26 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
     def enough(noise: float) -> bool:
         return costs_at_most(target, delta, rounds(noise))
 
-    # First by the quick bound, which is never too low. With a cap it is far too high. Of a cold
-    # start alone the target may be between price and bound.
+    # First by the quick bound, which is never too low. With a cap it is far too high. Where the
+    # cold start alone costs much, the target may be between price and bound.
     quick = rounds(_FIRST_NOISE).cap is None and enough_by_bound(_MOST_NOISE)
     price = enough_by_bound if quick else enough
     if not price(_MOST_NOISE):
         raise ConfigError(
             f"privacy.epsilon = {target:g} at privacy.delta = {delta:g} cannot be met, however "
-            f"large the noise of "
-            "the rounds is: raise privacy.epsilon or privacy.delta"
+            "large the noise of the rounds is: raise privacy.epsilon or privacy.delta"
         )
     low, high = search.bracket(price, _FIRST_NOISE)
     noise = search.least(price, low, high)
 
     # The bound is rarely twice the figure; where it is, half of the noise is enough, and the search
     # goes on below it.
-    while (
-        found := search.least(enough, noise / 2, noise, nearest=0.9)
-    ) - noise / 2 <= found * PRECISION:
+    while True:
+        found = search.least(enough, noise / 2, noise, nearest=0.9)
+        at_lower_end = found - noise / 2 <= found * PRECISION
+        if not at_lower_end:
+            return found
         noise = found
-    return found
 
 
 def affordable(target: float, delta: float, rounds: Callable[[int], NoisyRounds], most: int) -> int:
@@ -316,7 +321,6 @@ def _library(name: str) -> Any:
             "accounting for privacy needs dp-accounting, which is not installed: pip install "
             "'fedkin[privacy]'"
         ) from error
-    logging.getLogger("absl").setLevel(
-        logging.ERROR
-    )  # orders of RDP that do not converge are left out, which is safe
+    # Orders of RDP that do not converge are left out with a warning, which is safe.
+    logging.getLogger("absl").setLevel(logging.ERROR)
     return library

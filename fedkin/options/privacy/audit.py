@@ -8,14 +8,15 @@ with the sums are in, the r / 2 with the lowest are out. So many right guesses a
 small epsilon. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run,
 NeurIPS 2023 (theorem 5.2).
 
-Of a run with secret sums the canaries go through the clients' own clip and rounding, and only as
-many others as the smallest sum has add their shares of the noise: the least noise that any sum has.
+In a run with secret sums the canaries go through the clients' clip and rounding. Only as many other
+clients as the smallest sum has add their shares of the noise: the least noise that any sum has.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -28,16 +29,18 @@ from fedkin.secret.quantization import EXTRA
 
 LEVEL = 0.05
 _DIMENSIONS = 7850  # of a canary's update: so many that random directions hardly overlap
-_MOST, _HALVINGS, _LEAST = 30.0, 60, 1e-6
+_MOST = 30.0  # epsilon from which the search for the lower bound starts
+_HALVINGS = 60
+_LEAST = 1e-6  # the least noise by which a sum is weighed
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What came of it.
+    """The result of an audit.
 
     Attributes:
-        claim: the epsilon that the accountant says of the sums of updates; scores, which the
-            canaries have none of, are not in it.
+        claim: the accountant's epsilon for the sums of updates. Scores are not in it, as canaries
+            have none.
         lower_bound: an epsilon below which the guesses would have been right less often, at 95%
             confidence.
         correct: right guesses.
@@ -60,8 +63,8 @@ class Audit:
 
 
 def p_value(epsilon: float, canaries: int, guesses: int, correct: int, delta: float) -> float:
-    """The most likely that (epsilon, delta) allows so many right guesses or more: with q = e^eps /
-    (1 + e^eps),
+    """The largest probability of so many right guesses, or more, that (epsilon, delta) allows. With
+    q = e^eps / (1 + e^eps) it is
 
         P[Bin(r, q) >= v] + 2 m delta max over i = 1 .. v of (1 / i) P[v - i <= Bin(r, q) < v].
 
@@ -78,8 +81,10 @@ def p_value(epsilon: float, canaries: int, guesses: int, correct: int, delta: fl
     tail = float(stats.binom.sf(correct - 1, guesses, q))
     if not correct or not delta:
         return min(1.0, tail)
-    below = np.cumsum(stats.binom.pmf(correct - np.arange(1, correct + 1), guesses, q))
-    return min(1.0, tail + 2 * canaries * delta * float((below / np.arange(1, correct + 1)).max()))
+    steps = np.arange(1, correct + 1)
+    below = np.cumsum(stats.binom.pmf(correct - steps, guesses, q))
+    worst = float((below / steps).max())
+    return min(1.0, tail + 2 * canaries * delta * worst)
 
 
 def lower_bound(canaries: int, guesses: int, correct: int, delta: float) -> float:
@@ -91,16 +96,27 @@ def lower_bound(canaries: int, guesses: int, correct: int, delta: float) -> floa
         correct: v.
         delta: of the claim.
     """
-    low, high = 0.0, _MOST
-    if p_value(low, canaries, guesses, correct, delta) >= LEVEL:
+
+    def contradicted(epsilon: float) -> bool:
+        p = p_value(
+            epsilon=epsilon,
+            canaries=canaries,
+            guesses=guesses,
+            correct=correct,
+            delta=delta,
+        )
+        return p < LEVEL
+
+    low = 0.0
+    high = _MOST
+    if not contradicted(low):
         return 0.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (
-            (middle, high)
-            if p_value(middle, canaries, guesses, correct, delta) < LEVEL
-            else (low, middle)
-        )
+        if contradicted(middle):
+            low = middle
+        else:
+            high = middle
     return low
 
 
@@ -121,20 +137,53 @@ def audit(
         randomness: of everything.
         canaries: m.
         guesses: r, even.
-        noise_factor: of the noise that is really added; below 1 it is a fault that the audit is to
-            find.
+        noise_factor: of the noise that is really added; a factor below 1 is a fault that the audit
+            should find.
         least: n_min of secret sums, to which clients add the noise; None: the server adds it.
     """
     directions = randomness.normal(canaries, _DIMENSIONS)
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     present = randomness.uniform(canaries) < 0.5
-    own = mechanism, rounds, randomness, directions, present, noise_factor
-    scores = _scores(*own) if least is None else _secret_scores(*own, least)
+    if least is None:
+        scores = _scores(
+            mechanism=mechanism,
+            rounds=rounds,
+            randomness=randomness,
+            directions=directions,
+            present=present,
+            noise_factor=noise_factor,
+        )
+    else:
+        scores = _secret_scores(
+            mechanism=mechanism,
+            rounds=rounds,
+            randomness=randomness,
+            directions=directions,
+            present=present,
+            noise_factor=noise_factor,
+            least=least,
+        )
+
+    # Half of the guesses are "in", for the highest scores; the other half are "out".
+    half = guesses // 2
     order = np.argsort(scores)
-    correct = int(present[order[-(guesses // 2) :]].sum() + (~present[order[: guesses // 2]]).sum())
-    bound = lower_bound(canaries, 2 * (guesses // 2), correct, mechanism.settings.delta)
-    claim = mechanism.epsilon(rounds, score_sums=0)
-    return Audit(claim, bound, correct, 2 * (guesses // 2), canaries, rounds)
+    correct = int(present[order[-half:]].sum() + (~present[order[:half]]).sum())
+    return Audit(
+        claim=mechanism.epsilon(rounds, score_sums=0),
+        lower_bound=lower_bound(canaries, 2 * half, correct, mechanism.settings.delta),
+        correct=correct,
+        guesses=2 * half,
+        canaries=canaries,
+        rounds=rounds,
+    )
+
+
+class _Release(NamedTuple):
+    """One noisy sum of a run."""
+
+    probability: float  # with which a client takes part
+    clip: float
+    noise_multiplier: float
 
 
 def _scores(
@@ -145,23 +194,30 @@ def _scores(
     present: Bool[np.ndarray, "m"],
     noise_factor: float,
 ) -> Float[np.ndarray, "m"]:
-    """How much the sums of a trusted server speak for each canary, those of a cold start too."""
+    """How much the sums of a trusted server speak for each canary, sums of a cold start too."""
     scores = np.zeros(len(directions))
-    releases = [
-        (1.0, 1.0, mechanism.start_noise)
-    ] * mechanism.start_sums  # probability, clip, noise multiplier
-    releases += [(mechanism.probability, mechanism.settings.clip, mechanism.update_noise)] * rounds
-    for probability, longest, noise in releases:
-        taking_part = present & (randomness.uniform(len(directions)) < probability)
-        rows = clipped(
-            2 * longest * directions[taking_part], longest
-        )  # too long: the clip is a part of what is tested
+    start_sum = _Release(probability=1.0, clip=1.0, noise_multiplier=mechanism.start_noise)
+    round_sum = _Release(
+        probability=mechanism.probability,
+        clip=mechanism.settings.clip,
+        noise_multiplier=mechanism.update_noise,
+    )
+    for release in [start_sum] * mechanism.start_sums + [round_sum] * rounds:
+        clip = release.clip
+        noise = release.noise_multiplier
+        taking_part = present & (randomness.uniform(len(directions)) < release.probability)
+        # Updates are twice too long, so that the clip is tested too.
+        rows = clipped(2 * clip * directions[taking_part], clip)
         sums = noisy_sums(
-            rows, np.zeros(len(rows), np.int64), 1, noise * noise_factor, longest, randomness
+            rows=rows,
+            model_index=np.zeros(len(rows), np.int64),
+            models=1,
+            noise_multiplier=noise * noise_factor,
+            clip=clip,
+            randomness=randomness,
         )
-        scores += (
-            directions @ sums[0] / (longest * max(noise, _LEAST) ** 2)
-        )  # as the less noisy say more
+        # Sums with less noise say more.
+        scores += directions @ sums[0] / (clip * max(noise, _LEAST) ** 2)
     return scores
 
 
@@ -174,24 +230,37 @@ def _secret_scores(
     noise_factor: float,
     least: int,
 ) -> Float[np.ndarray, "m"]:
-    """The same of secret sums. Who takes part is seen, and the claim is of a client that does in
-    every round: so do the canaries."""
+    """How much secret sums speak for each canary. Who takes part is seen, and the claim is for a
+    client that takes part in every round: so do the canaries."""
     seeded = randomness.rng if isinstance(randomness, SeededRandomness) else None
-    rng, numbers = seeded or np.random.default_rng(), directions.shape[1]
+    rng = seeded or np.random.default_rng()
+    numbers = directions.shape[1]
     grid, share = noise_share(
-        mechanism, least, len(directions) + least - 1, numbers, seeded is not None
+        mechanism=mechanism,
+        least=least,
+        members=len(directions) + least - 1,
+        numbers=numbers,
+        seeded=seeded is not None,
     )
-    silent, faulty = (
-        replace(share, deviation=0.0),
-        replace(share, deviation=share.deviation * noise_factor),
-    )
+    silent = replace(share, deviation=0.0)
+    faulty = replace(share, deviation=share.deviation * noise_factor)
+
+    # The sum of the canaries' updates is the same in every round.
     updates = np.zeros(numbers + EXTRA, np.uint32)
     for direction in directions[present]:
         updates += grid.noisy(2 * share.clip * direction, grid.cap, silent, rng)
+
+    # Others add only their shares of the noise.
     seen = np.zeros(numbers)
     for _ in range(rounds):
         total = updates.copy()
         for _ in range(least - 1):
-            total += grid.noisy(None, grid.cap, faulty, rng, numbers)
+            total += grid.noisy(
+                update=None,
+                examples=grid.cap,
+                share=faulty,
+                rng=rng,
+                numbers=numbers,
+            )
         seen += total.view(np.int32)[:-EXTRA] / grid.scale
     return directions @ seen

@@ -22,17 +22,17 @@ class ClientDP(PrivacySettings, Option):
         noise_multiplier: z, the standard deviation of the noise on a sum, divided by the clip.
         epsilon: of all rounds together, at ``delta``.
         delta: the probability that the bound does not hold; below 1 / N.
-        clip: C, the longest update that counts in full; with ``adaptive`` that of the first round.
+        clip: C, the longest update that counts in full; with ``adaptive`` only in the first round.
         adaptive: whether the clip follows the median norm, privately (Andrew et al. 2021).
         divisor: clients by which each cluster's sum is divided; by default the expected cohort / K.
         cap: most clients of a round, where a device needs a limit.
         examples_cap: a client weighs its training examples / this number, at most 1; by default all
             weigh 1.
         start_noise: noise multiplier of each noisy sum of a cold start, of all clients before the
-            first round; by default four times that of the rounds.
+            first round; by default four times the noise multiplier of the rounds.
         scores: noise multiplier of the sum of all clients' accuracies after the last round, whose
-            mean is released with the models; None: no score is.
-        uncharged: what becomes of client work that no noise covers: it is refused, or epsilon is
+            mean is released with the models; None: no score is released.
+        uncharged: the treatment of client work that no noise covers: it is refused, or epsilon is
             infinite.
         testing_only_seeded_noise: noise and cohorts from the run's seed. Then nothing is private.
     """
@@ -41,7 +41,10 @@ class ClientDP(PrivacySettings, Option):
 
     def refusal(self, run: RunFacts) -> str:
         if run.shares_part:
-            return "personal heads send sums of bodies, which are not noised; take personal models (ditto), or none"
+            return (
+                "personal heads send sums of bodies, which are not noised; take personal models "
+                "(ditto), or none"
+            )
         return refusal(run.method, self.uncharged)
 
     def check(self, runs: Sequence[RunFacts]) -> None:

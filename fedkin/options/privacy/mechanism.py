@@ -52,8 +52,8 @@ def noisy_sums(
 def noisy_mean(
     shares: Float[np.ndarray, "n"], clients: int, noise_multiplier: float, randomness: Randomness
 ) -> float:
-    """The mean over all clients of a share of each, of which the sum has noise; cut to what a share
-    can be.
+    """The mean of a share of each client, over all clients, with noise on the sum; cut to between 0
+    and 1.
 
     Args:
         shares: between 0 and 1, of a client each; what is not finite counts as 0, and so do clients
@@ -64,14 +64,13 @@ def noisy_mean(
         randomness: of the noise.
     """
     total = np.clip(np.where(np.isfinite(shares), shares, 0), 0, 1).sum(dtype=np.float64)
-    return float(
-        np.clip((total + noise_multiplier * float(randomness.normal(1)[0])) / clients, 0, 1)
-    )
+    noise = noise_multiplier * float(randomness.normal(1)[0])
+    return float(np.clip((total + noise) / clients, 0, 1))
 
 
 def noise_of_updates(noise_multiplier: float, count_deviation: float) -> float:
-    """The noise multiplier of updates with which they and a noisy count cost as much together as
-    one release.
+    """The noise multiplier of updates at which they and a noisy count together cost as much as one
+    release.
 
     The count is of bits of +-1/2 (Andrew et al. 2021, arXiv 1905.03871, theorem 1).
 
@@ -105,8 +104,7 @@ def next_clip(
         quantile: of the norms that C follows.
         rate: how fast.
     """
-    bits = np.where(norms <= clip, 0.5, -0.5).sum() + count_deviation * float(
-        randomness.normal(1)[0]
-    )
+    noise = count_deviation * float(randomness.normal(1)[0])
+    bits = np.where(norms <= clip, 0.5, -0.5).sum() + noise
     share = bits / cohort + 0.5
     return clip * math.exp(-rate * (share - quantile))

@@ -37,7 +37,8 @@ from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.tracking.tensorboard import TensorBoard
 
 _log = logging.getLogger("fedkin")
-STATEMENT, MODELS = "privacy.json", "models.safetensors"
+STATEMENT = "privacy.json"
+MODELS = "models.safetensors"
 
 
 def refusal(method: Method, uncharged: str = "refuse") -> str:
@@ -45,13 +46,18 @@ def refusal(method: Method, uncharged: str = "refuse") -> str:
 
     Args:
         method: any.
-        uncharged: what becomes of client work that no noise covers, as ``ClientDP`` has it.
+        uncharged: ``refuse`` or ``infinite``, as in ``ClientDP``: the treatment of client work that
+            no noise covers.
     """
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.peers:
         return f"{name} has no server that could be trusted: its peers see each other's models"
     if needs.model.detectors:
-        return f"{name} has several models of a client in one round, and a client may add one vector to the sums"
+        return (
+            f"{name} has several models of a client in one round, and a client may add one vector "
+            "to the sums"
+        )
     if uncharged == "infinite":
         return ""
     insist = "privacy.uncharged='infinite' runs it, and its epsilon is infinite"
@@ -72,10 +78,10 @@ def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
 
     Args:
         settings: of the privacy.
-        run: the run; its folder holds what was released already.
+        run: the run; its folder holds the journal of earlier releases.
 
     Raises:
-        ConfigError: what was released already had other noise.
+        ConfigError: earlier releases had other noise.
     """
     mechanism = mechanism_of(settings, run)
     seed = run.plan.seed if settings.testing_only_seeded_noise else None
@@ -95,13 +101,13 @@ def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
 
 
 def secret_settings(run: RunFacts) -> SecretSettings | None:
-    """The settings of secret sums, to which clients add shares of the noise; None of a run without."""
+    """The settings of secret sums, to which clients add shares of the noise; None without them."""
     secret = run.options.get("secret")
     return secret if isinstance(secret, SecretSettings) else None
 
 
 def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
-    """Refuse (ConfigError) what would release more than noisy sums, and settings that have no
+    """Refuse (ConfigError) runs that would release more than noisy sums, and settings that have no
     epsilon.
 
     Args:
@@ -113,21 +119,19 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
         if getattr(main.plan, name) is not None:
             raise ConfigError(
                 f"privacy: run.{name} stops by scores of clients, which no noise covers, and the "
-                f"last round would show "
-                "them: leave it out"
+                "last round would show them: leave it out"
             )
     if main.measures:
         raise ConfigError(
             f"privacy: run.measures ({', '.join(measure.name for measure in main.measures)}) are "
-            f"computed of scores of "
-            "clients, which no noise covers: leave them out"
+            "computed of scores of clients, which no noise covers: leave them out"
         )
     for tracker in main.trackers:
         if not isinstance(tracker, TensorBoard):
             raise ConfigError(
                 f"privacy: the tracker {type(tracker).__name__} would send scores of clients "
-                f"elsewhere, which no noise "
-                "covers: leave it out (tensorboard writes into the run's own folder)"
+                "elsewhere, which no noise covers: leave it out (tensorboard writes into the "
+                "run's own folder)"
             )
     if settings.scores is not None and main.plan.sample_at_end:
         raise ConfigError(
@@ -141,7 +145,8 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
 
 
 def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
-    """What a run does with these settings. With secret sums the server learns who takes part.
+    """The mechanism of a run with these settings. With secret sums the server learns who takes
+    part.
 
     Args:
         settings: of the privacy.
@@ -161,19 +166,17 @@ def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
 
 
 def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) -> None:
-    """Refuse (ConfigError) other noise than that of what was released already, all of which is
-    charged alike."""
+    """Refuse (ConfigError) noise that differs from the noise of earlier releases: the accountant
+    charges all of them alike."""
     for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
         for entry in journal.entries:
             if kind in entry and not math.isclose(entry["noise_multiplier"], noise):
                 raise ConfigError(
-                    f"privacy: this run has released sums of noise "
-                    f"{entry['noise_multiplier']:.4g}, and "
-                    f"{planned_rounds} rounds at epsilon = {mechanism.settings.epsilon} have "
-                    f"noise {noise:.4g}: noise "
-                    "that was found for an epsilon is that of the rounds planned first. Resume "
-                    "with as many rounds; "
-                    "to extend a run, give noise_multiplier from its start on"
+                    "privacy: this run has released sums of noise "
+                    f"{entry['noise_multiplier']:.4g}, and {planned_rounds} rounds at epsilon = "
+                    f"{mechanism.settings.epsilon} have noise {noise:.4g}: noise that was found "
+                    "for an epsilon is that of the rounds planned first. Resume with as many "
+                    "rounds; to extend a run, give noise_multiplier from its start on"
                 )
 
 
@@ -213,35 +216,39 @@ class ActivePrivacy(ActiveOption):
         self.secret = secret
 
     def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"]:
-        """Each client with the same probability, whatever the others, or as many as a cohort of
-        fixed size has; at most the cap, of whom chance decides."""
+        """Clients that are drawn independently with the same probability, or as many as a cohort of
+        fixed size has; at most as many as the cap, at random."""
         order = self._randomness(round, "cohort").uniform(len(reachable))
         drawn = np.flatnonzero(order < self.mechanism.probability)
         if self.mechanism.fixed_cohorts:
             drawn = np.argsort(order, kind="stable")[: self.mechanism.cohort]
-        if (cap := self.mechanism.settings.cap) is not None and len(drawn) > cap:
+        cap = self.mechanism.settings.cap
+        if cap is not None and len(drawn) > cap:
             drawn = drawn[np.argsort(order[drawn], kind="stable")[:cap]]
         return np.sort(reachable[drawn]).astype(np.int64)
 
     def exhausted(self) -> str:
         """Why no further round may be done; empty where one may."""
-        settings, start_sums, score_sums = (
-            self.mechanism.settings,
-            self.journal.start_sums,
-            self.journal.score_sums,
-        )
+        settings = self.mechanism.settings
+        start_sums = self.journal.start_sums
+        score_sums = self.journal.score_sums
         if self.mechanism.limit is None:
             return ""
         spent = self.journal.rounds >= self.mechanism.limit
-        if (
-            start_sums > self.mechanism.start_sums or score_sums
-        ):  # a cold start that was done again, a run that goes on
-            scores, rounds = score_sums + self.mechanism.score_sums, self.journal.rounds + 1
-            another = self.mechanism.epsilon(rounds, start_sums=start_sums, score_sums=scores)
+        # More was released than planned: a cold start was done again, or the run was extended.
+        if start_sums > self.mechanism.start_sums or score_sums:
+            another = self.mechanism.epsilon(
+                self.journal.rounds + 1,
+                start_sums=start_sums,
+                score_sums=score_sums + self.mechanism.score_sums,
+            )
             spent = another > (settings.epsilon or 0)
         if not spent:
             return ""
-        return f"another round would exceed privacy.epsilon = {settings.epsilon:g} (delta = {settings.delta:g})"
+        return (
+            f"another round would exceed privacy.epsilon = {settings.epsilon:g} (delta = "
+            f"{settings.delta:g})"
+        )
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
         """The world of noisy sums. Raises ConfigError where earlier cold starts leave no budget for
@@ -266,8 +273,7 @@ class ActivePrivacy(ActiveOption):
         if released != 1 and not self.journal.uncharged:
             raise TaskError(
                 f"privacy: {type(self.method).__name__} asked for {released} noisy sums in round "
-                f"{round}; a "
-                "round has exactly one, of all clusters together"
+                f"{round}; a round has exactly one, of all clusters together"
             )
 
     def _refuse_start(self, budget: float) -> None:
@@ -277,29 +283,29 @@ class ActivePrivacy(ActiveOption):
         )
         if cost > budget:
             raise ConfigError(
-                f"privacy: another cold start would exceed privacy.epsilon = {budget:g} "
-                f"(delta = {self.mechanism.settings.delta:g}): {released} noisy sums of all "
-                f"clients were released by "
-                "processes that ended before their first checkpoint, and stay charged"
+                f"privacy: another cold start would exceed privacy.epsilon = {budget:g} (delta = "
+                f"{self.mechanism.settings.delta:g}): {released} noisy sums of all clients were "
+                "released by processes that ended before their first checkpoint, and stay charged"
             )
 
     def release_scores(self, round: int, accuracy: Float[np.ndarray, "n"]) -> None:
-        """Write the noisy mean of clients' accuracies down, where the settings have it released;
-        once for a round, and not where the budget has nothing left for it.
+        """Write down the noisy mean of clients' accuracies, where the settings release it. It is
+        released once for a round, and only within the budget.
 
         Args:
             round: the last one.
             accuracy: of each client that was scored.
         """
-        noise, budget, journal = (
-            self.mechanism.settings.scores,
-            self.mechanism.settings.epsilon,
-            self.journal,
-        )
+        noise = self.mechanism.settings.scores
+        budget = self.mechanism.settings.epsilon
+        journal = self.journal
         if noise is None or journal.mean_accuracy(round) is not None:
             return
-        start_sums, score_sums = journal.start_sums, journal.score_sums + 1
-        cost = self.mechanism.epsilon(journal.rounds, start_sums=start_sums, score_sums=score_sums)
+        cost = self.mechanism.epsilon(
+            journal.rounds,
+            start_sums=journal.start_sums,
+            score_sums=journal.score_sums + 1,
+        )
         if budget is not None and cost > budget:
             _log.warning(
                 "privacy: the scores of round %d are not released: they would exceed the epsilon",
@@ -307,31 +313,34 @@ class ActivePrivacy(ActiveOption):
             )
             return
         mean = noisy_mean(
-            accuracy, self.mechanism.clients, noise, self._randomness(round, "scores")
+            shares=accuracy,
+            clients=self.mechanism.clients,
+            noise_multiplier=noise,
+            randomness=self._randomness(round, "scores"),
         )
         journal.add(round=round, mean_accuracy=mean, noise_multiplier=noise)
 
     def closing(self, end: RunEnd) -> Record:
-        """What the summary says of privacy; the folder gets the statement, and what may be
-        released."""
+        """The privacy entries of the summary. The statement, and the models that may be released,
+        are written into the run's folder."""
         self.release_scores(end.round, end.client_accuracy)
-        said = statement(self, self.planned_rounds, end.round)
+        facts = statement(self, self.planned_rounds, end.round)
         if self.folder is not None:
-            write_atomic(self.folder / STATEMENT, json.dumps(said, indent=2) + "\n")
-            _write_release(self.folder / RELEASE, said, end.state.models)
+            write_atomic(self.folder / STATEMENT, json.dumps(facts, indent=2) + "\n")
+            _write_release(self.folder / RELEASE, facts, end.state.models)
         if self.secret is None:
-            return {"privacy": said}
-        return {"privacy": said, **secret_record(self.journal, clear=self.journal.uncharged)}
+            return {"privacy": facts}
+        return {"privacy": facts, **secret_record(self.journal, clear=self.journal.uncharged)}
 
     def _world(
         self, world: World, round: int, cohort: Int[np.ndarray, "n"] | None = None
     ) -> PrivateWorld:
         return PrivateWorld(
-            world,
-            self.mechanism,
-            self.journal,
-            self._randomness(round, "noise"),
-            round,
+            world=world,
+            mechanism=self.mechanism,
+            journal=self.journal,
+            randomness=self._randomness(round, "noise"),
+            round=round,
             cohort=cohort,
             secret=self.secret,
         )
@@ -342,14 +351,14 @@ class ActivePrivacy(ActiveOption):
         return SeededRandomness(Stream(self.seed, round, f"privacy/{purpose}").rng())
 
 
-def _write_release(folder: Path, said: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
-    """The part of a run's folder that may be released: models and statement; none where epsilon is
+def _write_release(folder: Path, facts: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
+    """Write the files that may be released: models and statement; none where epsilon is
     infinite."""
     with storage_errors(folder):
         for name in (MODELS, STATEMENT):
             (folder / name).unlink(missing_ok=True)
-        if said["epsilon"] == "infinite":
+        if facts["epsilon"] == "infinite":
             return
         folder.mkdir(exist_ok=True)
     write_atomic(folder / MODELS, save({"models": np.ascontiguousarray(models, np.float32)}))
-    write_atomic(folder / STATEMENT, json.dumps(said, indent=2) + "\n")
+    write_atomic(folder / STATEMENT, json.dumps(facts, indent=2) + "\n")

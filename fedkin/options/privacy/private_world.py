@@ -1,7 +1,8 @@
 """The world of a private run: noisy sums of clients leave it, and nothing else.
 
 Sums of a round are of the clients that were drawn for it, and clipped to the run's C; sums of a
-cold start are of unit vectors, before the first round. What was released is written down first.
+cold start are of unit vectors, before the first round. Each release is written down before it
+leaves.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class PrivateWorld(WorldProxy):
         journal: of what is released.
         randomness: of the noise.
         round: the present one; 0: before the first.
-        cohort: clients that were drawn for it; None outside of a round.
+        cohort: clients that were drawn for the round; None outside of a round.
         secret: settings of secret sums; None: without.
     """
 
@@ -55,25 +56,37 @@ class PrivateWorld(WorldProxy):
         secret: SecretSettings | None = None,
     ) -> None:
         super().__init__(world)
-        self._cohort, self._secret = cohort, secret
-        self._mechanism, self._journal = mechanism, journal
-        self._randomness, self._round = randomness, round
-        self.released = self.started = 0  # noisy sums: of the round, of the cold start
+        self._cohort = cohort
+        self._secret = secret
+        self._mechanism = mechanism
+        self._journal = journal
+        self._randomness = randomness
+        self._round = round
+        self.released = 0  # noisy sums of the round
+        self.started = 0  # noisy sums of the cold start
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Noisy sums; what has no reply, and choices that a trusted server keeps to itself, as they
-        are. Raises TaskError for all other work."""
+        """Noisy sums of a training, or of a cold start. Work without a reply is done as it is, and
+        so are choices that a trusted server keeps to itself.
+
+        Raises:
+            TaskError: any other work, unless the settings allow it.
+        """
         if wants_sums(task) or is_start(task):
             self._refuse_others(task, clients)
             return self._noisy(task, clients, stream)
-        if task.up.arrays and not (
-            is_choice(task) and self._secret is None
-        ):  # a server of secret sums is not trusted
+        # With secret sums the server is not trusted, so it may not see choices either.
+        kept_secret = is_choice(task) and self._secret is None
+        if task.up.arrays and not kept_secret:
             self._charge_infinite(task)
         return self._world.run(task, clients, stream)
 
     def _charge_infinite(self, task: Task) -> None:
-        """Note a reply that no noise covers. Raises TaskError where that is refused."""
+        """Record that a reply leaves clients without noise, which makes epsilon infinite.
+
+        Raises:
+            TaskError: the settings do not allow that.
+        """
         if self._mechanism.settings.uncharged == "refuse":
             raise TaskError(
                 f"privacy: the task {task.name} sends what no noise covers (round {self._round}); "
@@ -82,22 +95,26 @@ class PrivateWorld(WorldProxy):
         if self._secret is not None and self._secret.others == "refuse":
             raise TaskError(
                 f"secret: the task {task.name} sends what is no sum of updates (round "
-                f"{self._round}); "
-                "secret.others='clear' sends it in the clear"
+                f"{self._round}); secret.others='clear' sends it in the clear"
             )
         if task.name not in self._journal.uncharged:
             _log.warning(
-                "privacy: the task %s sends what no noise covers: epsilon is infinite", task.name
+                "privacy: the task %s sends what no noise covers: epsilon is infinite",
+                task.name,
             )
             self._journal.add(round=self._round, uncharged=task.name)
 
     def _refuse_others(self, task: Task, clients: Int[np.ndarray, "n"]) -> None:
-        """Refuse (TaskError) sums of other clients, or at another time, than those that are
-        charged."""
+        """Check that a noisy sum is one that the accountant charges: the right clients, in the
+        right round.
+
+        Raises:
+            TaskError: it is not.
+        """
         if len(np.unique(clients)) < len(clients):
             raise TaskError(
                 f"privacy: a client has several rows of the task {task.name}, and may add one "
-                f"vector only"
+                "vector only"
             )
         if is_start(task):
             if self._round > 0:
@@ -108,8 +125,8 @@ class PrivateWorld(WorldProxy):
             if self.started >= self._mechanism.start_sums:
                 raise TaskError(
                     f"privacy: the task {task.name} is one more noisy sum than the "
-                    f"{self._mechanism.start_sums} of a "
-                    "cold start that the method declares (Requirements.start_sums)"
+                    f"{self._mechanism.start_sums} of a cold start that the method declares "
+                    "(Requirements.start_sums)"
                 )
         elif self._cohort is not None and not np.isin(clients, self._cohort).all():
             raise TaskError(
@@ -119,7 +136,7 @@ class PrivateWorld(WorldProxy):
         elif self._cohort is None:
             raise TaskError(
                 f"privacy: the task {task.name} is charged in rounds only, and was asked outside "
-                f"of one"
+                "of one"
             )
 
     def _noisy(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
@@ -131,17 +148,32 @@ class PrivateWorld(WorldProxy):
             return self._in_secret(self._secret, task, clients, stream)
         replies = self._single_replies(task, clients, stream)
         arrived = np.concatenate([reply.arrived for reply in replies])
-        index, examples = (
-            np.concatenate([reply.arrays[name] for reply in replies]) for name in (INDEX, WEIGHT)
-        )
-        (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
-        updates, models = [reply.arrays[name] for reply in replies], task.sizes()["K"]
+        index = np.concatenate([reply.arrays[INDEX] for reply in replies])
+        vector = _vector_name(task)
+        updates = [reply.arrays[vector] for reply in replies]
         if start:
-            sums = self._release_start(task.name, updates, index, arrived, models)
+            sums = self._release_start(
+                task=task.name,
+                updates=updates,
+                index=index,
+                arrived=arrived,
+                models=task.sizes()["K"],
+            )
         else:
-            sums = self._release(task.name, updates, index, examples, arrived, models)
+            sums = self._release(
+                task=task.name,
+                updates=updates,
+                index=index,
+                examples=np.concatenate([reply.arrays[WEIGHT] for reply in replies]),
+                arrived=arrived,
+                models=task.sizes()["K"],
+            )
         return self._means(
-            task, sums, index, arrived, np.concatenate([reply.nonfinite for reply in replies])
+            task=task,
+            sums=sums,
+            index=index,
+            arrived=arrived,
+            nonfinite=np.concatenate([reply.nonfinite for reply in replies]),
         )
 
     def _in_secret(
@@ -151,33 +183,55 @@ class PrivateWorld(WorldProxy):
         clients: Int[np.ndarray, "n"],
         stream: Stream | None,
     ) -> Reply:
-        """The same, where clients add the noise and the server sees sums only."""
-        clip, noise = self._mechanism.settings.clip, self._mechanism.noise_multiplier
+        """The reply of sums with noise, where clients add the noise and the server sees sums only.
+
+        The round is charged before the clients are asked.
+        """
+        clip = self._mechanism.settings.clip
         self._journal.add(
-            round=self._round, task=task.name, clip=clip, next_clip=clip, noise_multiplier=noise
+            round=self._round,
+            task=task.name,
+            clip=clip,
+            next_clip=clip,
+            noise_multiplier=self._mechanism.noise_multiplier,
         )
-        own, seeded = (
-            stream or Stream(0, self._round),
-            isinstance(self._randomness, SeededRandomness),
+        noisy = secret_noisy_sums(
+            world=self._world,
+            settings=settings,
+            mechanism=self._mechanism,
+            task=task,
+            clients=clients,
+            stream=stream or Stream(0, self._round),
+            seeded=isinstance(self._randomness, SeededRandomness),
         )
-        sums, arrived, made, lost = secret_noisy_sums(
-            self._world, settings, self._mechanism, task, clients, own, seeded
+        for cluster, why in noisy.lost.items():
+            _log.warning(
+                "round %d: no secret sum of cluster %d, which keeps its model: %s",
+                self._round,
+                cluster,
+                why,
+            )
+        self._journal.add(
+            round=self._round,
+            sums=noisy.made,
+            call=self.released,
+            asked=len(clients),
+            answered=int(noisy.arrived.sum()),
+            clipped=0,
+            unusable=0,
+            lost={str(cluster): why for cluster, why in noisy.lost.items()},
         )
-        for cluster, why in lost.items():
-            text = "round %d: no secret sum of cluster %d, which keeps its model: %s"
-            _log.warning(text, self._round, cluster, why)
-        hidden = settings.hide_choice or task.model_index is None
-        counts = {"call": self.released, "asked": len(clients), "answered": int(arrived.sum())}
-        faults = {
-            "clipped": 0,
-            "unusable": 0,
-            "lost": {str(cluster): why for cluster, why in lost.items()},
-        }
-        self._journal.add(round=self._round, sums=made, **counts, **faults)
-        index = (
-            np.full(len(clients), UNASSIGNED) if hidden else np.asarray(task.model_index, np.int64)
+        if settings.hide_choice or task.model_index is None:
+            index = np.full(len(clients), UNASSIGNED)
+        else:
+            index = np.asarray(task.model_index, np.int64)
+        return self._means(
+            task=task,
+            sums=noisy.sums,
+            index=index,
+            arrived=noisy.arrived,
+            nonfinite=np.zeros(len(clients), bool),
         )
-        return self._means(task, sums, index, arrived, np.zeros(len(clients), bool))
 
     def _means(
         self,
@@ -187,30 +241,32 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         nonfinite: np.ndarray,
     ) -> Reply:
-        """A reply of noisy means: the sums by a fixed number of clients, of which nothing else is
-        known."""
-        models, divisor = len(sums), 1.0 if is_start(task) else self._mechanism.divisor(len(sums))
-        (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
-        arrays: dict[str, np.ndarray] = {other: np.zeros(models) for other in task.up.of("model")}
-        means = (sums / divisor).astype(task.up.arrays[name].dtype)
-        arrays |= {name: means, INDEX: index, WEIGHT: np.ones(len(index), np.int64)}
-        return Reply(arrays, arrived, nonfinite, np.full(models, divisor))
+        """A reply of noisy means: sums divided by a fixed number of clients. All other numbers of
+        the reply are zero."""
+        models = len(sums)
+        divisor = 1.0 if is_start(task) else self._mechanism.divisor(len(sums))
+        vector = _vector_name(task)
+        arrays: dict[str, np.ndarray] = {name: np.zeros(models) for name in task.up.of("model")}
+        arrays[vector] = (sums / divisor).astype(task.up.arrays[vector].dtype)
+        arrays[INDEX] = index
+        arrays[WEIGHT] = np.ones(len(index), np.int64)
+        return Reply(
+            arrays=arrays,
+            arrived=arrived,
+            nonfinite=nonfinite,
+            weight=np.full(models, divisor),
+        )
 
     def _single_replies(
         self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> list[Reply]:
-        """Each client's own reply, in portions that fit into memory."""
-        single = task.single()
+        """The reply of each client, in portions that fit into memory."""
         if not len(clients):
-            none, nobody = np.zeros(0, np.int64), np.zeros(0, bool)
-            ((name, array),) = (
-                (name, array) for name, array in task.up.of("model").items() if array.norm_checked
-            )
-            empty = np.zeros((0, *array.shape(task.sizes())), array.dtype)
-            return [Reply({name: empty, INDEX: none, WEIGHT: none}, nobody, nobody)]
+            return [_empty_reply(task)]
+        single = task.single()
         size = max(1, self.update_memory // (4 * self.spec.parameters))
         portions = np.split(np.arange(len(clients)), range(size, len(clients), size))
-        return [self._world.run(single.select(some), clients[some], stream) for some in portions]
+        return [self._world.run(single.select(rows), clients[rows], stream) for rows in portions]
 
     def _release_start(
         self,
@@ -224,7 +280,14 @@ class PrivateWorld(WorldProxy):
         are returned."""
         rows = np.concatenate([clipped(portion, 1.0) for portion in updates]) * arrived[:, None]
         noise = self._mechanism.start_noise
-        sums = noisy_sums(rows, np.where(arrived, index, 0), models, noise, 1.0, self._randomness)
+        sums = noisy_sums(
+            rows=rows,
+            model_index=np.where(arrived, index, 0),
+            models=models,
+            noise_multiplier=noise,
+            clip=1.0,
+            randomness=self._randomness,
+        )
         self._journal.add(round=self._round, start=task, noise_multiplier=noise)
         return sums
 
@@ -238,21 +301,57 @@ class PrivateWorld(WorldProxy):
         models: int,
     ) -> Float[np.ndarray, "K P"]:
         """The noisy sums of a round; written down before they are returned."""
-        mechanism, settings = self._mechanism, self._mechanism.settings
+        mechanism = self._mechanism
+        settings = mechanism.settings
         clip = settings.clip
         if settings.adaptive:
             clip = self._journal.next_clip(self._round) or settings.clip
+
         rows = np.concatenate([clipped(portion, clip) for portion in updates]) * arrived[:, None]
         if settings.examples_cap is not None:
             rows *= np.minimum(examples / settings.examples_cap, 1)[:, None]
-        noise, after = (mechanism.update_noise, clip, self._randomness), clip
-        sums = noisy_sums(rows, np.where(arrived, index, 0), models, *noise)
+        sums = noisy_sums(
+            rows=rows,
+            model_index=np.where(arrived, index, 0),
+            models=models,
+            noise_multiplier=mechanism.update_noise,
+            clip=clip,
+            randomness=self._randomness,
+        )
+
+        clip_after = clip
         if settings.adaptive:
-            norms = np.concatenate(
-                [np.linalg.norm(portion.astype(np.float64), axis=1) for portion in updates]
+            norms = [np.linalg.norm(portion.astype(np.float64), axis=1) for portion in updates]
+            clip_after = next_clip(
+                norms=np.concatenate(norms)[arrived],
+                clip=clip,
+                cohort=mechanism.cohort,
+                count_deviation=mechanism.count_deviation,
+                randomness=self._randomness,
             )
-            count = (mechanism.cohort, mechanism.count_deviation, self._randomness)
-            after = next_clip(norms[arrived], clip, *count)
-        own = {"clip": clip, "next_clip": after, "noise_multiplier": mechanism.noise_multiplier}
-        self._journal.add(round=self._round, task=task, **own)
+
+        self._journal.add(
+            round=self._round,
+            task=task,
+            clip=clip,
+            next_clip=clip_after,
+            noise_multiplier=mechanism.noise_multiplier,
+        )
         return sums
+
+
+def _vector_name(task: Any) -> str:
+    """The name of the one array of a task whose sum gets noise."""
+    (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
+    return name
+
+
+def _empty_reply(task: Any) -> Reply:
+    """The reply of no client, with updates of the right shape."""
+    vector = _vector_name(task)
+    array = task.up.of("model")[vector]
+    no_updates = np.zeros((0, *array.shape(task.sizes())), array.dtype)
+    no_numbers = np.zeros(0, np.int64)
+    no_flags = np.zeros(0, bool)
+    arrays = {vector: no_updates, INDEX: no_numbers, WEIGHT: no_numbers}
+    return Reply(arrays, no_flags, no_flags)

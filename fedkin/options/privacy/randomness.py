@@ -16,7 +16,7 @@ from fedkin.core.randomness import uniform_of
 
 @runtime_checkable
 class Randomness(Protocol):
-    """Where the numbers of a mechanism come from."""
+    """The source of a mechanism's random numbers."""
 
     def uniform(self, count: int) -> Float[np.ndarray, "c"]:
         """Numbers above 0 and below 1."""

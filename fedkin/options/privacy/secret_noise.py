@@ -26,14 +26,12 @@ from fedkin.options.secret.secret_call import SecretCall, by_model, group_rows
 from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 
-_TAIL, _LONGER = (
-    8.0,
-    1.05,
-)  # deviations of noise that fit on the grid; how much longer rounding may make an update
+_TAIL = 8.0  # so many deviations of noise fit on the grid
+_LONGER = 1.05  # rounding may lengthen an update by this factor at most
 
 
 def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
-    """What an epsilon must be printed with, where clients add the noise.
+    """The facts that belong to an epsilon where clients add the noise.
 
     Args:
         journal: of the run.
@@ -43,37 +41,38 @@ def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
         "secret_sums": {
             "least": least,
             "lost": sum(len(entry.get("lost", ())) for entry in journal.entries),
-            "noise": f"clients add it: {least - 1} of them together that of the mechanism, and {least} answer or more",
+            "noise": (
+                f"clients add it: {least - 1} of them together that of the mechanism, and {least} "
+                "answer or more"
+            ),
         },
         "trusted": _trusted(journal.uncharged),
     }
 
 
 def _trusted(uncharged: list[str]) -> str:
-    """Who is trusted with what: replies that are no sum reach the server as they are."""
+    """Who is trusted with which data. Replies that are no sum reach the server as they are."""
     seen = (
         "the server to follow the protocol, and each client to add its noise. The server sees "
-        "noisy sums, who took "
-        "part in which round, each client's test scores where the run is scored, and the numbers "
-        "of samples that real "
-        "sites tell as they join"
+        "noisy sums, who took part in which round, each client's test scores where the run is "
+        "scored, and the numbers of samples that real sites tell as they join"
     )
     return f"{seen}; and each client's replies to {', '.join(uncharged)}" if uncharged else seen
 
 
 class SecretNoisySums(NamedTuple):
-    """What a round of private secret sums releases."""
+    """The release of a round of private secret sums."""
 
     sums: Float[np.ndarray, "K p"]
     arrived: Bool[np.ndarray, "n"]  # rows that are in a sum
-    made: int  # sums of clusters that there are
-    lost: dict[int, str]  # why a cluster has none
+    made: int  # how many clusters have a sum
+    lost: dict[int, str]  # for each cluster without a sum, why
 
 
 def noise_share(
     mechanism: Mechanism, least: int, members: int, numbers: int, seeded: bool
 ) -> tuple[Grid, NoiseShare]:
-    """The grid of a private sum, and what each client adds.
+    """The grid of a private sum, and the share of the noise that each client adds.
 
     Args:
         mechanism: clip and noise of the whole sum.
@@ -85,13 +84,18 @@ def noise_share(
     Raises:
         TaskError: so few bits are left for each client that rounding would lengthen its update.
     """
-    clip, share = mechanism.settings.clip, mechanism.noise_multiplier / math.sqrt(least - 1)
-    grid = Grid(members, clip * (1 + _TAIL * _LONGER * share), mechanism.settings.examples_cap or 1)
+    clip = mechanism.settings.clip
+    share = mechanism.noise_multiplier / math.sqrt(least - 1)
+    grid = Grid(
+        clients=members,
+        limit=clip * (1 + _TAIL * _LONGER * share),
+        cap=mechanism.settings.examples_cap or 1,
+    )
     longest = clip + math.sqrt(numbers) / grid.scale
     if longest > _LONGER * clip or not grid.fits():
         raise TaskError(
             f"secret: sums over {members} clients leave too few bits for updates of {numbers:,} "
-            f"numbers"
+            "numbers"
         )
     return grid, NoiseShare(clip, share * longest, seeded)
 
@@ -105,7 +109,7 @@ def secret_noisy_sums(
     stream: Stream,
     seeded: bool,
 ) -> SecretNoisySums:
-    """The noisy sums of a training, of which the server sees nothing before.
+    """The noisy sums of a training. The server sees nothing of it before the noise is in them.
 
     Args:
         world: of the clients.
@@ -117,11 +121,32 @@ def secret_noisy_sums(
         seeded: whether noise comes from it, too: for tests only.
     """
     rows, members = group_rows(task, clients, settings.hide_choice)
-    grid, noise = noise_share(mechanism, settings.least, members, task.sizes()["p"], seeded)
-    call = SecretCall(world, settings, task, clients, stream, grid, noise)
-    sums, arrived = call.sums(rows), np.zeros(len(clients), bool)
-    for one in sums.values():
-        arrived[one.rows] = True
+    grid, noise = noise_share(
+        mechanism=mechanism,
+        least=settings.least,
+        members=members,
+        numbers=task.sizes()["p"],
+        seeded=seeded,
+    )
+    call = SecretCall(
+        world=world,
+        settings=settings,
+        task=task,
+        clients=clients,
+        stream=stream,
+        grid=grid,
+        noise=noise,
+    )
+    sums = call.sums(rows)
+    arrived = np.zeros(len(clients), bool)
+    for group_sum in sums.values():
+        arrived[group_sum.rows] = True
     total = by_model(task, sums, settings.hide_choice).view(np.int32)[:, :-EXTRA]
+    # A group that hides its choices has the sums of all clusters.
     made = len(total) * len(sums) if settings.hide_choice else len(sums)
-    return SecretNoisySums(total / grid.scale, arrived, made, call.lost)
+    return SecretNoisySums(
+        sums=total / grid.scale,
+        arrived=arrived,
+        made=made,
+        lost=call.lost,
+    )

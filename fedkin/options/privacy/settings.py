@@ -54,7 +54,8 @@ class PrivacySettings:
         check_choice("uncharged", self.uncharged, ("refuse", "infinite"))
 
     def warnings(self, clients: int) -> list[str]:
-        """What makes the protection worthless, and the cure; empty where nothing does.
+        """Warnings about settings that make the protection worthless, with the cure; empty where
+        none does.
 
         Args:
             clients: N.
@@ -63,8 +64,7 @@ class PrivacySettings:
         if self.delta >= 1 / clients:
             found.append(
                 f"privacy: delta = {self.delta:g} with {clients} clients allows to publish one of "
-                f"them whole; "
-                f"take less than {1 / clients:.2g}"
+                f"them whole; take less than {1 / clients:.2g}"
             )
         if self.epsilon is not None and self.epsilon > accounting.MOST_EPSILON:
             # With a cap the noise is found from the figure itself; a noise that is given is not
@@ -72,8 +72,7 @@ class PrivacySettings:
             by_bound = self.noise_multiplier is None and self.cap is None
             how = (
                 f" (above {accounting.MOST_EPSILON:g} the noise is found from the Renyi bound, "
-                f"which asks for a "
-                "little more of it)"
+                "which asks for a little more of it)"
             )
             found.append(
                 f"privacy: epsilon = {self.epsilon:g} protects nothing{how if by_bound else ''}; "
@@ -90,7 +89,7 @@ class PrivacySettings:
         start_sums: int = 0,
         seen_cohorts: bool = False,
     ) -> Mechanism:
-        """What a run does with these settings.
+        """The mechanism of a run with these settings.
 
         Args:
             clients: N.
@@ -111,21 +110,32 @@ class PrivacySettings:
             self._refuse_fixed_cohorts(clients, cohort, rounds)
         if fixed and selection != "uniform":
             raise ConfigError(
-                f'privacy: cohorts are drawn at random, whoever took part before: run.selection="{selection}" does not '
-                'go with it; set run.selection="uniform" or "poisson"'
+                "privacy: cohorts are drawn at random, whoever took part before: "
+                f'run.selection="{selection}" does not go with it; set run.selection="uniform" or '
+                '"poisson"'
             )
         probability = cohort / clients
 
         def at(noise: float, limit: int | None = None) -> Mechanism:
             return Mechanism(
-                self, clients, cohort, probability, noise, limit, start_sums, seen_cohorts, fixed
+                settings=self,
+                clients=clients,
+                cohort=cohort,
+                probability=probability,
+                noise_multiplier=noise,
+                limit=limit,
+                start_sums=start_sums,
+                seen_cohorts=seen_cohorts,
+                fixed_cohorts=fixed,
             )
 
         if self.start_noise is not None and start_sums:
             self._refuse_dear_start(at(0.0).epsilon(0, score_sums=0), start_sums)
         if self.scores is not None:
             self._refuse_dear_scores(at(0.0).epsilon(0, start_sums=0))
-        noise, most = self.noise_multiplier, rounds
+        # Given an epsilon alone, find the noise; given both, find how many rounds they allow.
+        noise = self.noise_multiplier
+        most = rounds
         if noise is None:
             noise = accounting.calibrate(
                 float(self.epsilon or 0), self.delta, lambda z: at(z).priced(rounds)
@@ -137,8 +147,8 @@ class PrivacySettings:
             start += "" if self.scores is None else f" with scores of noise {self.scores:g}"
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g} allows no round: one costs "
-                f"{at(noise).epsilon(1):.3g}{start} at "
-                f"noise_multiplier = {noise:g}; raise noise_multiplier, or leave it out"
+                f"{at(noise).epsilon(1):.3g}{start} at noise_multiplier = {noise:g}; raise "
+                "noise_multiplier, or leave it out"
             )
         return at(float(noise), None if self.epsilon is None else most)
 
@@ -146,28 +156,31 @@ class PrivacySettings:
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the cold start alone costs {cost:.3g}, for "
-                f"{start_sums} noisy "
-                f"sums of noise {self.start_noise:g}: raise privacy.start_noise, or leave it out"
+                f"{start_sums} noisy sums of noise {self.start_noise:g}: raise "
+                "privacy.start_noise, or leave it out"
             )
 
     def _refuse_dear_scores(self, cost: float) -> None:
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the sum of scores alone costs {cost:.3g}, "
-                f"of noise "
-                f"{self.scores:g}: raise privacy.scores, or leave it out"
+                f"of noise {self.scores:g}: raise privacy.scores, or leave it out"
             )
 
     def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
-        known = ""
+        best_known = ""
         if self.noise_multiplier:
             fixed = accounting.fixed_cohort_epsilon(
-                clients, cohort, self.noise_multiplier, rounds, self.delta
+                clients=clients,
+                cohort=cohort,
+                noise_multiplier=self.noise_multiplier,
+                count=rounds,
+                delta=self.delta,
             )
-            known = f" (for these settings the best that is known is epsilon {fixed:.3g})"
+            best_known = f" (for these settings the best that is known is epsilon {fixed:.3g})"
         raise ConfigError(
             f"privacy: cohorts of exactly {cohort} of {clients} clients have no amplification by "
-            f"sampling{known}: set "
+            f"sampling{best_known}: set "
             f'run.selection="poisson", or run.cohort={clients} so that all clients take part'
         )
 
@@ -208,8 +221,8 @@ class Mechanism:
     @property
     def start_noise(self) -> float:
         """The noise multiplier of each noisy sum before the first round."""
-        own = self.settings.start_noise
-        return START_NOISE * self.noise_multiplier if own is None else own
+        given = self.settings.start_noise
+        return START_NOISE * self.noise_multiplier if given is None else given
 
     @property
     def score_sums(self) -> int:
@@ -219,24 +232,33 @@ class Mechanism:
     def priced(
         self, rounds: int, start_sums: int | None = None, score_sums: int | None = None
     ) -> NoisyRounds:
-        """What rounds are for the accountant, with the noisy sums of the cold start before them and
-        of scores behind them; by default those planned."""
-        sums = self.start_sums if start_sums is None else start_sums
-        scores = self.score_sums if score_sums is None else score_sums
-        noise, settings = self.noise_multiplier, self.settings
-        of_all = (*((self.start_noise, sums) if sums else (0.0, 0)), settings.scores or 0.0, scores)
-        if self.seen_cohorts:
-            return NoisyRounds(1.0, noise, rounds, None, self.clients, *of_all)
-        return NoisyRounds(self.probability, noise, rounds, settings.cap, self.clients, *of_all)
+        """The rounds as the accountant takes them, with the noisy sums of the cold start before
+        them and of scores after them; by default the planned ones."""
+        if start_sums is None:
+            start_sums = self.start_sums
+        if score_sums is None:
+            score_sums = self.score_sums
+        # Sampling and a cap change nothing for an observer who sees the cohorts.
+        return NoisyRounds(
+            probability=1.0 if self.seen_cohorts else self.probability,
+            noise_multiplier=self.noise_multiplier,
+            count=rounds,
+            cap=None if self.seen_cohorts else self.settings.cap,
+            clients=self.clients,
+            start_noise=self.start_noise if start_sums else 0.0,
+            start_sums=start_sums,
+            score_noise=self.settings.scores or 0.0,
+            score_sums=score_sums,
+        )
 
     @property
     def count_deviation(self) -> float:
-        """Of the noise on the count of updates below the clip."""
+        """Standard deviation of the noise on the count of updates below the clip."""
         return max(self.cohort / 20, self.noise_multiplier)
 
     @property
     def update_noise(self) -> float:
-        """The noise multiplier on updates: more than z where a count is released beside them."""
+        """The noise multiplier on updates: more than z where a count is released with them."""
         if not self.settings.adaptive or not self.noise_multiplier:
             return self.noise_multiplier
         return noise_of_updates(self.noise_multiplier, self.count_deviation)
@@ -255,30 +277,25 @@ class Mechanism:
         return accounting.epsilon(self.priced(rounds, start_sums, score_sums), self.settings.delta)
 
     def facts(self) -> dict[str, Any]:
-        """What an epsilon must be printed with."""
-        sampling = (
-            "everybody takes part"
-            if self.probability == 1
-            else f"Poisson, probability {self.probability:g}"
-        )
+        """The facts that belong to an epsilon."""
+        sampling = f"Poisson, probability {self.probability:g}"
+        if self.probability == 1:
+            sampling = "everybody takes part"
         if self.fixed_cohorts:
             sampling = f"exactly {self.cohort} of {self.clients} clients, without replacement"
         if self.settings.cap and not (self.fixed_cohorts and self.settings.cap >= self.cohort):
             sampling += f", at most {self.settings.cap} clients"
-        neighbours, observer = (
-            "one client added or removed",
-            "does not learn who took part in which round",
-        )
+        neighbours = "one client added or removed"
+        observer = "does not learn who took part in which round"
         if self.seen_cohorts:
             sampling += "; who takes part is seen, so that there is no amplification by sampling"
-            neighbours, observer = (
-                "one client replaced by one that adds noise only",
-                "may know who took part in which round",
-            )
-        more = {"start_noise_multiplier": self.start_noise} if self.start_sums else {}
-        more |= (
-            {} if self.settings.scores is None else {"score_noise_multiplier": self.settings.scores}
-        )
+            neighbours = "one client replaced by one that adds noise only"
+            observer = "may know who took part in which round"
+        noise_of_all = {}
+        if self.start_sums:
+            noise_of_all["start_noise_multiplier"] = self.start_noise
+        if self.settings.scores is not None:
+            noise_of_all["score_noise_multiplier"] = self.settings.scores
         return {
             "delta": self.settings.delta,
             "clients": self.clients,
@@ -286,7 +303,7 @@ class Mechanism:
             "neighbours": neighbours,
             "sampling": sampling,
             "noise_multiplier": self.noise_multiplier,
-            **more,
+            **noise_of_all,
             "clip": "adaptive" if self.settings.adaptive else self.settings.clip,
             "protects_from": f"whoever sees the released models, and {observer}",
             "trusted": "the server, and whoever reads its run folder",

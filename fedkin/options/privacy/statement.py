@@ -1,5 +1,4 @@
-"""A private run's epsilon, and all that it must be printed with: what was released, by task, and
-what was not."""
+"""The statement of a private run: its epsilon, with the releases by task, and the limits of it."""
 
 from __future__ import annotations
 
@@ -17,21 +16,25 @@ NOT_PRIVATE = (
 
 
 def statement(private: Any, planned: int, round: int) -> dict[str, Any]:
-    """What a run's epsilon is, and all that it must be printed with.
+    """A run's epsilon, with all facts that belong to it.
 
     Args:
         private: the privacy of the run (``ActivePrivacy``).
         planned: T.
         round: the last one that was done, whose models are released.
     """
-    journal, mechanism = private.journal, private.mechanism
+    journal = private.journal
+    mechanism = private.mechanism
     value = mechanism.epsilon(
-        journal.rounds, bool(journal.uncharged), journal.start_sums, journal.score_sums
+        rounds=journal.rounds,
+        uncharged=bool(journal.uncharged),
+        start_sums=journal.start_sums,
+        score_sums=journal.score_sums,
     )
     seeded = {"warning": NOT_PRIVATE} if private.seed is not None else {}
-    facts = mechanism.facts() | (
-        {} if private.secret is None else secret_facts(journal, private.secret.least)
-    )
+    facts = mechanism.facts()
+    if private.secret is not None:
+        facts |= secret_facts(journal, private.secret.least)
     return {
         **seeded,
         "epsilon": "infinite" if math.isinf(value) else value,
@@ -62,11 +65,9 @@ def statement(private: Any, planned: int, round: int) -> dict[str, Any]:
 
 def _scores(private: Any, round: int) -> dict[str, Any]:
     """The noisy mean accuracy of clients on the released models; empty where none was released."""
-    mean, noise, clients = (
-        private.journal.mean_accuracy(round),
-        private.mechanism.settings.scores,
-        private.mechanism.clients,
-    )
+    mean = private.journal.mean_accuracy(round)
+    noise = private.mechanism.settings.scores
+    clients = private.mechanism.clients
     if mean is None or noise is None:
         return {}
     return {
@@ -79,49 +80,52 @@ def _scores(private: Any, round: int) -> dict[str, Any]:
 
 
 def _charged(journal: Journal, secret: bool) -> dict[str, str]:
-    """What left the clients, by task, and at what price."""
+    """The price of all that left the clients, by task."""
+    charged = {}
+    tasks = Counter(entry.get("task", "train") for entry in journal.entries if "clip" in entry)
+    for name, count in tasks.items():
+        sums = "noisy sums of the clients of a round, one each"
+        charged[f"models ({name})"] = f"{count} {sums}"
+
+    start = Counter(entry["start"] for entry in journal.entries if "start" in entry)
+    for name, count in start.items():
+        charged[f"cold start ({name})"] = f"noisy sums of all clients: {count}"
+
+    if scores := journal.score_sums:
+        charged["scores (evaluate)"] = f"noisy sums of all clients' accuracies: {scores}"
+
     choices = "each client's own, among what was released; the server keeps them to itself"
     if secret:
-        choices = "none is sent by itself" + (
-            "" if not journal.uncharged else ", but for what is named below"
-        )
-    tasks = Counter(entry.get("task", "train") for entry in journal.entries if "clip" in entry)
-    start = Counter(entry["start"] for entry in journal.entries if "start" in entry)
-    sums, scores = "noisy sums of the clients of a round, one each", journal.score_sums
-    return {
-        **{f"models ({name})": f"{count} {sums}" for name, count in tasks.items()},
-        **{
-            f"cold start ({name})": f"noisy sums of all clients: {count}"
-            for name, count in start.items()
-        },
-        **(
-            {"scores (evaluate)": f"noisy sums of all clients' accuracies: {scores}"}
-            if scores
-            else {}
-        ),
-        "choices of clusters": f"nothing: {choices}",
-        "counts, losses, scores of single clients, the best round": "nothing: they are not released",
-        **{
-            f"other client work ({name})": "infinite: no noise covers it"
-            for name in journal.uncharged
-        },
-    }
+        choices = "none is sent by itself"
+    if secret and journal.uncharged:
+        choices = "none is sent by itself, but for what is named below"
+    charged["choices of clusters"] = f"nothing: {choices}"
+
+    unreleased = "counts, losses, scores of single clients, the best round"
+    charged[unreleased] = "nothing: they are not released"
+
+    for name in journal.uncharged:
+        charged[f"other client work ({name})"] = "infinite: no noise covers it"
+    return charged
 
 
 def price_of_runs(statements: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Epsilon and delta of several private runs of the same clients together: the sums of theirs
-    (basic composition).
+    """Epsilon and delta of several private runs of the same clients together: the sums over the
+    runs (basic composition).
 
     Args:
         statements: of the runs.
     """
-    epsilons = [math.inf if one["epsilon"] == "infinite" else one["epsilon"] for one in statements]
-    return sum(epsilons), sum(one["delta"] for one in statements)
+    epsilons = [
+        math.inf if statement["epsilon"] == "infinite" else statement["epsilon"]
+        for statement in statements
+    ]
+    return sum(epsilons), sum(statement["delta"] for statement in statements)
 
 
 def privacy_notes(statements: Sequence[Mapping[str, Any]], unfinished: bool = False) -> list[str]:
-    """What several private runs of the same clients cost together, and what is wrong with it; empty
-    without any.
+    """Notes on the price of several private runs of the same clients together, and on its faults;
+    empty without any run.
 
     Args:
         statements: of the runs that are finished.
@@ -130,19 +134,18 @@ def privacy_notes(statements: Sequence[Mapping[str, Any]], unfinished: bool = Fa
     if not statements:
         return []
     epsilon, delta = price_of_runs(statements)
-    more = "; what runs that are not finished have released comes on top" if unfinished else ""
+    on_top = "; what runs that are not finished have released comes on top" if unfinished else ""
     lines = [
         f"Privacy: all {len(statements)} finished private runs, on the same clients, cost up to "
-        f"epsilon {epsilon:.3g} "
-        f"at delta {delta:.3g} together; choosing among them by scores without noise is not "
-        f"covered{more}."
+        f"epsilon {epsilon:.3g} at delta {delta:.3g} together; choosing among them by scores "
+        f"without noise is not covered{on_top}."
     ]
-    clients = max(
-        one.get("clients", 0) for one in statements
-    )  # 0: of statements that do not say it
+    # Old statements do not say how many clients there are.
+    clients = max(statement.get("clients", 0) for statement in statements)
     if clients and delta >= 1 / clients:
         lines.append(
             f"Privacy: delta {delta:.3g} with {clients:,} clients allows to publish one of them "
-            f"whole."
+            "whole."
         )
-    return lines + sorted({f"Privacy: {one['warning']}." for one in statements if "warning" in one})
+    warnings = {statement["warning"] for statement in statements if "warning" in statement}
+    return lines + sorted(f"Privacy: {warning}." for warning in warnings)

@@ -1,5 +1,5 @@
-"""What is done to n vectors before a rule aggregates them: mixing, averages of small groups,
-clipping, leaving minorities out.
+"""Steps before a rule aggregates n vectors: mixing, averages of small groups, clipping, leaving
+minorities out.
 
 Sources: nearest-neighbour mixing NNM (Allouah et al., AISTATS 2023), bucketing (Karimireddy et al.,
 ICLR 2022), adaptive clipping ARC (Allouah et al., 2024). Rows x_i [n P] are one client's each, in
@@ -42,9 +42,8 @@ def adaptive_clipping(rows: Rows, f: int) -> Rows:
     if not k:
         return rows
     limit = np.sort(lengths)[n - k - 1]
-    return (
-        rows * np.minimum(1, np.divide(limit, lengths, out=np.ones(n), where=lengths > 0))[:, None]
-    )
+    factors = np.minimum(1, np.divide(limit, lengths, out=np.ones(n), where=lengths > 0))
+    return rows * factors[:, None]
 
 
 def clip_to_median(rows: Rows, f: int) -> Rows:
@@ -58,7 +57,7 @@ def clipped(rows: Rows, radius: float | None = None) -> Rows:
 
 
 def clip_factors(rows: Rows, radius: float | None = None) -> Float64[np.ndarray, "n"]:
-    """What ``clipped`` multiplies each row with."""
+    """The factor by which ``clipped`` shortens each row."""
     lengths = np.linalg.norm(rows, axis=1)
     limit = float(np.median(lengths)) if radius is None else radius
     return np.minimum(1, np.divide(limit, lengths, out=np.ones(len(rows)), where=lengths > 0))
@@ -83,8 +82,8 @@ def bucket_means(rows: Rows, order: Int[np.ndarray, "n"], size: int) -> Float64[
 
 
 def bucket_order(rows: Rows) -> Int[np.ndarray, "n"]:
-    """A random order that is drawn from the rows themselves: the same in a run that goes on, and no
-    client knows it before it has sent its own."""
+    """A random order that is drawn from the rows themselves: the same in a run that is resumed, and
+    unknown to a client until it has sent its row."""
     seed = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).digest()
     return np.random.default_rng(int.from_bytes(seed[:16], "little")).permutation(len(rows))
 
@@ -97,25 +96,27 @@ def squared_distances(rows: Rows) -> Float64[np.ndarray, "n n"]:
 
 
 def without_minorities(rows: Rows, f: int) -> Float64[np.ndarray, "m P"]:
-    """The rows without those that ``majority`` leaves out."""
+    """The rows that ``majority`` keeps."""
     return rows[majority(rows, f)]
 
 
 def majority(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
-    """The numbers of the rows that are left when minorities of together at most f rows that point
-    away are left out: again and again the rows are cut in two by their cosines, as long as the two
-    differ (``best_silhouette``) and the mean of the smaller has a cosine of 0 or less with that of
-    the larger.
+    """The numbers of the rows that are left when minorities that point away are left out.
 
-    Ours. Attackers that agree with each other pull a median, however many up to half they are; as a
-    group of their own they are found, and count nothing. A minority that does no harm to the
-    direction of the others stays.
+    Repeatedly bisects the rows by cosine similarity (``best_silhouette``), and drops the smaller
+    part while its mean has a cosine of 0 or less with the mean of the larger; at most f rows in
+    total.
+
+    Ours. Attackers that agree with each other pull a median, even where they are far fewer than
+    half. As a separate group they are found, and count nothing. A minority that does no harm to the
+    direction of the larger part stays.
     """
     kept = np.arange(len(rows))
     while True:
         groups = best_silhouette(1 - cosine(rows[kept], rows[kept]), most=2)
         sizes = np.bincount(groups, minlength=2)
-        if not 0 < sizes.min() <= f - (len(rows) - len(kept)) or sizes[0] == sizes[1]:
+        may_still_leave_out = f - (len(rows) - len(kept))
+        if not 0 < sizes.min() <= may_still_leave_out or sizes[0] == sizes[1]:
             return kept
         means = [rows[kept[groups == group]].mean(axis=0) for group in (0, 1)]
         if means[0] @ means[1] > 0:

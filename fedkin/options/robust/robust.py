@@ -31,16 +31,12 @@ from fedkin.options.robust.update_memory import REMEMBERED, UpdateMemory
 from fedkin.options.robust.weights import aggregate_and_weights
 from fedkin.options.summed_tasks import averages_itself, check_asks_for_means
 
-SELECTING = (
-    "krum",
-    "mda",
-    "nnm",
-)  # rules, and a step before one, by which few rows count: no sign of an attack
+# Rules, and a step before one, that leave out honest rows too: being left out is no sign of an
+# attack.
+SELECTING = ("krum", "mda", "nnm")
+# Arrays [N] in the state: the sum of each client's weights, and the number of rounds in it.
+JUDGED = ("rule_weight", "rule_rounds")
 _NO_PLACE = "a rule has no place"  # in a method that averages itself
-JUDGED = (
-    "rule_weight",
-    "rule_rounds",
-)  # arrays [N] of a state that has them: sums of weights, and of how many rounds
 
 
 @plain_options
@@ -80,33 +76,36 @@ class RobustAggregation(Option):
         if not self.byzantine < 0.5:
             raise MethodError(
                 f"robust.byzantine = {self.byzantine:g}: from one half on nobody can tell "
-                f"Byzantine clients from the "
-                "others"
+                "Byzantine clients from the others"
             )
-        if self.split_after and (
-            one := next((name for name in SELECTING if name in self.rule), None)
-        ):
+        selecting = next((name for name in SELECTING if name in self.rule), None)
+        if self.split_after and selecting:
             raise MethodError(
-                f"robust.split_after: {one} leaves out honest updates too, so that honest clients "
-                f"would leave; take "
-                "geometric_median, median or trimmed_mean, or majority+geometric_median"
+                f"robust.split_after: {selecting} leaves out honest updates too, so that honest "
+                "clients would leave; take geometric_median, median or trimmed_mean, or "
+                "majority+geometric_median"
             )
         if "bucketing" in before and not BUCKET * self.byzantine < 0.5:
             raise MethodError(
                 f"robust.byzantine = {self.byzantine:g}: each Byzantine client may spoil a bucket "
-                f"of {BUCKET}, so with "
-                f"bucketing fewer than {0.5 / BUCKET:g} may be"
+                f"of {BUCKET}, so with bucketing fewer than {0.5 / BUCKET:g} may be"
             )
 
     def refusal(self, run: RunFacts) -> str:
         if "privacy" in run.options:
-            return "a rule reads single updates, and privacy releases noisy sums only; take one of the two"
+            return (
+                "a rule reads single updates, and privacy releases noisy sums only; take one of "
+                "the two"
+            )
         if run.shares_part:
             return (
                 "personal heads send sums of bodies besides; take personal models (ditto), or none"
             )
         if self.split_after and "server_optimizer" in run.options:
-            return "a server optimizer has moments of each cluster, which no split has; leave out robust.split_after"
+            return (
+                "a server optimizer has moments of each cluster, which no split has; leave out "
+                "robust.split_after"
+            )
         return refusal(run.method) or (split_refusal(run.method) if self.split_after else "")
 
     def bind(self, run: RunFacts) -> ActiveOption:
@@ -115,8 +114,8 @@ class RobustAggregation(Option):
     def average_and_weights(
         self, rows: Float[np.ndarray, "m p"]
     ) -> tuple[Float[np.ndarray, "p"], Float64[np.ndarray, "m"]]:
-        """The update of a cluster from those of its clients, and how much each client's counts in
-        it: 1 as in a mean, 0 for one that is left out.
+        """The update of a cluster from its clients' updates, and the weight of each client's update
+        in it: 1 as in a mean, 0 for one that is left out.
 
         Args:
             rows: in the order of the clients' numbers, and enough of them.
@@ -126,11 +125,12 @@ class RobustAggregation(Option):
 
     def enough(self, count: int) -> bool:
         """Whether so many replies change a cluster's model."""
-        needed = 4 if "krum" in self.rule else 1
-        return count >= max(self.least, needed * BUCKET if "bucketing" in self.rule else needed)
+        rows = 4 if "krum" in self.rule else 1
+        needed = rows * BUCKET if "bucketing" in self.rule else rows
+        return count >= max(self.least, needed)
 
     def excluded(self, count: int) -> int:
-        """f: of so many replies those that may be Byzantine."""
+        """f: how many of so many replies may be Byzantine."""
         rows = math.ceil(count / BUCKET) if "bucketing" in self.rule else count
         possible = (rows - 3) // 2 if "krum" in self.rule else (rows - 1) // 2
         return max(0, min(math.ceil(self.byzantine * count), possible))
@@ -138,11 +138,15 @@ class RobustAggregation(Option):
 
 def refusal(method: Method) -> str:
     """Why a robust rule is no use to a method; empty where it is."""
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.peers:
         return f"{name} has no server that averages: its peers choose whom they trust"
     if needs.model.detectors:
-        return f"{name} trains several models of a client in one round, and a rule compares one update of each client"
+        return (
+            f"{name} trains several models of a client in one round, and a rule compares one "
+            "update of each client"
+        )
     return averages_itself(method, _NO_PLACE) if needs.reads.because else ""
 
 
@@ -152,9 +156,8 @@ def split_refusal(method: Method) -> str:
         return ""
     return (
         f"{type(method).__name__} assigns clients anew, or has more for each cluster than a "
-        f"model, so that none can be "
-        "split: leave out robust.split_after, or take flhc (without migration and eta_g), fedavg "
-        "or fedprox"
+        "model, so that none can be split: leave out robust.split_after, or take flhc (without "
+        "migration and eta_g), fedavg or fedprox"
     )
 
 
@@ -181,11 +184,17 @@ class ActiveRule(ActiveOption):
             seen = RobustWorld(world, self._settings)
             return Around(seen, lambda after: self._with_judgement(before, after, None))
         memory = self._memory(world, before)
-        judging = RobustWorld(world, self._settings, memory, before.assignment, call.round)
+        judging = RobustWorld(
+            world=world,
+            settings=self._settings,
+            memory=memory,
+            assignment=before.assignment,
+            round=call.round,
+        )
         return Around(judging, lambda after: self._judged(before, after, judging, call.round))
 
     def _memory(self, world: World, before: State) -> UpdateMemory | None:
-        """What clients sent last; None where nothing is remembered."""
+        """The last update of each client; None where nothing is remembered."""
         if not self._settings.memory:
             return None
         arrays = self.arrays(before)
@@ -194,17 +203,17 @@ class ActiveRule(ActiveOption):
         return UpdateMemory(*(arrays[name] for name in REMEMBERED))
 
     def _judged(self, before: State, after: State, world: RobustWorld, round: int) -> State:
-        """The method's next state, with what the rule made of each client's updates in a round.
+        """The method's next state, with the rule's weights of each client's updates in a round.
 
         Raises:
             MethodError: the method reads single updates and averages them itself.
         """
         first_clustering = requirements_of(self._method).rounds.first_clustering
         check_asks_for_means(
-            self.section,
-            self._method,
-            _NO_PLACE,
-            round,
+            section=self.section,
+            method=self._method,
+            so_that=_NO_PLACE,
+            round=round,
             single=world.single,
             averages=world.averages,
         )
@@ -216,8 +225,13 @@ class ActiveRule(ActiveOption):
     def _with_judgement(
         self, before: State | None, after: State, world: RobustWorld | None
     ) -> State:
-        """The method's next state with the arrays of the rule, those of a round added up;
-        ``world``: of that round."""
+        """The method's next state with the arrays of the rule.
+
+        Args:
+            before: the state before the call; None of the first.
+            after: the method's next state.
+            world: of the round whose weights are added; None outside of a round.
+        """
         earlier = self.arrays(before)
         clients = len(after.assignment)
         arrays = {name: earlier.get(name, np.zeros(clients)) for name in JUDGED}
@@ -237,16 +251,13 @@ class ActiveRule(ActiveOption):
     def _split(self, after: State, world: RobustWorld) -> State:
         """The state after clients that the rule has left out often enough have left their clusters.
 
-        Their weight, by which they are suspected, is that of the update with which they left.
+        Their weight, by which they are suspected, is the weight of the update with which they left.
         """
         arrays = self.arrays(after)
         times = times_left_out(arrays["times_left_out"], world.weight, world.sent)
         due = world.sent & (times >= self._settings.split_after)
-        clusters = split(
-            Clusters(after.models, after.assignment, arrays["left_cluster"]),
-            due,
-            self._settings.excluded,
-        )
+        before = Clusters(after.models, after.assignment, arrays["left_cluster"])
+        clusters = split(before, due, most=self._settings.excluded)
         moved = clusters.assignment != after.assignment
         after = replace(after, models=clusters.models, assignment=clusters.assignment)
         return self.with_arrays(
@@ -265,8 +276,7 @@ class ActiveRule(ActiveOption):
 
 
 def rule_weights(state: State) -> list[float | None]:
-    """What the updates of each client counted under the rule, the mean over the rounds in which it
-    judged them.
+    """Each client's mean weight under the rule, over the rounds in which the rule judged it.
 
     1 is as in a mean, 0 left out, None of clients that it never judged.
     """
@@ -276,17 +286,17 @@ def rule_weights(state: State) -> list[float | None]:
 
 
 class RobustWorld(WorldProxy):
-    """A world whose means are those of a robust rule.
+    """A world whose means come from a robust rule.
 
     Args:
         world: of the clients.
         settings: the rule.
-        memory: what clients sent last; None: nothing is remembered.
+        memory: the last update of each client; None: nothing is remembered.
         assignment: cluster of each client before the round, where something is remembered.
         round: of the calls.
 
-    It adds up what each client's updates counted (``weight``), and how many there were
-    (``judged``), knows of whom one was new (``sent``), and keeps the updates in ``remembered``.
+    It sums the weights of each client's updates (``weight``), counts them (``judged``), notes who
+    sent a new one (``sent``), and keeps the updates in ``remembered``.
     """
 
     def __init__(
@@ -298,9 +308,14 @@ class RobustWorld(WorldProxy):
         round: int = 0,
     ) -> None:
         super().__init__(world)
-        self._settings, self.averages, self.single = settings, 0, 0
-        self.remembered, self._assignment, self._round = memory, assignment, round
-        self.weight, self.judged = np.zeros((2, world.total_clients))
+        self._settings = settings
+        self.averages = 0
+        self.single = 0
+        self.remembered = memory
+        self._assignment = assignment
+        self._round = round
+        self.weight = np.zeros(world.total_clients)
+        self.judged = np.zeros(world.total_clients)
         self.sent = np.zeros(world.total_clients, bool)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
@@ -310,7 +325,7 @@ class RobustWorld(WorldProxy):
             if task.charged == "sum" and task.up.of("model"):
                 raise TaskError(
                     f"robust: the task {task.name} wants means of more than one update of each "
-                    f"client"
+                    "client"
                 )
             self.single += task.charged == "sum"
             return self._world.run(task, clients, stream)
@@ -318,12 +333,12 @@ class RobustWorld(WorldProxy):
         single = task.single()
         assert single is not None
         reply = self._world.run(single, clients, stream)
-        means, index = mean_reply(task, reply, clients), reply.arrays[INDEX]
+        means = mean_reply(task, reply, clients)
+        index = reply.arrays[INDEX]
         for k in range(len(means.arrays[vector])):
             rows = np.flatnonzero(reply.arrived & (index == k))
-            rows = rows[
-                np.argsort(clients[rows], kind="stable")
-            ]  # ties do not depend on who replied first
+            # Ties must not depend on who replied first.
+            rows = rows[np.argsort(clients[rows], kind="stable")]
             if len(rows):
                 means.arrays[vector][k] = self._average(
                     reply.arrays[vector][rows], clients[rows], k
@@ -333,17 +348,18 @@ class RobustWorld(WorldProxy):
     def _average(
         self, updates: Float[np.ndarray, "m p"], clients: Int[np.ndarray, "m"], model: int
     ) -> Float[np.ndarray, "p"]:
-        """What the rule makes of a model's updates, those that are remembered included."""
-        new = clients
+        """The rule's average of a model's updates, with those that are remembered."""
+        senders = clients
         if self.remembered is not None and self._assignment is not None:
-            self.remembered = self.remembered.kept(updates, clients, model, self._round)
-            known = self.remembered.clients(model, self._round - self._settings.memory)
-            known = known[(self._assignment[known] == model) | np.isin(known, clients)]
-            clients, updates = known, self.remembered.last_update[known]
+            self.remembered = self.remembered.kept(updates, senders, model, self._round)
+            remembered = self.remembered.clients(model, self._round - self._settings.memory)
+            still_there = self._assignment[remembered] == model
+            clients = remembered[still_there | np.isin(remembered, senders)]
+            updates = self.remembered.last_update[clients]
         if not self._settings.enough(len(clients)):
             return np.zeros(updates.shape[1], updates.dtype)
         average, weights = self._settings.average_and_weights(updates)
         self.weight[clients] += weights
         self.judged[clients] += 1
-        self.sent[new] = True
+        self.sent[senders] = True
         return average

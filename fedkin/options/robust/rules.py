@@ -1,13 +1,12 @@
-"""Rules that aggregate n vectors of which at most f are Byzantine, and what is done to the vectors
-before.
+"""Rules that aggregate n vectors of which at most f are Byzantine.
 
 Rows x_i [n P] are one client's each, in the order of the clients' numbers, so that ties (equal
 rows) do not depend on who replied first. All rules are unweighted: a client's number of samples is
 its own word. Sources: coordinate-wise median and trimmed mean (Yin et al., ICML 2018), Krum
 (Blanchard et al., NeurIPS 2017), geometric median and its smoothed steps RFA (Pillutla et al.,
 2022), mean around the median (Xie et al., 2018), centred clipping (Karimireddy et al., ICML 2021),
-minimum-diameter averaging MDA (El Mhamdi et al., 2018), MoNNA (Farhadkhani et al., ICML 2023). What
-is done to rows before a rule is in ``preaggregation.py``.
+minimum-diameter averaging MDA (El Mhamdi et al., 2018), MoNNA (Farhadkhani et al., ICML 2023).
+Steps before a rule are in ``preaggregation.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,9 @@ from jaxtyping import Float, Float64, Int
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.options.robust.preaggregation import BEFORE, Rows, clipped, squared_distances
 
-_STEPS, _CLOSE = 1000, 1e-13  # of the geometric median: at most so many, until a step is so small
+# The geometric median takes at most so many steps, and ends when a step is as small as this.
+_STEPS = 1000
+_CLOSE = 1e-13
 _SUBSETS = 20_000  # that MDA tries at most
 
 
@@ -52,12 +53,12 @@ def krum(rows: Rows, f: int, neighbours: int | None = None) -> Float64[np.ndarra
 
     Args:
         rows, f: as of all rules.
-        neighbours: how many others; None: n - f - 2 (Blanchard et al.). Some libraries take n - f -
-            1.
+        neighbours: how many others; None: n - f - 2 (Blanchard et al.). Some libraries take
+            n - f - 1.
     """
-    return rows[
-        np.argmin(krum_scores(rows, len(rows) - f - 2 if neighbours is None else neighbours))
-    ]
+    if neighbours is None:
+        neighbours = len(rows) - f - 2
+    return rows[np.argmin(krum_scores(rows, neighbours))]
 
 
 def multi_krum(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
@@ -75,7 +76,8 @@ def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
         distances = np.linalg.norm(rows - point, axis=1)
         weights = 1 / np.maximum(distances, 1e-12 * max(1.0, float(distances.max())))
         moved = weights @ rows / weights.sum()
-        step, point = float(np.linalg.norm(moved - point)), moved
+        step = float(np.linalg.norm(moved - point))
+        point = moved
         if step <= _CLOSE * max(1.0, float(np.linalg.norm(point))):
             break
     return point
@@ -127,7 +129,11 @@ def minimum_diameter(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
 
 
 def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
-    """The n - f rows of ``minimum_diameter``. Raises ConfigError where there are too many choices."""
+    """The n - f rows of ``minimum_diameter``.
+
+    Raises:
+        ConfigError: there are too many choices of rows.
+    """
     n = len(rows)
     if math.comb(n, f) > _SUBSETS:
         raise ConfigError(
@@ -145,7 +151,7 @@ def near_trusted(rows: Rows, f: int, trusted: int) -> Float64[np.ndarray, "P"]:
 
     Args:
         rows, f: as of all rules.
-        trusted: the row's number, such as that of a peer's own update.
+        trusted: the row's number, such as the row of a peer's own update.
     """
     squared = ((rows - rows[trusted]) ** 2).sum(axis=1)
     return rows[np.argsort(squared, kind="stable")[: len(rows) - f]].mean(axis=0)
@@ -171,22 +177,22 @@ RULES: dict[str, Callable[[Rows, int], Float64[np.ndarray, "P"]]] = {
 
 
 def parse(rule: str) -> tuple[list[str], str]:
-    """``nnm+trimmed_mean``: what is done to the rows before, in this order, and the rule.
+    """The steps before a rule, in this order, and the rule; written as ``nnm+trimmed_mean``.
 
     Raises:
-        ConfigError: a name that is none.
+        ConfigError: an unknown name.
     """
     *before, last = rule.split("+")
-    for name, known in (*((name, BEFORE) for name in before), (last, RULES)):
-        if name not in known:
-            raise ConfigError(
-                unknown("rule" if known is RULES else "step before a rule", name, known)
-            )
+    for name in before:
+        if name not in BEFORE:
+            raise ConfigError(unknown("step before a rule", name, BEFORE))
+    if last not in RULES:
+        raise ConfigError(unknown("rule", last, RULES))
     return before, last
 
 
 def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.ndarray, "P"]:
-    """What a rule makes of the rows, in float64.
+    """The rule's aggregate of the rows, in float64.
 
     Args:
         rows: of n clients, at least one, finite, in the order of their numbers.
@@ -207,7 +213,7 @@ def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.n
 
 
 def prepared(rows: Rows, name: str, f: int) -> tuple[Float64[np.ndarray, "m P"], int]:
-    """The rows after a step before a rule, and how many of them may be Byzantine still.
+    """The rows after a step before a rule, and how many of them may still be Byzantine.
 
     Args:
         rows: before it.
@@ -215,7 +221,9 @@ def prepared(rows: Rows, name: str, f: int) -> tuple[Float64[np.ndarray, "m P"],
         f: that may be Byzantine before it.
     """
     after = BEFORE[name](rows, f)
-    return after, f - (len(rows) - len(after)) if name == "majority" else f
+    # The rows that a majority leaves out count as Byzantine ones that are gone.
+    left_out = len(rows) - len(after) if name == "majority" else 0
+    return after, f - left_out
 
 
 def check_byzantine(rule: str, n: int, f: int) -> None:
@@ -234,5 +242,5 @@ def check_byzantine(rule: str, n: int, f: int) -> None:
     if not 0 <= 2 * f < n:
         raise ConfigError(
             f"{rule}: {f} Byzantine clients of {n} cannot be told from the others: fewer than "
-            f"half may be"
+            "half may be"
         )

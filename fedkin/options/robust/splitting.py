@@ -1,6 +1,6 @@
-"""Clusters that are split: clients that a rule has left out several times in a row get a cluster of
-their own, so that attackers that were honest while clusters were found (sleepers) end up alone when
-they wake.
+"""Clusters that are split: clients that a rule has left out several times in a row get a separate
+cluster. So attackers that were honest while clusters were found (sleepers) end up alone when they
+wake.
 
 Ours. Shapes: N clients, K clusters, P parameters.
 """
@@ -15,16 +15,15 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.method import UNASSIGNED
 
-SPLIT = (
-    "times_left_out",
-    "left_cluster",
-)  # arrays [N] of a state: updates left out in a row; which cluster, from 1 on
-SUSPECT = 0.5  # a rule leaves out, or suspects, whose updates count less than this, where 1 is as in a mean
+# Arrays [N] in the state: how many updates were left out in a row, and which cluster a client left,
+# counted from 1; 0: none.
+SPLIT = ("times_left_out", "left_cluster")
+# Below this weight an update counts as left out; 1 is as in a mean.
+SUSPECT = 0.5
 
 
 class Clusters(NamedTuple):
-    """Models, and the cluster of each client; of one that has left another, also which, from 1 on,
-    else 0."""
+    """Models, the cluster of each client, and the cluster that it left: from 1 on, 0 for none."""
 
     models: Float[np.ndarray, "K P"]
     assignment: Int[np.ndarray, "N"]
@@ -38,35 +37,36 @@ def times_left_out(
 
     Args:
         before: the same before the round.
-        weight: what the rule made of each client's update of this round.
-        judged: who has sent one that the rule has judged. Updates that are only remembered are not
-            judged anew.
+        weight: the rule's weight of each client's update in this round.
+        judged: who has sent an update that the rule has judged. Updates that are only remembered
+            are not judged again.
     """
-    return np.where(judged, np.where(weight < SUSPECT, before + 1, 0), before)
+    after = np.where(weight < SUSPECT, before + 1, 0)
+    return np.where(judged, after, before)
 
 
 def split(clusters: Clusters, due: Bool[np.ndarray, "N"], most: Callable[[int], int]) -> Clusters:
-    """The clusters after clients that are due have left: those of one cluster together, with a copy
-    of its model.
+    """The clusters after clients that are due have left: all that leave one cluster go together,
+    with a copy of its model.
 
-    Who has left once does not leave again. A group stays if with it more clients had left its
-    cluster than may be Byzantine: then the rule may have left out the honest, and the fewer of them
-    are left the more it would.
+    A client that has left once does not leave again. A group stays if with it more clients would
+    have left its cluster than may be Byzantine: then the rule may have left out honest clients, and
+    would leave out more of them as fewer are left.
 
     Args:
         clusters: before.
         due: clients that have been left out often enough.
-        most: of so many clients of a cluster those that may be Byzantine.
+        most: from the number of clients of a cluster to how many of them may be Byzantine.
     """
-    models, assignment, left = (
-        clusters.models,
-        clusters.assignment.copy(),
-        clusters.left_cluster.copy(),
-    )
+    models = clusters.models
+    assignment = clusters.assignment.copy()
+    left = clusters.left_cluster.copy()
     for k in np.unique(assignment[due & (assignment != UNASSIGNED)]):
-        gone, members = clusters.left_cluster == k + 1, clusters.assignment == k
+        gone = clusters.left_cluster == k + 1
+        members = clusters.assignment == k
         group = members & due & (clusters.left_cluster == 0)
         if group.any() and (group | gone).sum() <= most(int((members | gone).sum())):
-            assignment[group], left[group] = len(models), k + 1
+            assignment[group] = len(models)
+            left[group] = k + 1
             models = np.concatenate([models, models[k : k + 1]])
     return Clusters(models, assignment, left)

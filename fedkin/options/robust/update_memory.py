@@ -1,6 +1,7 @@
-"""The last update of each client, which goes on counting for some rounds: so that a rule compares
-all clients of a cluster, and not only the few that were drawn in a round, of whom attackers are a
-majority sooner or later.
+"""The last update of each client, which goes on counting for some rounds.
+
+So a rule compares all clients of a cluster, and not only the few that were drawn in a round:
+attackers are a majority of these sooner or later.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ REMEMBERED = ("last_update", "last_model", "last_round")  # arrays of a state
 
 @dataclass(frozen=True)
 class UpdateMemory:
-    """What clients sent last. N clients, P parameters.
+    """The last update of each client. N clients, P parameters.
 
     Attributes:
         last_update: [N P].
-        last_model: which model each was of; -1: none yet.
-        last_round: when.
+        last_model: the model that each client trained; -1: none yet.
+        last_round: the round of each update; -1: none yet.
     """
 
     last_update: Float[np.ndarray, "N P"]
@@ -29,14 +30,18 @@ class UpdateMemory:
 
     @classmethod
     def empty(cls, clients: int, parameters: int) -> UpdateMemory:
-        """Nothing yet.
+        """The memory before any client sent an update.
 
         Args:
             clients: N.
             parameters: P.
         """
-        none = np.full(clients, -1, np.int64)
-        return cls(np.zeros((clients, parameters), np.float32), none, none)
+        never = np.full(clients, -1, np.int64)
+        return cls(
+            last_update=np.zeros((clients, parameters), np.float32),
+            last_model=never,
+            last_round=never,
+        )
 
     def kept(
         self,
@@ -49,14 +54,20 @@ class UpdateMemory:
 
         Args:
             updates: one for each client.
-            clients: who.
-            model: that they trained.
-            round: when.
+            clients: ids.
+            model: the number of the model that they trained.
+            round: of the updates.
         """
-        arrays = [self.last_update.copy(), self.last_model.copy(), self.last_round.copy()]
-        for array, value in zip(arrays, (updates, model, round), strict=True):
-            array[clients] = value
-        return UpdateMemory(*arrays)
+        last_update = self.last_update.copy()
+        last_update[clients] = updates
+
+        last_model = self.last_model.copy()
+        last_model[clients] = model
+
+        last_round = self.last_round.copy()
+        last_round[clients] = round
+
+        return UpdateMemory(last_update, last_model, last_round)
 
     def clients(self, model: int, oldest: int) -> Int[np.ndarray, "m"]:
         """Clients whose last update was of a model.

@@ -1,9 +1,8 @@
-"""How much each vector counts in what a rule makes of them: 1 / n in a mean, 0 for one that is left
-out.
+"""The weight of each vector in a rule's aggregate: 1 / n in a mean, 0 for one that is left out.
 
 A rule is, in every coordinate, a weighted mean of the rows; a row's weight is the mean of its
-weights over the coordinates. What is done before a rule mixes rows (NNM, bucketing), which gives
-weights back to those that were mixed, or shortens them (ARC, clipping), which takes weight away.
+weights over the coordinates. A step before a rule mixes rows (NNM, bucketing), and the weight of a
+mixture is divided among them; or it shortens rows (ARC, clipping), which takes weight away.
 """
 
 from __future__ import annotations
@@ -51,20 +50,24 @@ def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
 def aggregate_and_weights(
     rows: Float[np.ndarray, "n P"], rule: str, f: int
 ) -> tuple[Float64[np.ndarray, "P"], Weights]:
-    """What a rule makes of the rows, as ``rules.aggregate``, and each row's weight in it; what
-    comes before the rule is done once for both.
+    """The rule's aggregate of the rows, as ``rules.aggregate``, and each row's weight in it. The
+    steps before the rule are done once for both.
 
     Args:
-        rows, rule, f: as of both.
+        rows: of n clients.
+        rule: as of ``weights``.
+        f: how many of the clients may be Byzantine.
     """
     before, last = parse(rule)
-    steps, current = list[Callable[[Weights], Weights]](), rows.astype(np.float64)
+    steps = list[Callable[[Weights], Weights]]()
+    current = rows.astype(np.float64)
     check_byzantine(rule, len(current), f)
     for name in before:
         if name == "majority":
             kept = majority(current, f)
             steps.append(partial(_of_majority, kept, len(current)))
-            current, f = current[kept], f - (len(current) - len(kept))
+            f = f - (len(current) - len(kept))
+            current = current[kept]
         else:
             steps.append(partial(_BACK[name], current, f))
             current, f = prepared(current, name, f)
@@ -81,12 +84,14 @@ def _equal(rows: Rows, f: int) -> Weights:
 
 def _median(rows: Rows, f: int) -> Weights:
     n = len(rows)
-    return _shares(np.argsort(rows, axis=0, kind="stable")[(n - 1) // 2 : n // 2 + 1], n)
+    order = np.argsort(rows, axis=0, kind="stable")
+    return _shares(order[(n - 1) // 2 : n // 2 + 1], n)
 
 
 def _trimmed_mean(rows: Rows, f: int) -> Weights:
     n = len(rows)
-    return _shares(np.argsort(rows, axis=0, kind="stable")[f : n - f], n)
+    order = np.argsort(rows, axis=0, kind="stable")
+    return _shares(order[f : n - f], n)
 
 
 def _mean_around_median(rows: Rows, f: int) -> Weights:
@@ -101,7 +106,8 @@ def _krum(rows: Rows, f: int) -> Weights:
 
 def _multi_krum(rows: Rows, f: int) -> Weights:
     n = len(rows)
-    return _shares(np.argsort(krum_scores(rows, n - f - 1), kind="stable")[: n - f], n)
+    order = np.argsort(krum_scores(rows, n - f - 1), kind="stable")
+    return _shares(order[: n - f], n)
 
 
 def _geometric_median(rows: Rows, f: int) -> Weights:
@@ -111,15 +117,16 @@ def _geometric_median(rows: Rows, f: int) -> Weights:
 
 
 def _smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float = 0.1) -> Weights:
-    """Those of its last step."""
+    """Weights of the last step."""
     point = smoothed_geometric_median(rows, f, steps - 1, floor)
     near = 1 / np.maximum(np.linalg.norm(rows - point, axis=1), floor)
     return near / near.sum()
 
 
 def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
-    """What each step adds of a row, and takes of those before."""
-    counted, n = np.zeros(len(rows)), len(rows)
+    """Weights after all steps: each adds a part of every row, and shortens the sum so far."""
+    counted = np.zeros(len(rows))
+    n = len(rows)
     for _ in range(steps):
         factors = clip_factors(rows - counted @ rows)
         counted = counted * (1 - factors.mean()) + factors / n
@@ -131,41 +138,42 @@ def _minimum_diameter(rows: Rows, f: int) -> Weights:
 
 
 def _shares(kept: Int[np.ndarray, "..."] | np.integer, n: int) -> Weights:
-    """How often each row is among those that are kept."""
+    """The share of each row in the rows that are kept."""
     return np.bincount(np.ravel(kept), minlength=n) / np.size(kept)
 
 
 def _unmixed(rows: Rows, f: int, counted: Weights) -> Weights:
-    """Weights of rows from those of the means of their neighbours (NNM)."""
+    """Weights of rows from the weights of the means of their neighbours (NNM)."""
     nearest = nearest_rows(rows, f)
     each = np.repeat(counted / nearest.shape[1], nearest.shape[1])
     return np.bincount(nearest.ravel(), each, len(rows))
 
 
 def _unclipped(rows: Rows, f: int, counted: Weights) -> Weights:
-    """Weights of rows from those of what they were cut to (ARC)."""
+    """Weights of rows from the weights of the shortened rows (ARC)."""
     lengths = np.linalg.norm(rows, axis=1)
     cut = np.linalg.norm(adaptive_clipping(rows, f), axis=1)
     return counted * np.divide(cut, lengths, out=np.ones(len(rows)), where=lengths > 0)
 
 
 def _unclipped_to_median(rows: Rows, f: int, counted: Weights) -> Weights:
-    """Weights of rows from those of what they were cut to."""
+    """Weights of rows from the weights of the shortened rows."""
     return counted * clip_factors(rows)
 
 
 def _from_buckets(rows: Rows, f: int, counted: Float64[np.ndarray, "b"]) -> Weights:
-    """Weights of rows from those of the means of their buckets."""
-    bucket, own = np.arange(len(rows)) // BUCKET, np.empty(len(rows))
-    own[bucket_order(rows)] = (counted / np.bincount(bucket))[bucket]
-    return own
+    """Weights of rows from the weights of the means of their buckets."""
+    bucket = np.arange(len(rows)) // BUCKET
+    weights = np.empty(len(rows))
+    weights[bucket_order(rows)] = (counted / np.bincount(bucket))[bucket]
+    return weights
 
 
 def _of_majority(kept: Int[np.ndarray, "m"], n: int, counted: Float64[np.ndarray, "m"]) -> Weights:
-    """Weights of n rows from those of the majority."""
-    own = np.zeros(n)
-    own[kept] = counted
-    return own
+    """Weights of n rows from the weights of the majority."""
+    weights = np.zeros(n)
+    weights[kept] = counted
+    return weights
 
 
 WEIGHTS: dict[str, Callable[[Rows, int], Weights]] = {

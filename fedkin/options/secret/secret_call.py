@@ -41,9 +41,8 @@ class _Group:
     rows: Int[np.ndarray, "m"]
     exchange: Exchange
     signatures: Int[np.ndarray, "m s"]
-    revealed: Bool[np.ndarray, "m"] = field(
-        init=False
-    )  # who has answered all requests, and has no secrets left
+    # Clients that have answered all requests, and have no secrets left.
+    revealed: Bool[np.ndarray, "m"] = field(init=False)
 
     def __post_init__(self) -> None:
         self.revealed = np.zeros(len(self.rows), bool)
@@ -59,8 +58,8 @@ class GroupSum(NamedTuple):
 def group_rows(
     task: Any, clients: Int[np.ndarray, "n"], hide_choice: bool
 ) -> tuple[dict[int, Int[np.ndarray, "m"]], int]:
-    """The rows of each group, and how many the largest has: a group for each cluster, or one of
-    all.
+    """The rows of each group, and the size of the largest: a group for each cluster, or one of all
+    clients.
 
     Args:
         task: that wants means.
@@ -68,24 +67,25 @@ def group_rows(
         hide_choice: whether clusters are hidden.
 
     Raises:
-        TaskError: a client has several rows, or nobody knows its cluster beforehand.
+        TaskError: a client has several rows, or its cluster is not known beforehand.
     """
     if len(np.unique(clients)) < len(clients):
         raise TaskError(
             f"secret: a client has several rows of the task {task.name}, and may add one vector "
-            f"only"
+            "only"
         )
     if not hide_choice and task.model_index is None:
         raise TaskError(
             "secret: clients choose their clusters as they train, so that it is not known "
-            "beforehand who adds up with "
-            "whom: set secret.hide_choice=true"
+            "beforehand who adds up with whom: set secret.hide_choice=true"
         )
-    groups = (
-        np.zeros(len(clients), np.int64) if hide_choice else np.asarray(task.model_index, np.int64)
-    )
+    if hide_choice:
+        groups = np.zeros(len(clients), np.int64)
+    else:
+        groups = np.asarray(task.model_index, np.int64)
     rows = {group: np.flatnonzero(groups == group) for group in np.unique(groups).tolist()}
-    return rows, max([len(own) for own in rows.values()], default=1)
+    largest = max([len(members) for members in rows.values()], default=1)
+    return rows, largest
 
 
 def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[np.ndarray, "K V"]:
@@ -97,14 +97,14 @@ def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[
         hide_choice: whether one group has the sums of all models.
     """
     total = np.zeros((task.sizes()["K"], task.sizes()["p"] + EXTRA), np.uint32)
-    for group, one in sums.items():
-        where = slice(None) if hide_choice else slice(group, group + 1)
-        total[where] = one.total.reshape(-1, total.shape[1])
+    for group, group_sum in sums.items():
+        models = slice(None) if hide_choice else slice(group, group + 1)
+        total[models] = group_sum.total.reshape(-1, total.shape[1])
     return total
 
 
 class SecretCall:
-    """One training of some clients, of which sums over groups are wanted.
+    """One training of some clients, whose sums over groups are wanted.
 
     Args:
         world: of the clients.
@@ -126,14 +126,20 @@ class SecretCall:
         grid: Grid,
         noise: NoiseShare | None = None,
     ) -> None:
-        self._world, self._settings, self._task, self._stream = world, settings, task, stream
-        self._clients, self._grid, self._noise = clients, grid, noise
-        self._id = f"{secrets.token_hex(16)} round {stream.round}"  # no sum before or after has it
+        self._world = world
+        self._settings = settings
+        self._task = task
+        self._stream = stream
+        self._clients = clients
+        self._grid = grid
+        self._noise = noise
+        # No other sum has the same id.
+        self._id = f"{secrets.token_hex(16)} round {stream.round}"
         self._begun = np.zeros(0, np.int64)  # rows that were asked for keys
         self.lost: dict[int, str] = {}  # why a group has no sum
 
     def sums(self, rows: dict[int, Int[np.ndarray, "m"]]) -> dict[int, GroupSum]:
-        """The sums of groups; those that are not there are in ``lost``.
+        """The sums of groups; groups without a sum are in ``lost``.
 
         Args:
             rows: of each group.
@@ -150,87 +156,121 @@ class SecretCall:
     def _announce(self, rows: dict[int, Int[np.ndarray, "m"]]) -> list[_Group]:
         """The first exchange: keys."""
         rows = {
-            number: own[np.argsort(self._clients[own], kind="stable")]
-            for number, own in rows.items()
+            number: members[np.argsort(self._clients[members], kind="stable")]
+            for number, members in rows.items()
         }
-        every = np.concatenate([np.zeros(0, np.int64), *rows.values()])
-        number = np.repeat(np.array([*rows], np.int64), [len(own) for own in rows.values()])
-        asked = self._present(every, "keys")
-        self._begun = every[asked]
+        sizes = [len(members) for members in rows.values()]
+        all_rows = np.concatenate([np.zeros(0, np.int64), *rows.values()])
+        group_of_row = np.repeat(np.array([*rows], np.int64), sizes)
+
+        present = self._present(all_rows, "keys")
+        asked = all_rows[present]
+        group_of_asked = group_of_row[present]
+        self._begun = asked
         reply = self._world.run(
-            SecretKeys(self._id, number[asked], self._settings.signed), self._clients[every[asked]]
+            SecretKeys(self._id, group_of_asked, self._settings.signed), self._clients[asked]
         )
+
         groups = []
-        for one in rows:
-            there = reply.arrived & (number[asked] == one)
-            own, announced = every[asked[there]], reply.announced[there].astype(np.uint8)
+        for number in rows:
+            announced = reply.arrived & (group_of_asked == number)
+            members = asked[announced]
             try:
-                settings = (announced, self._settings.neighbours, self._settings.least)
-                exchange = Exchange.of(context(self._id, one), self._clients[own], *settings)
-                groups.append(_Group(one, own, exchange, reply.signature[there]))
+                exchange = Exchange.of(
+                    about=context(self._id, number),
+                    clients=self._clients[members],
+                    announced=reply.announced[announced].astype(np.uint8),
+                    neighbours=self._settings.neighbours,
+                    least=self._settings.least,
+                )
+                groups.append(_Group(number, members, exchange, reply.signature[announced]))
             except LostSumError as error:
-                self.lost[one] = str(error)
+                self.lost[number] = str(error)
         return groups
 
     def _share(self, groups: list[_Group]) -> list[_Group]:
-        """The second: shares, sealed for their holders. Groups in which enough have enough holders
-        go on."""
-        everybody = [np.ones(len(group.rows), bool) for group in groups]
-        for group, at, arrays in self._asked(
-            groups, everybody, "shares", lambda fields, rows: SecretShares(**fields)
-        ):
+        """The second exchange: shares, sealed for their holders. Groups in which enough clients
+        have enough holders go on."""
+
+        def make(fields: dict[str, Any], rows: Int[np.ndarray, "r"]) -> Task:
+            return SecretShares(**fields)
+
+        all_clients = [np.ones(len(group.rows), bool) for group in groups]
+        for group, at, arrays in self._asked(groups, all_clients, "shares", make):
+            holders = group.exchange.places.shape[1]
             group.exchange.shared[at] = True
-            group.exchange.sealed[at] = arrays["sealed"][:, : group.exchange.places.shape[1]]
+            group.exchange.sealed[at] = arrays["sealed"][:, :holders]
+
         left = [group for group in groups if group.exchange.leave_out_lonely()]
         for group in groups:
             if group not in left:
-                count, size = group.exchange.needed, group.exchange.places.shape[1]
+                needed = group.exchange.needed
+                holders = group.exchange.places.shape[1]
                 self.lost[group.number] = (
-                    f"no client has {count} of its {size} holders of shares left"
+                    f"no client has {needed} of its {holders} holders of shares left"
                 )
         return left
 
     def _train(self, groups: list[_Group]) -> None:
-        """The third: training. Masked vectors are added portion by portion, as memory has room for."""
-        grid, settings = self._grid, self._settings
-        own = {
-            "members": grid.clients,
-            "limit": grid.limit,
-            "cap": grid.cap,
-            "hide_choice": settings.hide_choice,
-        }
-        own |= {} if self._noise is None else asdict(self._noise)
+        """The third exchange: training. Masked vectors are added in portions that fit into
+        memory."""
+        grid = self._grid
+        hide_choice = self._settings.hide_choice
+        noise = {} if self._noise is None else asdict(self._noise)
 
         def make(fields: dict[str, Any], rows: Int[np.ndarray, "r"]) -> Task:
-            return masked_form(self._task.select(rows), **fields, **own)
+            return masked_form(
+                self._task.select(rows),
+                **fields,
+                members=grid.clients,
+                limit=grid.limit,
+                cap=grid.cap,
+                hide_choice=hide_choice,
+                **noise,
+            )
 
         sizes = self._task.sizes()
-        numbers = sizes["p"] * (sizes["K"] if settings.hide_choice else 1)
-        portion = max(1, max(UPDATE_MEMORY, self._world.update_memory) // (4 * numbers))
+        numbers = sizes["p"] * (sizes["K"] if hide_choice else 1)
+        memory = max(UPDATE_MEMORY, self._world.update_memory)
+        portion = max(1, memory // (4 * numbers))
         left = [group.exchange.shared.copy() for group in groups]
-        while any(one.any() for one in left):
-            some = _first(left, portion)
-            for group, at, arrays in self._asked(groups, some, "vector", make, self._stream):
+        while any(clients.any() for clients in left):
+            asked = _first(left, portion)
+            replies = self._asked(
+                groups=groups,
+                who=asked,
+                exchange="vector",
+                make=make,
+                stream=self._stream,
+            )
+            for group, at, arrays in replies:
                 for position, masked in zip(at, arrays["masked"], strict=True):
                     group.exchange.add(int(position), masked)
-            left = [one & ~now for one, now in zip(left, some, strict=True)]
+            left = [clients & ~done for clients, done in zip(left, asked, strict=True)]
 
     def _unmask(self, groups: list[_Group]) -> dict[int, GroupSum]:
-        """The last: shares of what is left of the masks in the sums."""
+        """The last exchange: shares of the masks that are left in the sums."""
+
+        def make(fields: dict[str, Any], rows: Int[np.ndarray, "r"]) -> Task:
+            return SecretReveal(**fields)
+
         least = self._settings.least
         for group in groups:
-            if (count := int(group.exchange.answered.sum())) < least:
-                self.lost[group.number] = f"{count} clients have answered, and {least} are needed"
+            answered = int(group.exchange.answered.sum())
+            if answered < least:
+                self.lost[group.number] = (
+                    f"{answered} clients have answered, and {least} are needed"
+                )
         groups = [group for group in groups if group.number not in self.lost]
         able = [group.exchange.can_reveal() for group in groups]
         revealed = {
             group.number: np.zeros((*group.exchange.places.shape, 16), np.uint8) for group in groups
         }
-        for group, at, arrays in self._asked(
-            groups, able, "reveal", lambda fields, rows: SecretReveal(**fields)
-        ):
-            revealed[group.number][at] = arrays["shares"][:, : group.exchange.places.shape[1]]
+        for group, at, arrays in self._asked(groups, able, "reveal", make):
+            holders = group.exchange.places.shape[1]
+            revealed[group.number][at] = arrays["shares"][:, :holders]
             group.revealed[at] = True
+
         sums = {}
         for group in groups:
             try:
@@ -248,75 +288,88 @@ class SecretCall:
         make: Callable[[dict[str, Any], Int[np.ndarray, "r"]], Task],
         stream: Stream | None = None,
     ) -> Iterator[tuple[_Group, Int[np.ndarray, "r"], dict[str, np.ndarray]]]:
-        """The replies of some clients of each group, by their positions in it."""
-        at = [np.flatnonzero(one) for one in who]
-        at = [
-            one[self._present(group.rows[one], exchange)]
-            for group, one in zip(groups, at, strict=True)
-        ]
-        if not any(map(len, at)):
+        """The replies of some clients of each group.
+
+        Args:
+            groups: all that go on.
+            who: which clients of each group are asked.
+            exchange: its name.
+            make: from the fields of an exchange and the rows of the call to the task.
+            stream: of the clients' random numbers.
+
+        Yields:
+            A group, the positions in it of the clients that replied, and their arrays.
+        """
+        positions = []
+        for group, asked in zip(groups, who, strict=True):
+            at = np.flatnonzero(asked)
+            positions.append(at[self._present(group.rows[at], exchange)])
+        if not any(map(len, positions)):
             return
-        parts = [self._fields(group, one, exchange) for group, one in zip(groups, at, strict=True)]
+
+        fields: dict[str, Any] = {"sum_id": self._id, "least": self._settings.least}
+        parts = [
+            self._fields(group, at, exchange) for group, at in zip(groups, positions, strict=True)
+        ]
         width = max(part["holders"].shape[1] for part in parts)
-        fields = {
-            name: np.concatenate([_padded(part[name], name, width) for part in parts])
-            for name in parts[0]
-        }
-        rows = np.concatenate([group.rows[one] for group, one in zip(groups, at, strict=True)])
-        reply = self._world.run(
-            make({"sum_id": self._id, "least": self._settings.least, **fields}, rows),
-            self._clients[rows],
-            stream,
-        )
-        ends = np.cumsum([0, *map(len, at)])
-        for group, one, start, end in zip(groups, at, ends, ends[1:], strict=False):
-            there = reply.arrived[start:end]
-            yield (
-                group,
-                one[there],
-                {name: array[start:end][there] for name, array in reply.arrays.items()},
-            )
+        for name in parts[0]:
+            fields[name] = np.concatenate([_padded(part[name], name, width) for part in parts])
+        rows = np.concatenate([group.rows[at] for group, at in zip(groups, positions, strict=True)])
+        reply = self._world.run(make(fields, rows), self._clients[rows], stream)
+
+        ends = np.cumsum([0, *map(len, positions)])
+        for group, at, start, end in zip(groups, positions, ends, ends[1:], strict=False):
+            replied = reply.arrived[start:end]
+            arrays = {name: array[start:end][replied] for name, array in reply.arrays.items()}
+            yield group, at[replied], arrays
 
     def _fields(self, group: _Group, at: Int[np.ndarray, "r"], name: str) -> dict[str, np.ndarray]:
-        """What some clients of a group are sent in an exchange."""
+        """The fields of an exchange for some clients of a group, each with a row for each client.
+
+        Args:
+            group: the group.
+            at: positions of the clients in it.
+            name: of the exchange.
+        """
         exchange = group.exchange
         fields = {
             "holders": exchange.holder_numbers(),
             "announced": exchange.announced[exchange.places].astype(int),
         }
         if name == "shares":
-            fields |= {"signatures": group.signatures[exchange.places]}
+            fields["signatures"] = group.signatures[exchange.places]
         else:
-            fields |= {"partners": exchange.partners}
+            fields["partners"] = exchange.partners
         if name == "reveal":
-            fields |= {"sealed": exchange.inbox().astype(int), "wanted": exchange.wanted()}
-        return {"group": np.full(len(at), group.number)} | {
-            one: values[at] for one, values in fields.items()
-        }
+            fields["sealed"] = exchange.inbox().astype(int)
+            fields["wanted"] = exchange.wanted()
+        group_numbers = np.full(len(at), group.number)
+        return {"group": group_numbers} | {field: values[at] for field, values in fields.items()}
 
     def _present(self, rows: Int[np.ndarray, "r"], exchange: str) -> Int[np.ndarray, "a"]:
-        """Positions of those that a simulation does not lose before an exchange."""
+        """Positions of the rows that a simulation does not lose before an exchange."""
         if not self._settings.dropout:
             return np.arange(len(rows))
-        lost = (
-            self._stream.child(f"secret/{exchange}").rng().random(self._world.total_clients)
-            < self._settings.dropout
-        )
+        chance = self._stream.child(f"secret/{exchange}").rng().random(self._world.total_clients)
+        lost = chance < self._settings.dropout
         return np.flatnonzero(~lost[self._clients[rows]])
 
 
 def _padded(values: np.ndarray, name: str, width: int) -> np.ndarray:
-    """Values about holders of groups of several sizes, with places that are not taken behind them."""
+    """Values about holders, with empty places behind them, so that groups of all sizes have the
+    same width."""
     if name == "group" or values.shape[1] == width:
         return values
+    empty = NOBODY if name == "holders" else 0
     missing = [(0, 0), (0, width - values.shape[1]), *[(0, 0)] * (values.ndim - 2)]
-    return np.pad(values, missing, constant_values=NOBODY if name == "holders" else 0)
+    return np.pad(values, missing, constant_values=empty)
 
 
 def _first(left: list[Bool[np.ndarray, "_"]], count: int) -> list[Bool[np.ndarray, "_"]]:
-    """Up to so many of those that are left, of all groups together."""
-    some = []
-    for one in left:
-        some.append(one & (np.cumsum(one) <= count))
-        count -= int(some[-1].sum())
-    return some
+    """The first ``count`` of the clients that are left, of all groups together."""
+    first = []
+    for clients in left:
+        taken = clients & (np.cumsum(clients) <= count)
+        first.append(taken)
+        count -= int(taken.sum())
+    return first

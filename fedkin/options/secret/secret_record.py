@@ -1,4 +1,4 @@
-"""What a summary says of secret sums."""
+"""The entries of secret sums in a summary."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fedkin.options.journal import Journal
 
 
 def secret_record(journal: Journal, clear: Sequence[str]) -> Record:
-    """What a summary says of secret sums.
+    """The entries of secret sums in a summary.
 
-    ``sums`` is how many there were, ``answered`` how many updates are in them, ``lost`` how many
-    more there should have been; ``clipped`` and ``unusable`` count updates with numbers above the
-    limit, and without finite ones; ``clear`` are tasks whose replies left clients in the clear. A
-    private run counts neither clipped updates nor unusable ones.
+    ``sums`` counts the sums, ``answered`` the updates in them, and ``lost`` the sums that are
+    missing; ``clipped`` and ``unusable`` count updates with numbers above the limit, and updates
+    without finite numbers; ``clear`` are tasks whose replies left clients in the clear. A private
+    run counts neither clipped updates nor unusable ones.
 
     Args:
         journal: of the run.

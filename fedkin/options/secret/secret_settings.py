@@ -66,22 +66,19 @@ class SecretSettings:
         """
         grid = Grid(clients, self.limit, self.examples_cap)
         default = SecretSettings().limit
-        rounding_of_mean = grid.resolution / math.sqrt(
-            clients
-        )  # rounding is unbiased, so more clients even it out
+        # Rounding is unbiased, so more clients even it out.
+        rounding_of_mean = grid.resolution / math.sqrt(clients)
         cure = f"set it near the largest number of an update, such as secret.limit={default:g}"
         if rounding_of_mean > _SMALL_UPDATE:
             step = f"{grid.resolution:.2g} (limit / (2^{grid.bits - 1} - 1))"
             return [
                 f"secret.limit = {self.limit:g}: with {clients} clients in a sum, numbers of "
-                f"updates are rounded to "
-                f"multiples of {step}. Many are smaller than that, so models learn little or "
-                f"nothing: {cure}"
+                f"updates are rounded to multiples of {step}. Many are smaller than that, so "
+                f"models learn little or nothing: {cure}"
             ]
         if self.limit < _LARGE_UPDATE:
             return [
                 f"secret.limit = {self.limit:g}: numbers of updates are cut to at most "
-                f"{self.limit:g}. Most are "
-                f"larger, so models learn little or nothing: {cure}"
+                f"{self.limit:g}. Most are larger, so models learn little or nothing: {cure}"
             ]
         return []

@@ -46,7 +46,8 @@ def refusal(method: Method, settings: SecretSettings) -> str:
         method: any.
         settings: of the sums.
     """
-    needs, name = requirements_of(method), type(method).__name__
+    needs = requirements_of(method)
+    name = type(method).__name__
     if needs.peers:
         return f"{name} has no server that could add up: its peers see each other's models"
     if needs.model.detectors:
@@ -91,7 +92,7 @@ class SecretSums(SecretSettings, Option):
             (IFCA) need it.
         signed: whether sites sign their keys, so that the server cannot put its own in their place.
             Each site needs a certificate of an authority that is not the server.
-        others: what becomes of client work that is no sum: it is refused, or sent in the clear, and
+        others: the treatment of client work that is no sum: it is refused, or sent in the clear and
             reported.
         dropout: in a simulation, the share of clients that are lost before each of the four
             exchanges.
@@ -103,8 +104,8 @@ class SecretSums(SecretSettings, Option):
         return _refusal_beside(self, run) or refusal(run.method, self)
 
     def check(self, runs: Sequence[RunFacts]) -> None:
-        """Refuse (ConfigError) settings with which no round has a sum, and those that privacy sets
-        itself.
+        """Refuse (ConfigError) settings with which no round has a sum, and settings that privacy
+        sets itself.
 
         A limit with which models would not learn is logged.
         """
@@ -112,8 +113,7 @@ class SecretSums(SecretSettings, Option):
         if cohort < self.least:
             raise ConfigError(
                 f"secret.least = {self.least}: cohorts of run.cohort = {cohort} are too small for "
-                f"such a sum: "
-                "raise run.cohort"
+                "such a sum: raise run.cohort"
             )
         if "privacy" not in runs[0].options:
             for warning in self.warnings(cohort):
@@ -123,7 +123,7 @@ class SecretSums(SecretSettings, Option):
             if getattr(self, name) != getattr(SecretSettings(), name):
                 raise ConfigError(
                     f"secret.{name} is of sums without privacy: set privacy.{instead}, and leave "
-                    f"it out"
+                    "it out"
                 )
 
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
@@ -138,33 +138,44 @@ class SecretSums(SecretSettings, Option):
 
 
 def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
-    """Why secret sums do not go with another option of the run; empty where they do."""
+    """Why secret sums cannot be used with another option of the run; empty where they can."""
     options: Mapping[str, Any] = run.options
     privacy = options.get("privacy")
     if privacy is not None and privacy.adaptive:
-        return "a clip that follows the median norm needs the norms of single updates; leave out privacy.adaptive"
+        return (
+            "a clip that follows the median norm needs the norms of single updates; leave out "
+            "privacy.adaptive"
+        )
     if privacy is not None and privacy.scores is not None:
-        return "the server would add the noise to scores that it sees one by one; leave out privacy.scores"
+        return (
+            "the server would add the noise to scores that it sees one by one; leave out "
+            "privacy.scores"
+        )
     if privacy is not None and not settings.least_is_checked:
         return (
             f"with privacy each client checks that {settings.least} add noise, and sees its "
-            f"neighbours only: "
-            f"set secret.neighbours={settings.least} or more"
+            f"neighbours only: set secret.neighbours={settings.least} or more"
         )
     if "robust" in options:
-        return "a robust rule needs single updates, and secret sums show sums only; take one of the two"
+        return (
+            "a robust rule needs single updates, and secret sums show sums only; take one of the "
+            "two"
+        )
     if "late" in options:
         return "a masked reply that comes late fits into no other round's sum; take one of the two"
     if "attack" in options:
         return "a simulated attack changes single updates, which are masked; take one of the two"
     if run.shares_part:
-        return "personal heads send sums of bodies, which have no masked form; take personal models (ditto), or none"
+        return (
+            "personal heads send sums of bodies, which have no masked form; take personal models "
+            "(ditto), or none"
+        )
     return ""
 
 
 def active_secret_sums(settings: SecretSettings, run: RunFacts) -> ActiveOption:
-    """The secret sums of a run. In a private run privacy asks for the sums, and writes down what
-    came of them."""
+    """The secret sums of a run. In a private run, privacy asks for the sums and writes the
+    journal."""
     if "privacy" in run.options:
         return ActiveOption(SECTION)
     return ActiveSecretSums(settings, Journal(run.folder / SECRET_SUMS if run.folder else None))
@@ -197,7 +208,7 @@ class SecretWorld(WorldProxy):
     Args:
         world: of the clients.
         settings: of the sums.
-        journal: of what came of them.
+        journal: of the sums.
         stream: of the round.
     """
 
@@ -205,11 +216,17 @@ class SecretWorld(WorldProxy):
         self, world: World, settings: SecretSettings, journal: Journal, stream: Stream
     ) -> None:
         super().__init__(world)
-        self._settings, self._journal, self._stream, self._calls = settings, journal, stream, 0
+        self._settings = settings
+        self._journal = journal
+        self._stream = stream
+        self._calls = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Means of a training, from secret sums; what has no reply as it is. Raises TaskError for
-        all other work."""
+        """Means of a training, from secret sums. Work without a reply is done as it is.
+
+        Raises:
+            TaskError: any other work, unless the settings allow it.
+        """
         if wants_sums(task):
             return self._secret(task, clients, stream)
         if task.up.arrays:
@@ -217,12 +234,15 @@ class SecretWorld(WorldProxy):
         return self._world.run(task, clients, stream)
 
     def _in_the_clear(self, task: Task) -> None:
-        """Note a reply that is no sum. Raises TaskError where that is refused."""
+        """Record that a reply which is no sum leaves clients in the clear.
+
+        Raises:
+            TaskError: the settings do not allow that.
+        """
         if self._settings.others == "refuse":
             raise TaskError(
                 f"secret: the task {task.name} sends what is no sum of updates (round "
-                f"{self._stream.round}); "
-                "secret.others='clear' sends it in the clear"
+                f"{self._stream.round}); secret.others='clear' sends it in the clear"
             )
         if task.name not in {entry.get("clear") for entry in self._journal.entries}:
             _log.warning("secret: replies to the task %s leave clients in the clear", task.name)
@@ -230,51 +250,71 @@ class SecretWorld(WorldProxy):
 
     def _secret(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
         """The reply of means, of a task that wants them."""
-        models, settings = task.sizes()["K"], self._settings
+        settings = self._settings
         rows, members = group_rows(task, clients, settings.hide_choice)
         grid = Grid(members, settings.limit, settings.examples_cap)
         if not grid.fits():
             raise TaskError(
                 f"secret: sums over {members} clients of up to {settings.examples_cap} examples "
-                f"do not fit into 32 "
-                "bits: lower secret.examples_cap, or the cohort"
+                "do not fit into 32 bits: lower secret.examples_cap, or the cohort"
             )
-        call = SecretCall(self._world, settings, task, clients, stream or self._stream, grid)
+        call = SecretCall(
+            world=self._world,
+            settings=settings,
+            task=task,
+            clients=clients,
+            stream=stream or self._stream,
+            grid=grid,
+        )
         sums = call.sums(rows)
         means = self._means(task, sums, call.lost, grid)
         arrived = np.zeros(len(clients), bool)
-        for one in sums.values():
-            arrived[one.rows] = True
-        self._report(means, call.lost, len(clients), int(arrived.sum()))
-        (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
-        arrays: dict[str, np.ndarray] = {other: np.zeros(models) for other in task.up.of("model")}
-        index = (
-            np.full(len(clients), UNASSIGNED)
-            if settings.hide_choice
-            else np.asarray(task.model_index, np.int64)
+        for group_sum in sums.values():
+            arrived[group_sum.rows] = True
+        self._report(means, call.lost, asked=len(clients), answered=int(arrived.sum()))
+        return Reply(
+            arrays=self._arrays(task, means, len(clients)),
+            arrived=arrived,
+            nonfinite=np.zeros(len(clients), bool),
+            weight=means.weight.astype(np.float64),
         )
-        arrays |= {
-            name: means.mean.astype(np.float32),
-            INDEX: index,
-            WEIGHT: np.ones(len(clients), np.int64),
-        }
-        return Reply(arrays, arrived, np.zeros(len(clients), bool), means.weight.astype(np.float64))
+
+    def _arrays(self, task: Any, means: Sums, count: int) -> dict[str, np.ndarray]:
+        """The arrays of a reply of means to ``count`` rows: all other numbers by model are zero,
+        and each client counts once."""
+        models = task.sizes()["K"]
+        (vector,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
+        arrays: dict[str, np.ndarray] = {name: np.zeros(models) for name in task.up.of("model")}
+        arrays[vector] = means.mean.astype(np.float32)
+        if self._settings.hide_choice:
+            arrays[INDEX] = np.full(count, UNASSIGNED)
+        else:
+            arrays[INDEX] = np.asarray(task.model_index, np.int64)
+        arrays[WEIGHT] = np.ones(count, np.int64)
+        return arrays
 
     def _means(
         self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: Grid
     ) -> Sums:
-        """By model; of models without a sum, or with one of too few clients, zeros."""
+        """Means by model; zeros for a model without a sum, or whose sum is of too few clients. Such
+        models are added to ``lost``."""
         means = grid.sums(by_model(task, sums, self._settings.hide_choice))
         few = (means.clients > 0) & (means.clients < self._settings.least)
-        lost |= {
-            int(k): f"only {means.clients[k]} clients have added a vector"
-            for k in np.flatnonzero(few)
-        }
-        means.mean[few], means.weight[few] = 0, 0
+        for k in np.flatnonzero(few):
+            lost[int(k)] = f"only {means.clients[k]} clients have added a vector"
+        means.mean[few] = 0
+        means.weight[few] = 0
         return means
 
     def _report(self, means: Sums, lost: dict[int, str], asked: int, answered: int) -> None:
-        """Write down, and say, what came of the sums of a call."""
+        """Write the counts of a call into the journal, and log its faults.
+
+        Args:
+            means: of the call.
+            lost: for each group without a sum, why.
+            asked: clients.
+            answered: clients whose vectors are in a sum.
+        """
         for group, why in lost.items():
             _log.warning(
                 "round %d: no secret sum of cluster %d, which keeps its model: %s",
@@ -286,8 +326,7 @@ class SecretWorld(WorldProxy):
         if clipped:
             _log.warning(
                 "round %d: %d of %d clients have clipped numbers above secret.limit = %g: raise "
-                "it to the largest "
-                "number of an update",
+                "it to the largest number of an update",
                 self._stream.round,
                 clipped,
                 answered,
@@ -302,15 +341,13 @@ class SecretWorld(WorldProxy):
                 answered,
             )
         self._calls += 1
-        counts = {
-            "call": self._calls,
-            "sums": int((means.weight > 0).sum()),
-            "asked": asked,
-            "answered": answered,
-        }
-        faults = {
-            "clipped": clipped,
-            "unusable": unusable,
-            "lost": {str(group): why for group, why in lost.items()},
-        }
-        self._journal.add(round=self._stream.round, **counts, **faults)
+        self._journal.add(
+            round=self._stream.round,
+            call=self._calls,
+            sums=int((means.weight > 0).sum()),
+            asked=asked,
+            answered=answered,
+            clipped=clipped,
+            unusable=unusable,
+            lost={str(group): why for group, why in lost.items()},
+        )

@@ -35,33 +35,34 @@ from fedkin.server.parts import Parts, read_frame, write_frame
 
 _log = logging.getLogger("fedkin")
 MODULE = "fedkin.server.deploy.worker"
-_START_TIMEOUT, _PAUSE = 60.0, 0.01  # seconds
+_START_TIMEOUT = 60.0  # seconds
+_PAUSE = 0.01  # seconds
 _LONGEST_LINE = 500  # characters of a worker's last line in a message
 _ATTEMPTS = 2  # of one message: the second with a new worker
-_started: list[
-    subprocess.Popen[bytes]
-] = []  # by this process, which the system wants to hear of them
+# Workers that this process has started; it must ask for their end, or they stay as zombies.
+_started: list[subprocess.Popen[bytes]] = []
 
 
 class WorkerFailure(RuntimeError):
-    """An error in the worker that nobody raised on purpose, as Flower would report it of a client's
-    process."""
+    """An error in the worker that was not raised on purpose, as Flower would report it of a
+    client's process."""
 
 
 class SiteWorker:
-    """The worker of a site, as those that have messages for it see it.
+    """The worker of a site, for processes that have messages for it.
 
     Args:
         config: the site's file.
         site: id of the process with which the worker ends.
-        refused: takes the reason why the site has refused a message; empty where it has done what
-            was asked.
+        refused: takes the reason why the site has refused a message; empty where it has answered
+            it.
     """
 
     def __init__(
         self, config: Path, site: int, refused: Callable[[str], None] = lambda reason: None
     ) -> None:
-        self.config, self.folder = config.absolute(), worker_folder(config)
+        self.config = config.absolute()
+        self.folder = worker_folder(config)
         self._site = [site, process_mark(site)]
         self._refused = refused
 
@@ -144,7 +145,7 @@ class SiteWorker:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Held by one at a time; the system releases that of a process that dies."""
+        """Hold the lock, which one process has at a time; released when the process exits."""
         import fcntl
 
         with (self.folder / LOCK).open("w") as file:
@@ -160,7 +161,8 @@ class SiteWorker:
         process = self._spawn()
         end = time.monotonic() + _START_TIMEOUT
         while time.monotonic() < end:
-            if (connection := self._connect()) is not None:
+            connection = self._connect()
+            if connection is not None:
                 return connection
             if process.poll() is not None:
                 break
@@ -169,21 +171,24 @@ class SiteWorker:
         raise WorkerError(f"a worker could not be started: {self._last_words()}")
 
     def _last_words(self) -> str:
-        """The last line that the worker has written, and where the others are."""
+        """The last line that the worker has written, and the path of its log."""
         log = self.folder / LOG
         try:
             lines = log.read_text(errors="replace").split("\n")
         except OSError:
             lines = []
         written = [line.strip() for line in lines if line.strip()]
-        return f"{written[-1][:_LONGEST_LINE]} (see {log})" if written else f"see {log}"
+        if not written:
+            return f"see {log}"
+        return f"{written[-1][:_LONGEST_LINE]} (see {log})"
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         path = os.pathsep.join(dict.fromkeys(entry for entry in sys.path if entry))
+        command = [sys.executable, "-m", MODULE, str(self.config), *map(str, self._site)]
         _started[:] = [process for process in _started if process.poll() is None]
         with (self.folder / LOG).open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", MODULE, str(self.config), *map(str, self._site)],
+                command,
                 env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

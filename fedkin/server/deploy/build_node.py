@@ -26,9 +26,8 @@ from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
 
 BOOLEANS = ("False", "True")  # names of labels that are numbered alike everywhere
-HANDSHAKE_SEED = np.array(
-    [1, 2], np.uint32
-)  # from which both sides make the initial model that they compare
+# Both sides make an initial model from it, and compare the two.
+HANDSHAKE_SEED = np.array([1, 2], np.uint32)
 
 
 def node_from_flower_config(node_config: dict[str, Any], run_config: dict[str, Any]) -> Node:
@@ -39,7 +38,8 @@ def node_from_flower_config(node_config: dict[str, Any], run_config: dict[str, A
     path = node_config.get("config")
     if not isinstance(path, str):
         raise ConfigError(
-            """this node has no configuration: start it with --node-config 'config="/path/client.toml"'"""
+            "this node has no configuration: start it with --node-config "
+            """'config="/path/client.toml"'"""
         )
     return node_from_config(load_client(Path(path)))
 
@@ -67,11 +67,16 @@ def build_node(
         config_digest: of the configuration that server and node share; empty where a program makes
             the node.
     """
-    own = data.select(site.client_numbers(data.clients))
+    of_site = data.select(site.client_numbers(data.clients))
 
     def handshake(spec: ModelSpec) -> Handshake:
         return make_handshake(
-            site.federation, __version__, spec, own.x.shape[1:], own.classes, config_digest
+            federation=site.federation,
+            version=__version__,
+            spec=spec,
+            shape=of_site.x.shape[1:],
+            classes=of_site.classes,
+            config=config_digest,
         )
 
     def start() -> str:
@@ -80,38 +85,52 @@ def build_node(
     identity = _identity(site)
 
     def world(ids: Int[np.ndarray, "c"]) -> SimulatedWorld:
-        made = SimulatedWorld(own, model, ids=ids)
-        made.identity = identity
-        return made
+        simulated = SimulatedWorld(of_site, model, ids=ids)
+        simulated.identity = identity
+        return simulated
 
-    return Node(site.name, handshake, start, own.train.sizes, world, NodeDisk(Path(site.folder)))
+    return Node(
+        name=site.name,
+        handshake=handshake,
+        start=start,
+        samples=of_site.train.sizes,
+        world=world,
+        disk=NodeDisk(Path(site.folder)),
+    )
 
 
 def _identity(site: SiteSettings) -> Identity | None:
-    """By which a site signs. Raises ConfigError for files that are not its own."""
+    """The identity with which a site signs; None where it does not. Raises ConfigError for files of
+    another site."""
     if not site.sign_key:
         return None
-    files = (Path(site.sign_ca), Path(site.sign_certificate), Path(site.sign_key))
-    return Identity(site.name, Signer(site.name, *files))
+    signer = Signer(
+        name=site.name,
+        authority=Path(site.sign_ca),
+        certificate=Path(site.sign_certificate),
+        key=Path(site.sign_key),
+    )
+    return Identity(site.name, signer)
 
 
 def _site_data(config: ClientConfig) -> FederatedData:
-    """The site's own data, which must be of the samples that [samples] describes; its classes have
+    """The site's data, which must be of the samples that [samples] describes; its classes have
     their names."""
-    values, labels = config.data_values, config.samples.labels
+    values = config.data_values
+    labels = config.samples.labels
     if labels is not None and values.get("name") == "file":
         values = {"label_names": labels, **values}
-    data, expected = registry.make(registry.datasets(), values), config.data_description()
+    data = registry.make(registry.datasets(), values)
+    expected = config.data_description()
     place = str(values.get("path", data.name))
     _check_columns(place, data.feature_names, expected.feature_names)
     if data.x.shape[1:] != expected.x.shape[1:] or data.classes != expected.classes:
-        actual, shape = list(data.x.shape[1:]), list(expected.x.shape[1:])
+        actual = list(data.x.shape[1:])
+        shape = list(expected.x.shape[1:])
         raise DataError(
             f"{place}: samples of shape {actual} and {data.classes} classes; [samples] says "
-            f"{shape} and "
-            f"{expected.classes}: give this site data of that kind, or correct [samples] in "
-            f"server.toml and in every "
-            "client.toml"
+            f"{shape} and {expected.classes}: give this site data of that kind, or correct "
+            "[samples] in server.toml and in every client.toml"
         )
     _check_order("labels", data.label_names, expected.label_names, "data.label_names")
     _check_order("features", data.feature_names, expected.feature_names, "data.features")
@@ -134,27 +153,24 @@ def _check_columns(
     names = json.dumps(expected, ensure_ascii=False)
     raise DataError(
         f"{place}: {', and '.join(found)}; give the table the columns {names}, and choose them "
-        f"with data.features of "
-        "this site's client.toml where it has more"
+        "with data.features of this site's client.toml where it has more"
     )
 
 
 def _check_order(
     what: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None, option: str
 ) -> None:
-    """Names must stand in the same order at all sites, or one trains what the others call something
-    else."""
+    """Refuse (DataError) names in another order than at the other sites, which would train them as
+    something else."""
     if actual in (None, expected) or (expected is None and actual == BOOLEANS):
         return
     if expected is None:
         raise DataError(
             f"this site's {what} have names, and [samples] does not say in which order all sites "
-            f"number them; write "
-            f"into [samples] of server.toml and of every client.toml: {what} = "
+            f"number them; write into [samples] of server.toml and of every client.toml: {what} = "
             f"{json.dumps(actual, ensure_ascii=False)}"
         )
     raise DataError(
         f"this site's {what} are {listed(actual)}, and [samples] says {listed(expected)}; "
-        f"{option} of the site's "
-        "[data] gives them another order"
+        f"{option} of the site's [data] gives them another order"
     )

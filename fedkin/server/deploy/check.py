@@ -53,13 +53,15 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
         ConfigError: the folder holds nothing of the kind.
     """
     selection = select(folder, server=server, site=site)
-    own = [folder] if selection.holds_server else []
-    table: Table = {"here": versions(needs_torch([*own, *selection.sites.values()]))}
+    server_folder = folder if selection.holds_server else None
+    folders = [*selection.sites.values()]
+    if server_folder is not None:
+        folders.insert(0, server_folder)
+    table: Table = {"here": versions(needs_torch(folders))}
     if selection.server:
         table["server"] = check_server(folder)
-    table |= {
-        name: check_site(path, folder if own else None) for name, path in selection.sites.items()
-    }
+    for name, path in selection.sites.items():
+        table[name] = check_site(path, server_folder)
     for name, result in check_shared_sites(selection.sites).items():
         table[name].append(result)
     return table
@@ -79,7 +81,10 @@ def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
         name = site_name(file)
         other = first_by_name.setdefault(name, folder)
         if name and other != folder:
-            detail = f"client.name is {name!r}, as in {other / files.CLIENT}: change client.name in {file}"
+            detail = (
+                f"client.name is {name!r}, as in {other / files.CLIENT}: change client.name in "
+                f"{file}"
+            )
             results[site] = failed("name", detail)
 
         public = folder / files.NODE_PUBLIC
@@ -108,10 +113,15 @@ def versions(torch: bool = False) -> list[CheckResult]:
         CheckResult("fedkin", __version__),
         _flower(),
     ]
-    for package, extra in (("jax", ""), *((("torch", "[torch]"),) if torch else ())):
+    extras = {"jax": ""}
+    if torch:
+        extras["torch"] = "[torch]"
+    for package, extra in extras.items():
         version = _installed(package)
-        missing = failed(package, f"not installed: pip install 'fedkin{extra}'")
-        results.append(missing if version is None else CheckResult(package, version))
+        if version is None:
+            results.append(failed(package, f"not installed: pip install 'fedkin{extra}'"))
+        else:
+            results.append(CheckResult(package, version))
     return results
 
 
@@ -121,13 +131,11 @@ def check_server(folder: Path) -> list[CheckResult]:
     results = [run_check(files.SERVER, lambda: _load(loaded, load_server, folder / files.SERVER))]
     if loaded:
         config = loaded[0]
-        results.append(
-            run_check("model", lambda: f"{checked_model(config).parameters:,} parameters")
-        )
+        model = run_check("model", lambda: f"{checked_model(config).parameters:,} parameters")
+        results.append(model)
         results.append(_writable("run folder", Path(config.federation.folder)))
-        results += (
-            [] if results[1].mark == "✗" else [run_check("run so far", lambda: _progress(config))]
-        )
+        if model.mark != "✗":
+            results.append(run_check("run so far", lambda: _progress(config)))
         results += _clients_at_start(config)
     results.append(check_place(folder))
     results.append(run_check(str(files.APP), lambda: _app(folder)))
@@ -145,7 +153,9 @@ def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
     """client.toml, its model and data, agreement with the server's file, the state folder, keys,
     and the server.
 
-    ``server`` is the server's folder, where it is on this machine.
+    Args:
+        folder: of the site.
+        server: the server's folder, where it is on this machine.
     """
     loaded: list[ClientConfig] = []
     results = [run_check(files.CLIENT, lambda: _load(loaded, load_client, folder / files.CLIENT))]
@@ -153,10 +163,10 @@ def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
         config = loaded[0]
         model = run_check("model", lambda: f"{_model(config).parameters:,} parameters")
         results.append(model)
-        results += [] if model.mark == "✗" else [run_check("data", lambda: _data(config))]
-        results += (
-            [] if server is None else [run_check("agreement", lambda: _agree(config, server))]
-        )
+        if model.mark != "✗":
+            results.append(run_check("data", lambda: _data(config)))
+        if server is not None:
+            results.append(run_check("agreement", lambda: _agree(config, server)))
         results.append(_writable("state folder", Path(config.site.folder)))
     results.append(check_place(folder))
     secure = any((folder / name).exists() for name in (files.SITE_CA, files.NODE_KEY))
@@ -168,7 +178,9 @@ def checked_model(config: ServerConfig) -> ModelSpec:
     """The model of a server's configuration, checked with its methods as the server does when it
     starts.
 
-    Raises ConfigError or ModelError where they do not fit.
+    Raises:
+        ConfigError: a method does not fit the run.
+        ModelError: a method does not fit the model.
     """
     described: Any = config.data_description()
     with error_context("model"):
@@ -183,7 +195,8 @@ def checked_model(config: ServerConfig) -> ModelSpec:
 
 def needs_torch(folders: list[Path]) -> bool:
     """Whether a readable file has a PyTorch model."""
-    for path in (folder / name for folder in folders for name in (files.SERVER, files.CLIENT)):
+    paths = [folder / name for folder in folders for name in (files.SERVER, files.CLIENT)]
+    for path in paths:
         try:
             model = tomllib.loads(path.read_text()).get("model", {})
             if isinstance(model, dict) and "torch" in model:
@@ -227,57 +240,67 @@ def _writable(name: str, folder: Path) -> CheckResult:
         return failed(
             name,
             f"no file can be written in {existing}: {error.strerror}; change its owner, or folder "
-            f"= ...",
+            "= ...",
         )
     return CheckResult(name, str(folder))
 
 
 def _progress(config: ServerConfig) -> str:
-    """The last round of the run in the run folder. Raises CheckpointError where it is another run."""
-    description, out, progress = config.description(), Path(config.federation.folder), []
+    """The last round of each run in the run folder. Raises CheckpointError where it is another
+    run."""
+    description = config.description()
+    out = Path(config.federation.folder)
+    progress = []
     spec = checked_model(config)
-    layout = make_handshake("", "", spec, (), 0).layout
-    folders = [
-        (config.method, out),
-        *((entry, against_folder(out, entry.name)) for entry in config.against),
-    ]
-    for entry, run_folder in folders:
+    handshake = make_handshake(federation="", version="", spec=spec, shape=(), classes=0)
+    runs = [(config.method, out)]
+    for entry in config.against:
+        runs.append((entry, against_folder(out, entry.name)))
+    for entry, run_folder in runs:
         if not holds_run(run_folder):
             continue
         method_description = description.with_sections({"method": entry.values})
         Folder.reopen(run_folder, method_description)
-        run_fingerprint = fingerprint(method_description, layout)
+        run_fingerprint = fingerprint(method_description, handshake.layout)
         state = checkpoint.load(
             run_folder / CHECKPOINTS, run_fingerprint, config.federation.capacity, spec.parameters
         )
-        progress.append(
-            f"{entry.name} {f'goes on after round {state.round}' if state else 'has no round yet'}"
-        )
+        if state:
+            progress.append(f"{entry.name} goes on after round {state.round}")
+        else:
+            progress.append(f"{entry.name} has no round yet")
     return ", ".join(progress) or "none: it starts from the beginning"
 
 
 def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
     """Whether as many clients are waited for as the clustering may need."""
-    method, clients = config.method.made, config.federation.wait_for
+    method = config.method.made
+    clients = config.federation.wait_for
     needs = requirements_of(method)
     if needs.clients.number <= clients:
         return []
     count, cure = count_and_cure(method, needs.clients, clients)
-    detail = f"{type(method).__name__} may need {count} at the start, and federation.wait_for = {clients}: "
-    ways = " or ".join(filter(None, (f"federation.wait_for={needs.clients.number}", cure)))
-    return [doubtful("clients at the start", f"{detail}set {ways}")]
+    ways = f"federation.wait_for={needs.clients.number}"
+    if cure:
+        ways = f"{ways} or {cure}"
+    detail = (
+        f"{type(method).__name__} may need {count} at the start, and federation.wait_for = "
+        f"{clients}: set {ways}"
+    )
+    return [doubtful("clients at the start", detail)]
 
 
 def _app(folder: Path) -> str:
     """Whether Flower's app names this folder's server.toml, and programs of this version."""
-    path, own = folder / files.APP, folder.absolute() / files.SERVER
+    path = folder / files.APP
+    expected = folder.absolute() / files.SERVER
     app = read_toml(path).get("tool", {}).get("flwr", {}).get("app", {})
     config = app.get("config", {}).get("config")
     if not isinstance(config, str) or not config:
-        raise ConfigError(f'{path}: [tool.flwr.app.config] must have config = "{own}"')
-    if (folder / config).resolve() != own.resolve() and moved_from(folder) is None:
+        raise ConfigError(f'{path}: [tool.flwr.app.config] must have config = "{expected}"')
+    if (folder / config).resolve() != expected.resolve() and moved_from(folder) is None:
         raise ConfigError(
-            f'{path}: config is {config!r}, of another deployment; the file here is "{own}"'
+            f'{path}: config is {config!r}, of another deployment; the file here is "{expected}"'
         )
     return config
 
@@ -286,13 +309,12 @@ def _connection(folder: Path, address: Address) -> str:
     """Whether Flower's commands find the authority at its absolute path."""
     path = folder / files.FLOWER
     ca = read_toml(path)["superlink"][files.CONNECTION].get("root-certificates")
-    if (
-        address.secure
-        and moved_from(folder) is None
-        and not (isinstance(ca, str) and Path(ca).exists())
-    ):
-        own = folder.absolute() / files.CA
-        raise ConfigError(f'{path}: root-certificates is {ca!r}; write root-certificates = "{own}"')
+    is_there = isinstance(ca, str) and Path(ca).exists()
+    if address.secure and moved_from(folder) is None and not is_there:
+        expected = folder.absolute() / files.CA
+        raise ConfigError(
+            f'{path}: root-certificates is {ca!r}; write root-certificates = "{expected}"'
+        )
     return str(address)
 
 
@@ -304,7 +326,8 @@ def _model(config: ClientConfig) -> ModelSpec:
 def _data(config: ClientConfig) -> str:
     """The node's clients and samples, read as the node does."""
     node = node_from_config(config)
-    clients, samples = len(node.samples), int(node.samples.sum())
+    clients = len(node.samples)
+    samples = int(node.samples.sum())
     if not node.samples.all():
         raise DataError(
             f"data: client {int(np.argmin(node.samples))} of this site has no training samples"
@@ -316,26 +339,25 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
     """Whether the server's file has the same federation, samples and model."""
     try:
         theirs = load_server(server / files.SERVER)
-    except ConfigError:  # reported once, under the server
+    except ConfigError:
+        # The error is reported once, under the server.
         return doubtful("agreement", f"not compared: see fedkin deploy check {server} --server")
-    mine, other = toml_values(config.samples), toml_values(theirs.samples)
     pairs = {
         "client.federation": (config.site.federation, theirs.federation.name),
-        "samples": (mine, other),
+        "samples": (toml_values(config.samples), toml_values(theirs.samples)),
         "model": (config.model.values, theirs.model.values),
     }
     for key, (site, expected) in pairs.items():
         if site != expected:
             raise ConfigError(
                 f"{key} is {site!r} here and {expected!r} in {server / files.SERVER}; give both "
-                f"files the same"
+                "files the same"
             )
     return f"digest {config.shared_digest}, as in {files.SERVER}"
 
 
 def _reachable_server(folder: Path, secure: bool) -> CheckResult:
     path = folder / files.ENVIRONMENT
-    address = Address.parse(
-        files.read_environment(folder).get("SUPERLINK", ""), secure, f"{path}: SUPERLINK"
-    )
+    text = files.read_environment(folder).get("SUPERLINK", "")
+    address = Address.parse(text, secure, f"{path}: SUPERLINK")
     return check_superlink(address, folder / files.SITE_CA)

@@ -36,9 +36,8 @@ def check_server_keys(
         host: at which sites reach the server.
         now: time of the check; None: the present.
     """
-    authority = run_check(
-        "authority", lambda: _expiry("authority", _certificate(folder / CA), folder / CA, now)
-    )
+    ca = folder / CA
+    authority = run_check("authority", lambda: _expiry("authority", _certificate(ca), ca, now))
     results = [authority]
     if authority.mark != "✗":
         results.append(run_check("certificate", lambda: _server_certificate(folder, host, now)))
@@ -75,11 +74,13 @@ def check_secret(path: Path) -> CheckResult:
 
 def _server_certificate(folder: Path, host: str, now: datetime.datetime | None) -> CheckResult:
     """Whether the server's certificate is of the authority, for the server's key and name."""
-    path, certificate = folder / CERTIFICATE, _certificate(folder / CERTIFICATE)
+    path = folder / CERTIFICATE
+    certificate = _certificate(path)
     again = f"remove {path} and run fedkin deploy init again, with {folder / CA_KEY} in its place"
     try:
         certificate.verify_directly_issued_by(_certificate(folder / CA))
-    except Exception as error:  # InvalidSignature, or any other of a malformed certificate
+    # InvalidSignature, or any other error of a malformed certificate.
+    except Exception as error:
         raise ConfigError(
             f"{path} is not signed by the authority {folder / CA}: {again}"
         ) from error
@@ -109,7 +110,7 @@ def _expiry(
         return failed(
             name,
             f"{path} is valid from {certificate.not_valid_before_utc:%Y-%m-%d}: is the clock of "
-            f"this machine right?",
+            "this machine right?",
         )
     if until - now < SOON:
         return doubtful(name, f"{path} expires on {until:%Y-%m-%d}, in {(until - now).days} days")
@@ -129,19 +130,19 @@ def _names(certificate: Certificate) -> list[str]:
 
 def _node_key(folder: Path) -> str:
     """Whether a site's key is OpenSSH's, of an elliptic curve, and matches its public half."""
-    path, public = folder / NODE_KEY, folder / NODE_PUBLIC
+    path = folder / NODE_KEY
+    public = folder / NODE_PUBLIC
     make = f'make one here: ssh-keygen -t ecdsa -b 384 -N "" -f {path}'
     require_cryptography()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    private, public_half = _read(path, make), _read(public, f"ssh-keygen -y -f {path} > {public}")
+    private = _read(path, make)
+    public_half = _read(public, f"ssh-keygen -y -f {path} > {public}")
     try:
-        key, expected = (
-            serialization.load_ssh_private_key(private, None),
-            serialization.load_ssh_public_key(public_half),
-        )
+        key = serialization.load_ssh_private_key(private, None)
+        expected = serialization.load_ssh_public_key(public_half)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigError(
             f"{path} and {public}: expected a key of OpenSSH without a password; {make}"

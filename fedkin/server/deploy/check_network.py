@@ -18,9 +18,8 @@ def check_port(address: Address, ca: Path) -> CheckResult:
     it."""
     name = f"port {address.port}"
     with socket.socket() as attempt:
-        attempt.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # one that was just released is free
+        # A port that was just released is free.
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             attempt.bind((address.bind_host, address.port))
             return CheckResult(name, "free")
@@ -32,7 +31,7 @@ def check_port(address: Address, ca: Path) -> CheckResult:
     return failed(
         name,
         f"not free ({reason}), and no SuperLink of this federation has it; choose another with "
-        f"--port",
+        "--port",
     )
 
 
@@ -55,7 +54,7 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
         return failed(
             name,
             f"something listens there, but no SuperLink {how} ({type(error).__name__}): see "
-            f"SUPERLINK",
+            "SUPERLINK",
         )
     except socket.gaierror:
         return failed(name, f"no machine has the name {address.host}: see SUPERLINK, or the DNS")
@@ -64,13 +63,14 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
         return doubtful(
             name,
             f"not reachable ({reason}): is the SuperLink running, and does the firewall allow the "
-            f"connection?",
+            "connection?",
         )
     if status != 200:
         return failed(name, f"replies {status} to /health, as no SuperLink does: see SUPERLINK")
-    return CheckResult(
-        name, "a SuperLink replies" + (", with the right certificate" if address.secure else "")
-    )
+    detail = "a SuperLink replies"
+    if address.secure:
+        detail += ", with the right certificate"
+    return CheckResult(name, detail)
 
 
 def _health_status(address: Address, trusted: ssl.SSLContext | None) -> int:

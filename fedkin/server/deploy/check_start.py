@@ -38,11 +38,12 @@ _SERVER = "server"  # its name in the table of checks
 def refuse_failed_checks(selection: Selection, missing: Missing) -> None:
     """Check all that is to be started, as ``fedkin deploy check`` does.
 
-    Raises ConfigError with the reason of every part that is refused.
-
     Args:
         selection: the selected parts.
-        missing: those to start.
+        missing: the parts to start.
+
+    Raises:
+        ConfigError: with the reason of every part that is refused.
     """
     refused = {where: _reasons(results) for where, results in _table(selection, missing).items()}
     refused = {where: reasons for where, reasons in refused.items() if reasons}
@@ -83,7 +84,7 @@ def _reason(result: CheckResult) -> str:
 
 
 def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> None:
-    """Keep the refusals for status and logs, and remove those of an earlier start.
+    """Keep the refusals for status and logs, and remove refusals of an earlier start.
 
     Args:
         selection: the selected parts.
@@ -102,7 +103,8 @@ def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> No
         _log_refusal(selection.folder / files.SERVER_LOG, reasons)
     try:
         run_folder = Path(load_server(selection.folder / files.SERVER).federation.folder)
-    except FedkinError:  # it is among the refusals, and names no folder
+    except FedkinError:
+        # The error is among the refusals, and there is no folder.
         return
     path = server_state_file(run_folder)
     if missing.run:

@@ -44,9 +44,8 @@ def handle(message: Message, context: Context) -> Message:
     if isinstance(path, str) and wants_worker(Path(path)):
         refused = partial(_note_refusal, Path(path))
         try:
-            reply = SiteWorker(Path(path), os.getppid(), refused).reply(
-                record_to_parts(message.content)
-            )
+            worker = SiteWorker(Path(path), os.getppid(), refused)
+            reply = worker.reply(record_to_parts(message.content))
             return Message(parts_to_record(reply), reply_to=message)
         except (WorkerError, ValueError) as error:
             _log.warning("no worker answers: %s", error)

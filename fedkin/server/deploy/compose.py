@@ -77,7 +77,7 @@ def write_containers(
 
 
 def container_user() -> tuple[int, int]:
-    """The user and the group of all containers: those of this process, unless it is root."""
+    """The user and the group of all containers: the same as of this process, unless it is root."""
     if os.getuid() == 0:
         return USER, USER
     return os.getuid(), os.getgid()
@@ -109,16 +109,16 @@ def compose_text(address: Address, sites: list[str]) -> str:
     services = {HOST: _server(address, sites), "run": _run(address, sites)}
     for name in sites:
         services[name] = _site(name)
-    head = "# Written by `fedkin deploy init --compose` each time that it runs. No port is open to the outside.\n"
-    return (
-        head
-        + "services:\n"
-        + "".join(_service(name, entries) for name, entries in services.items())
+    head = (
+        "# Written by `fedkin deploy init --compose` each time that it runs. No port is open to "
+        "the outside.\n"
     )
+    lines = [_service(name, entries) for name, entries in services.items()]
+    return "".join([head, "services:\n", *lines])
 
 
 def _flower_config(address: Address) -> str:
-    """Content of ``containers/flwr/config.toml``: as the deployment's, with paths in a container."""
+    """Content of ``containers/flwr/config.toml``, with paths in a container."""
     return files.flower_config(Path(INSIDE), address)
 
 
@@ -171,7 +171,8 @@ def _site(name: str) -> dict[str, object]:
 
 
 def _common(name: str, kind: str) -> dict[str, object]:
-    """What all services have: the image, the user, and the variables of a folder of the deployment."""
+    """The entries of every service: the image, the user, and the variables of a folder of the
+    deployment."""
     folder = f"{INSIDE}/{name}" if name else INSIDE
     user, group = container_user()
     return {
@@ -205,12 +206,11 @@ def _give_away(folder: Path, sites: list[str]) -> None:
         *(f"{name}/{file}" for name in sites for file in _SITE_FILES),
     ]
     paths = [folder / name for name in written]
-    folders = [
-        parent
-        for path in paths
-        for parent in path.parents
-        if parent == folder or folder in parent.parents
-    ]
+    folders = []
+    for path in paths:
+        folders += [
+            parent for parent in path.parents if parent == folder or folder in parent.parents
+        ]
     for path in dict.fromkeys([*folders, *paths]):
         if os.path.lexists(path) and path.lstat().st_uid == 0:
             os.chown(path, USER, USER, follow_symlinks=False)

@@ -14,7 +14,8 @@ from fedkin.server.node import Node
 
 ClientApp = Any  # flwr.clientapp.ClientApp: Flower is imported when an app is made
 AnyModel = Any  # a Model, a TorchModel, or a function that makes one
-Source = Any  # FederatedData, (train, test), or a function of the node's configuration that returns one of these
+# FederatedData, (train, test), or a function of the node's configuration that returns one of them.
+Source = Any
 
 
 def jax_client(model: AnyModel, data: Source) -> ClientApp:
@@ -33,10 +34,10 @@ def jax_client(model: AnyModel, data: Source) -> ClientApp:
     """
 
     def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
-        own = _node_data(data, node)
-        if not isinstance(own, FederatedData):
-            raise DataError(f"a client's data must be FederatedData, got {type(own).__name__}")
-        return build_node(model(own) if callable(model) else model, own, site(node))
+        of_node = _node_data(data, node)
+        if not isinstance(of_node, FederatedData):
+            raise DataError(f"a client's data must be FederatedData, got {type(of_node).__name__}")
+        return build_node(model(of_node) if callable(model) else model, of_node, site(node))
 
     return _app(make)
 
@@ -48,8 +49,8 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
         module: an ``nn.Module``, a function that makes one, or a ``TorchModel``.
         loaders: a pair (train, test) of data sets or loaders of pairs (x, y); or FederatedData; or
             a function of the node's configuration that returns one of these, as for ``jax_client``.
-            A loader's data set is read anew in every message; its order and its batches are not
-            used, because all clients draw theirs from the run's seed.
+            A loader's data set is read again in every message; its order and its batches are not
+            used, because all clients draw them from the run's seed.
         classes: C; by default the number of scores that the module gives. Required for a detector.
 
     Raises:
@@ -58,12 +59,14 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
     from fedkin.simulation.torch import torch_model
 
     def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
-        settings, own = site(node), _node_data(loaders, node)
-        if isinstance(own, FederatedData):
-            model = module if hasattr(module, "workers") else torch_model(module, own)
-            return build_node(model, own, settings)
+        settings = site(node)
+        of_node = _node_data(loaders, node)
+        if isinstance(of_node, FederatedData):
+            model = module if hasattr(module, "workers") else torch_model(module, of_node)
+            return build_node(model, of_node, settings)
         model = module if hasattr(module, "workers") else torch_model(module)
-        return build_node(model, _from_loaders(own, model, classes, settings.name), settings)
+        data = _from_loaders(of_node, model, classes, settings.name)
+        return build_node(model, data, settings)
 
     return _app(make)
 
@@ -83,7 +86,8 @@ def _node_data(data: Source, node: dict[str, Any]) -> Any:
         return data(node)
     except FedkinError:
         raise
-    except Exception as error:  # whatever the user's own code raises
+    # Any error of the user's code.
+    except Exception as error:
         raise DataError(
             f"the program that gives the data has failed: {type(error).__name__}: {error}"
         ) from error
@@ -100,7 +104,9 @@ def _from_loaders(pair: Any, model: AnyModel, classes: int | None, name: str) ->
     if classes is None and model.spec.detects:
         raise ConfigError("torch_client: a detector gives one score, so classes is required")
     data = client_data(train, test, classes or 2**31, name)
-    return data if classes else dataclasses.replace(data, classes=int(model.scores(data).shape[-1]))
+    if classes:
+        return data
+    return dataclasses.replace(data, classes=int(model.scores(data).shape[-1]))
 
 
 def _app(make: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:

@@ -4,9 +4,9 @@ server.toml           the run and the federation
 app/pyproject.toml    the app for Flower: its programs, and the path of server.toml
 flwr/config.toml      the SuperLink's address for Flower's commands
 keys/                 the authority (ca.pem, ca-key.pem), and the server's certificate and key
-site-K/               files of site K: client.toml, flower.env, ca.pem, and its own key, with key.pub
+site-K/               files of site K: client.toml, flower.env, ca.pem, and its key, with key.pub
 COMMANDS.md           the commands that start all programs
-server.log            what the server logs about the run
+server.log            the server's log of the run
 """
 
 from __future__ import annotations
@@ -25,13 +25,21 @@ import tomli_w
 from fedkin import __version__
 from fedkin.core.errors import ConfigError
 
-SERVER, CLIENT, COMMANDS, ENVIRONMENT = "server.toml", "client.toml", "COMMANDS.md", "flower.env"
-APP, FLOWER, KEYS = Path("app/pyproject.toml"), Path("flwr/config.toml"), Path("keys")
-CA, CA_KEY, CERTIFICATE, SERVER_KEY = (
-    KEYS / name for name in ("ca.pem", "ca-key.pem", "server.pem", "server-key.pem")
-)
-SITE_CA, NODE_KEY, NODE_PUBLIC = "ca.pem", "key", "key.pub"
-SERVER_LOG = "server.log"  # what the server of the run logs
+SERVER = "server.toml"
+CLIENT = "client.toml"
+COMMANDS = "COMMANDS.md"
+ENVIRONMENT = "flower.env"
+APP = Path("app/pyproject.toml")
+FLOWER = Path("flwr/config.toml")
+KEYS = Path("keys")
+CA = KEYS / "ca.pem"
+CA_KEY = KEYS / "ca-key.pem"
+CERTIFICATE = KEYS / "server.pem"
+SERVER_KEY = KEYS / "server-key.pem"
+SITE_CA = "ca.pem"
+NODE_KEY = "key"
+NODE_PUBLIC = "key.pub"
+SERVER_LOG = "server.log"  # of the run
 CONNECTION = "fedkin"  # name of the SuperLink in Flower's commands
 FIRST_PORT = 9094  # of the first SuperNode of a machine, Flower's default
 
@@ -99,15 +107,14 @@ def read_address(path: Path) -> Address:
     """The SuperLink's address in ``flwr/config.toml``. Raises ConfigError where there is none."""
     try:
         entry = tomllib.loads(path.read_text())["superlink"][CONNECTION]
-        return Address.parse(
-            str(entry["address"]), not entry.get("insecure", False), f"{path}: address"
-        )
+        secure = not entry.get("insecure", False)
+        return Address.parse(str(entry["address"]), secure, f"{path}: address")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(
             f"{path}: cannot be read ({error}); fedkin deploy init writes a new one where there "
-            f"is none"
+            "is none"
         ) from error
 
 
@@ -115,34 +122,36 @@ def read_environment(folder: Path) -> dict[str, str]:
     """The variables of a site's ``flower.env``. Raises ConfigError where it cannot be read."""
     path = folder / ENVIRONMENT
     try:
-        lines = [
-            line.partition("=")
-            for line in path.read_text().splitlines()
-            if not line.startswith("#")
-        ]
+        lines = path.read_text().splitlines()
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path}: cannot be read ({error}); it must have SUPERLINK=host:port"
         ) from error
-    return {name.strip(): value.strip() for name, equals, value in lines if equals}
+    entries = [line.partition("=") for line in lines if not line.startswith("#")]
+    return {name.strip(): value.strip() for name, equals, value in entries if equals}
 
 
 def flower_config(folder: Path, address: Address) -> str:
     """Content of ``flwr/config.toml``; Flower needs the absolute path of the authority."""
-    secure = (
-        {"root-certificates": str(folder.absolute() / CA)} if address.secure else {"insecure": True}
-    )
-    return tomli_w.dumps(
-        {"superlink": {"default": CONNECTION, CONNECTION: {"address": str(address), **secure}}},
-    )
+    connection: dict[str, object] = {"address": str(address)}
+    if address.secure:
+        connection["root-certificates"] = str(folder.absolute() / CA)
+    else:
+        connection["insecure"] = True
+    return tomli_w.dumps({"superlink": {"default": CONNECTION, CONNECTION: connection}})
 
 
 def app_project(folder: Path) -> str:
-    """Content of ``app/pyproject.toml``: the only file that is sent to sites; it names what is
-    installed there."""
+    """Content of ``app/pyproject.toml``: the only file that is sent to sites; it names programs
+    that are installed there."""
     package = "fedkin.server.deploy"
-    project = {"name": "fedkin-app", "version": __version__, "dependencies": []}
-    project |= {"description": "Clustered federated learning with fedkin.", "license": "Apache-2.0"}
+    project = {
+        "name": "fedkin-app",
+        "version": __version__,
+        "dependencies": [],
+        "description": "Clustered federated learning with fedkin.",
+        "license": "Apache-2.0",
+    }
     flower = {
         "publisher": "fedkin",
         "components": {
@@ -157,9 +166,11 @@ def app_project(folder: Path) -> str:
 def environment_text(address: Address | None = None, port: int = FIRST_PORT) -> str:
     """Content of ``flower.env``, of a site where an address is given: for shells, systemd and
     Docker."""
-    site = {"SUPERLINK": str(address), "SUPERNODE_PORT": str(port)} if address else {}
-    poll = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05"} if address else {}
-    return "".join(f"{name}={value}\n" for name, value in {**site, **VARIABLES, **poll}.items())
+    variables = dict(VARIABLES)
+    if address:
+        site = {"SUPERLINK": str(address), "SUPERNODE_PORT": str(port)}
+        variables = {**site, **VARIABLES, "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05"}
+    return "".join(f"{name}={value}\n" for name, value in variables.items())
 
 
 def commands(folder: Path, address: Address, sites: list[str]) -> str:
@@ -170,14 +181,10 @@ def commands(folder: Path, address: Address, sites: list[str]) -> str:
         address: of the SuperLink.
         sites: names of their folders.
     """
-    root, programs = (
-        shlex.quote(str(folder.absolute())),
-        shlex.quote(str(Path(sys.executable).parent)),
-    )
+    root = shlex.quote(str(folder.absolute()))
+    programs = shlex.quote(str(Path(sys.executable).parent))
     each = f"for site in {' '.join(sites)}; do"
-    keys = [
-        f'{each} flwr supernode register "$site/{NODE_PUBLIC}" {CONNECTION} --name "$site"; done'
-    ]
+    register = f'flwr supernode register "$site/{NODE_PUBLIC}" {CONNECTION} --name "$site"'
     parts = {
         "In every new shell": [
             f"cd {root}",
@@ -185,13 +192,17 @@ def commands(folder: Path, address: Address, sites: list[str]) -> str:
             _SOURCE,
         ],
         "The SuperLink": [superlink(address), _WAIT],
-        **({"Register the sites, once for each": keys} if address.secure else {}),
+    }
+    if address.secure:
+        parts["Register the sites, once for each"] = [f"{each} {register}; done"]
+    parts |= {
         "A SuperNode for each site": [each, f"  ({supernode(address.secure)}) &", "done"],
         "A run; the same command resumes a stopped one": [f"flwr run app {CONNECTION} --stream"],
         "The report": ["fedkin report run"],
         "Stop all programs of this shell": ["kill $(jobs -p)"],
     }
-    return "\n\n".join("\n".join([f"# {title}", *lines]) for title, lines in parts.items()) + "\n"
+    paragraphs = ["\n".join([f"# {title}", *lines]) for title, lines in parts.items()]
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def commands_page(folder: Path, address: Address, sites: list[str]) -> str:
@@ -202,7 +213,8 @@ def commands_page(folder: Path, address: Address, sites: list[str]) -> str:
         address: of the SuperLink.
         sites: names of their folders.
     """
-    return f"# Written by `fedkin deploy init` each time that it runs\n\n```sh\n{commands(folder, address, sites)}```\n"
+    head = "# Written by `fedkin deploy init` each time that it runs\n\n"
+    return f"{head}```sh\n{commands(folder, address, sites)}```\n"
 
 
 def new_key_command(key: Path) -> str:
@@ -239,19 +251,15 @@ def superlink_options(address: Address) -> list[list[str]]:
 
 def superlink(address: Address) -> str:
     """The command that starts the SuperLink."""
-    return (
-        " \\\n  ".join(["flower-superlink", *map(shlex.join, superlink_options(address))])
-        + " > superlink.log 2>&1 &"
-    )
+    lines = ["flower-superlink", *map(shlex.join, superlink_options(address))]
+    return " \\\n  ".join(lines) + " > superlink.log 2>&1 &"
 
 
 def supernode(secure: bool) -> str:
     """The command that starts a SuperNode, in its site's folder, ``$site``."""
-    how = (
-        f"--root-certificates {SITE_CA} --auth-supernode-private-key {NODE_KEY}"
-        if secure
-        else "--insecure"
-    )
+    how = "--insecure"
+    if secure:
+        how = f"--root-certificates {SITE_CA} --auth-supernode-private-key {NODE_KEY}"
     where = (
         """--superlink "$SUPERLINK" --port "$SUPERNODE_PORT" --node-config 'config="client.toml"'"""
     )
@@ -260,13 +268,15 @@ def supernode(secure: bool) -> str:
 
 
 def supernode_options(secure: bool, variables: Mapping[str, str]) -> list[str]:
-    """The options of a SuperNode that is started in its site's folder; ``variables`` are those of
-    its flower.env."""
-    keys = (
-        ["--root-certificates", SITE_CA, "--auth-supernode-private-key", NODE_KEY]
-        if secure
-        else ["--insecure"]
-    )
+    """The options of a SuperNode that is started in its site's folder.
+
+    Args:
+        secure: with keys and certificates.
+        variables: of the site's flower.env.
+    """
+    keys = ["--insecure"]
+    if secure:
+        keys = ["--root-certificates", SITE_CA, "--auth-supernode-private-key", NODE_KEY]
     where = [
         "--superlink",
         variables.get("SUPERLINK", ""),

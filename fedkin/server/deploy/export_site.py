@@ -1,5 +1,5 @@
-"""The export of what a site has of a run: its cluster's model, and the one that it has trained from
-it."""
+"""The export of a site's models of a run: its cluster's model, and the model that it has trained
+from it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SUFFIX = "-models.safetensors"
 
 
 def export_site(config: ClientConfig, path: Path, format: str) -> Path:
-    """Write the models that a site has stored of its newest run: ``cluster``, that of its cluster,
-    and ``personal``, the same after the site's last local training.
+    """Write the models that a site has stored of its newest run: ``cluster``, the model of its
+    cluster, and ``personal``, the same after the site's last local training.
 
     Args:
         config: of the site.
@@ -37,10 +37,8 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
         DataError: the site's table is here, and cannot be read.
         ModelError, MissingExtra, StorageError: as ``export.folder.write``.
     """
-    site, samples = (
-        config.site,
-        replace(config.data_description(), feature_names=_feature_names(config)),
-    )
+    site = config.site
+    samples = replace(config.data_description(), feature_names=_feature_names(config))
     with error_context("model"):
         model = wrap_module(config.model.make(samples))
     run, arrays = _newest(Path(site.folder), site.name)
@@ -52,10 +50,15 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
         if arrays[name].shape != (model.spec.parameters,):
             raise ModelError(
                 f"{site.folder}: {run} stored models of {arrays[name].size} parameters, and "
-                f"[model] has "
-                f"{model.spec.parameters}"
+                f"[model] has {model.spec.parameters}"
             )
-        predictor = Predictor(name, model, arrays[name][None], samples, labels)
+        predictor = Predictor(
+            name=name,
+            model=model,
+            vectors=arrays[name][None],
+            samples=samples,
+            label_names=labels,
+        )
         entries.append(ModelEntry(predictor, [site.name] if name == "cluster" else []))
     columns = {
         "label": config.data_values.get("label") or "y",
@@ -68,13 +71,14 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
         "model": config.model.values,
         "run": run,
     }
-    facts |= {} if config.samples.words is None else {"words": config.samples.words}
+    if config.samples.words is not None:
+        facts["words"] = config.samples.words
     return write(entries, facts, path, format)
 
 
 def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
-    """The site's columns of features in the order of training; None of what is no table, and where
-    no file is here to say."""
+    """The site's columns of features in the order of training; None where the data are no table,
+    and where their file is not here."""
     data = config.data_values
     if config.samples.features:
         return tuple(config.samples.features)
@@ -82,25 +86,26 @@ def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
         return None
     if data.get("features"):
         return tuple(map(str, data["features"]))
-    return (
-        registry.make(registry.datasets(), data).feature_names
-        if Path(data["path"]).is_file()
-        else None
-    )
+    if not Path(data["path"]).is_file():
+        return None
+    return registry.make(registry.datasets(), data).feature_names
 
 
 def _newest(folder: Path, site: str) -> tuple[str, dict[str, np.ndarray]]:
     """The name of the run whose models were stored last, and these models."""
-    files = sorted(
-        folder.glob(f"*{_SUFFIX}"), key=lambda file: (file.stat().st_mtime_ns, file.name)
-    )
+
+    def age(file: Path) -> tuple[int, str]:
+        return file.stat().st_mtime_ns, file.name
+
+    files = sorted(folder.glob(f"*{_SUFFIX}"), key=age)
     if not files:
         raise ConfigError(
             f"{folder} holds no model of {site}: a site with one client stores that of its "
-            f"cluster when it takes part "
-            "in a run; of others, the server's run folder has the models (fedkin export RUN)"
+            "cluster when it takes part in a run; of others, the server's run folder has the "
+            "models (fedkin export RUN)"
         )
+    newest = files[-1]
     try:
-        return files[-1].name.removesuffix(_SUFFIX), decode(files[-1].read_bytes()).arrays
+        return newest.name.removesuffix(_SUFFIX), decode(newest.read_bytes()).arrays
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{files[-1]} cannot be read: {error}") from error
+        raise ConfigError(f"{newest} cannot be read: {error}") from error

@@ -1,8 +1,8 @@
 """Flower's commands, several in one process: ``flwr supernode register`` for each site, then ``flwr
 run``.
 
-A process a command would import Flower anew each time. Its output is a line for each step that is
-done.
+With one process for each command, each would import Flower again. The output is a line for each
+step that is done.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.check_network import check_superlink
 from fedkin.server.deploy.worker_link import site_name
 
-REGISTERED, RUN = "registered", "run"  # lines of the output
-_TIMEOUT, _PAUSE = 120.0, 0.1  # seconds
+# Lines of the output.
+REGISTERED = "registered"
+RUN = "run"
+_TIMEOUT = 120.0  # seconds
+_PAUSE = 0.1  # seconds
 _UNREGISTERED = "unregistered"  # Flower's word for a node whose key is no longer accepted
 
 
@@ -32,15 +35,20 @@ class CommandError(Exception):
 
 def wait_for_superlink(folder: Path, timeout: float | int = _TIMEOUT) -> None:
     """Wait until the SuperLink of a folder replies. Exits with a message where it does not."""
-    address, end = files.read_address(folder / files.FLOWER), time.monotonic() + timeout
-    while (result := check_superlink(address, folder / files.CA)).mark != "✓":
+    address = files.read_address(folder / files.FLOWER)
+    end = time.monotonic() + timeout
+    while True:
+        result = check_superlink(address, folder / files.CA)
+        if result.mark == "✓":
+            return
         if time.monotonic() > end:
             sys.exit(f"error: {result.name}: {result.detail}")
         time.sleep(_PAUSE)
 
 
 def flwr(*arguments: str) -> str:
-    """The output of one of Flower's commands. Raises CommandError with its message where it fails."""
+    """The output of one of Flower's commands. Raises CommandError, with its message, where it
+    fails."""
     from flwr.cli.app import app
 
     output = io.StringIO()
@@ -49,12 +57,12 @@ def flwr(*arguments: str) -> str:
             status = app(list(arguments), standalone_mode=False)
         except SystemExit as error:
             status = error.code
-        except Exception as error:  # of the parser, or of the command
+        # An error of the parser, or of the command.
+        except Exception as error:
             raise CommandError(" ".join(str(error).split())) from error
     if status:
-        raise CommandError(
-            " ".join(output.getvalue().split()) or f"flwr {arguments[0]} ended with {status}"
-        )
+        text = " ".join(output.getvalue().split())
+        raise CommandError(text or f"flwr {arguments[0]} ended with {status}")
     return output.getvalue()
 
 
@@ -84,9 +92,16 @@ def _start_run(server: str | None) -> list[str]:
     Args:
         server: path of server.toml; None: the one that the app names.
     """
-    changes = [] if server is None else ["--run-config", f"config={json.dumps(server)}"]
-    output = flwr("run", str(files.APP.parent), files.CONNECTION, *changes)
+    output = flwr(*_run_command(server))
     return re.findall(r"run (\d+)", output)[:1]
+
+
+def _run_command(server: str | None) -> list[str]:
+    """The words of the command that starts a run."""
+    words = ["run", str(files.APP.parent), files.CONNECTION]
+    if server is not None:
+        words += ["--run-config", f"config={json.dumps(server)}"]
+    return words
 
 
 def _register(folder: str) -> None:
@@ -97,11 +112,16 @@ def _register(folder: str) -> None:
     name = site_name(Path(folder) / files.CLIENT) or folder
     key = Path(folder).absolute() / files.NODE_PUBLIC
     try:
-        flwr("supernode", "register", str(key), files.CONNECTION, "--name", name)
+        flwr(*_register_command(key, name))
     except CommandError as error:
         if "already in use" not in str(error):
             raise CommandError(f"{key} was not registered: {error}") from error
         _check_registered(key, name)
+
+
+def _register_command(key: Path, name: str) -> list[str]:
+    """The words of the command that registers a site's key."""
+    return ["supernode", "register", str(key), files.CONNECTION, "--name", name]
 
 
 def _check_registered(key: Path, name: str) -> None:
@@ -119,7 +139,7 @@ def _check_registered(key: Path, name: str) -> None:
 
 
 def _nodes_with(key: Path) -> list[Any]:
-    """What the SuperLink knows of the node with a key: ``name`` and ``status``.
+    """The SuperLink's entries of the node with a key, with ``name`` and ``status``.
 
     Flower's client is asked, because its commands do not show keys.
     """

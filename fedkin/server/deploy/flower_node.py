@@ -1,5 +1,5 @@
-"""A SuperNode of our own: a site's connection to the SuperLink by Flower's client for it, without a
-process a message.
+"""A SuperNode without a process for every message: a site's connection to the SuperLink by Flower's
+client for it.
 
 Flower's SuperNode (1.41) starts a process for every message, waits three seconds between looks for
 one and half a second between looks for its reply, and none of that can be set. Here one loop
@@ -40,11 +40,10 @@ from fedkin.server.flower_record import parts_to_record, record_to_parts
 from fedkin.server.parts import Parts
 
 _log = logging.getLogger("fedkin")
-SHORTEST, LONGEST, SHARE = (
-    0.2,
-    3.0,
-    0.1,
-)  # seconds between looks for a message, as a share of those since the last
+# Seconds between looks for a message: a share of the seconds since the last one, within bounds.
+SHORTEST = 0.2
+LONGEST = 3.0
+SHARE = 0.1
 BACKOFF = 0.05  # seconds before a part of a message that is still on its way is asked for again
 AGAIN = 5.0  # seconds before a lost connection is made again
 Answer = Callable[[Parts], Parts]
@@ -57,7 +56,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Connection:
-    """What Flower's client gives of an open connection, in its order."""
+    """The parts of an open connection of Flower's client, in its order."""
 
     node_id: int
     receive: Callable[[], Any]
@@ -79,15 +78,15 @@ def run_node(
     """Take part in the federation at an address until the process is ended; a lost connection is
     made again.
 
-    Raises RefusedError where the SuperLink does not accept the node; the process must then start
-    anew.
-
     Args:
         address: of the SuperLink, host:port.
         answer: gives the reply to a message.
         ca: the authority's certificate; None without TLS.
         key: the site's private key; None without.
         connected: called whenever the SuperLink has accepted the node.
+
+    Raises:
+        RefusedError: the SuperLink does not accept the node; another process must be started.
     """
     private = None if key is None else load_ssh_private_key(key.read_bytes(), None)
     keys: Any = None if private is None else (private, private.public_key())
@@ -99,9 +98,8 @@ def run_node(
                 _log.info("is connected to %s as node %d", address, connection.node_id)
                 connected()
                 serve(connection, answer)
-        except (
-            SystemExit
-        ) as error:  # Flower has logged why, and ends the process in five seconds whatever happens
+        except SystemExit as error:
+            # Flower has logged why, and ends the process in five seconds in any case.
             raise RefusedError from error
         _log.warning("the connection to %s is lost; trying again in %.0f s", address, AGAIN)
         time.sleep(AGAIN)
@@ -134,16 +132,21 @@ def serve(
 
 
 def pause(since: float | int) -> float:
-    """Seconds until the next look for a message, so many after the last one: short while there is a
-    run."""
+    """Seconds until the next look for a message: short while there is a run.
+
+    Args:
+        since: seconds since the last message.
+    """
     return min(LONGEST, max(SHORTEST, SHARE * since))
 
 
 def _answer_next(connection: Connection, answer: Answer) -> bool:
-    """Fetch a message, if there is one, and send the reply; whether there was one."""
-    if (received := connection.receive()) is None:
+    """Fetch a message, if there is one, and send the reply. Returns whether there was one."""
+    received = connection.receive()
+    if received is None:
         return False
-    start, (metadata_only, tree) = time.monotonic(), received
+    start = time.monotonic()
+    metadata_only, tree = received
     run = metadata_only.metadata.run_id
     message = pull_and_inflate_object_from_tree(
         tree,
@@ -157,23 +160,28 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
     reply = _reply(message, answer)
     answered = time.monotonic()
     _send(connection, run, reply, answered - fetched)
-    times = (fetched - start, answered - fetched, time.monotonic() - answered)
-    _log.info("a message: fetched in %.2f s, answered in %.2f s, sent in %.2f s", *times)
+    _log.info(
+        "a message: fetched in %.2f s, answered in %.2f s, sent in %.2f s",
+        fetched - start,
+        answered - fetched,
+        time.monotonic() - answered,
+    )
     return True
 
 
 def _reply(message: Message, answer: Answer) -> Message:
-    """The worker's reply; an error, as Flower has it for a client that raised one, where there is
-    none."""
+    """The worker's reply; without one, the error that Flower has for a client that raised an
+    exception."""
     try:
-        return Message(parts_to_record(answer(record_to_parts(message.content))), reply_to=message)
+        reply = answer(record_to_parts(message.content))
+        return Message(parts_to_record(reply), reply_to=message)
     except (WorkerError, WorkerFailure, ValueError) as error:
         _log.error("a message has no reply: %s", error)
         return Message(Error(_RAISED, f"{type(error).__name__}: {error}"), reply_to=message)
 
 
 def _send(connection: Connection, run: int, reply: Message, seconds: float) -> None:
-    """Send a reply, and then those of its objects that the SuperLink does not have."""
+    """Send a reply, and then the objects of it that the SuperLink does not have."""
     reply.metadata.__dict__["_message_id"] = reply.object_id
     with no_object_id_recompute():
         objects = get_all_nested_objects(reply)

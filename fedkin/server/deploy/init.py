@@ -48,7 +48,7 @@ Files = dict[str, Values]  # by section
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployment after ``init``: its folder, the server's address, all sites, and the new ones."""
+    """A deployment after ``init``: its folder, the server's address, all sites, and new sites."""
 
     folder: Path
     address: Address
@@ -101,7 +101,13 @@ def init(
     _check_ports(clients, address)
     if secure:
         keys.require_cryptography()
-    server, sites = _configurations(folder, names, settings, exists, secure)
+    server, sites = _configurations(
+        folder=folder,
+        names=names,
+        settings=settings,
+        exists=exists,
+        secure=secure,
+    )
     existing = [path.parent.name for path in folder.glob(f"*/{files.CLIENT}")]
     new = [name for name in names if name not in existing]
     _check(folder, server, {name: sites[name] for name in new})
@@ -110,16 +116,13 @@ def init(
         _write_server(folder, server, address)
         for k, name in enumerate(names):
             if name in new:
-                _write_site(
-                    folder / name,
-                    sites[name],
-                    files.environment_text(address, files.FIRST_PORT + k),
-                )
+                variables = files.environment_text(address, files.FIRST_PORT + k)
+                _write_site(folder / name, sites[name], variables)
             if name in new and secure:
                 keys.create_site_keys(folder / name, folder / files.CA)
-        deployed = Deployment(
-            folder, address, sorted({*existing, *names}, key=lambda name: (len(name), name)), new
-        )
+        # By length first, so that site-10 comes after site-9.
+        all_sites = sorted({*existing, *names}, key=lambda name: (len(name), name))
+        deployed = Deployment(folder, address, all_sites, new)
         write_atomic(folder / files.COMMANDS, files.commands_page(folder, address, deployed.sites))
         if compose:
             write_containers(
@@ -129,12 +132,14 @@ def init(
 
 
 def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> Address:
-    """The SuperLink's address; an existing deployment keeps its own. Raises ConfigError for
+    """The SuperLink's address; an existing deployment keeps its address. Raises ConfigError for
     another."""
     before = files.read_address(folder / files.FLOWER) if (folder / files.FLOWER).exists() else None
     default = before or Address()
     address = Address(
-        default.host if host is None else host, default.port if port is None else port, secure
+        host=default.host if host is None else host,
+        port=default.port if port is None else port,
+        secure=secure,
     )
     if not files.is_host(address.host):
         raise ConfigError(
@@ -144,34 +149,29 @@ def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> 
         raise ConfigError(f"--port: expected a port from 1 to 65535, got {address.port}")
     was_secure = (folder / files.KEYS).exists() if before is None else before.secure
     if was_secure != secure and (before or was_secure):
-        with_keys, hint = (
-            ("with", "leave out --insecure") if was_secure else ("without", "say --insecure too")
-        )
-        raise ConfigError(
-            f"{folder} holds a federation {with_keys} keys; {hint}, or choose another folder"
-        )
+        found = "without keys; say --insecure too"
+        if was_secure:
+            found = "with keys; leave out --insecure"
+        raise ConfigError(f"{folder} holds a federation {found}, or choose another folder")
     if before and address != before:
         raise ConfigError(
             f"{folder} has its server at {before}; to move it, remove {files.FLOWER} and "
-            f"{files.CERTIFICATE}, and "
-            f"change SUPERLINK in each site's {files.ENVIRONMENT}"
+            f"{files.CERTIFICATE}, and change SUPERLINK in each site's {files.ENVIRONMENT}"
         )
     return address
 
 
 def _refuse_loopback(folder: Path, address: Address) -> None:
-    """Raises ConfigError where containers cannot reach the server: the loopback of each is another."""
+    """Raises ConfigError where containers cannot reach the server: each has another loopback."""
     if not address.is_loopback:
         return
-    exists = (folder / files.FLOWER).exists()
-    place = (
-        folder.absolute().with_name(f"{folder.absolute().name}-containers") if exists else folder
-    )
+    place = folder
+    if (folder / files.FLOWER).exists():
+        place = folder.absolute().with_name(f"{folder.absolute().name}-containers")
     raise ConfigError(
         f"--compose: the server of {folder} is at {address}, which no site's container reaches; "
-        f"make "
-        f"a deployment without --host, in a folder where there is none: "
-        f"{shell_command('fedkin', 'deploy', 'init', place, '--compose')}"
+        "make a deployment without --host, in a folder where there is none: "
+        f"{shell_command('fedkin', 'deploy', 'init', place)} --compose"
     )
 
 
@@ -199,7 +199,8 @@ def _configurations(
         "capacity": max(8, 2 * len(names)),
         "wait_for": len(names),
     }
-    base["federation"] |= {"registered": True} if secure else {}
+    if secure:
+        base["federation"]["registered"] = True
     base["data"]["clients"] = base["federation"]["capacity"]
     base["run"]["cohort"] = len(names)
     values = {
@@ -208,9 +209,8 @@ def _configurations(
     }
     if exists:
         server = _existing_server(folder, len(names))
-        values["data"] = (
-            values["data"] if "data" in changes else _existing_data(folder) or values["data"]
-        )
+        if "data" not in changes:
+            values["data"] = _existing_data(folder) or values["data"]
     else:
         server = {name: values[name] for name in SERVER}
         server["samples"] = _samples(values["data"], folder / names[0], values["samples"])
@@ -218,39 +218,41 @@ def _configurations(
     federation = server.get("federation", {}).get("name", "trial")
     sites = {}
     for k, name in enumerate(names):
-        own = {"name": name, "federation": federation, "folder": "state"}
-        own |= {} if _is_per_site(values["data"]) else {"clients": [k]}
-        sites[name] = {"client": own | values["client"], **shared, "data": values["data"]}
+        client: Values = {"name": name, "federation": federation, "folder": "state"}
+        if not _is_per_site(values["data"]):
+            client["clients"] = [k]
+        sites[name] = {"client": client | values["client"], **shared, "data": values["data"]}
     return server, sites
 
 
 def _existing_server(folder: Path, sites: int) -> Files:
-    """The content of an existing server.toml. Raises ConfigError where its capacity is too small."""
+    """The content of an existing server.toml. Raises ConfigError where its capacity is too
+    small."""
     path = folder / files.SERVER
     capacity = load_server(path).federation.capacity
     if sites > capacity:
         raise ConfigError(
             f"{path}: federation.capacity is {capacity}, too few for {sites} sites; raise it "
-            f"there first (its run then "
-            "starts anew, in another folder)"
+            "there first (its run then starts anew, in another folder)"
         )
     return read_toml(path)
 
 
 def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
-    """The settings by section. Raises ConfigError for an unknown section, or one whose file exists."""
+    """The settings by section. Raises ConfigError for an unknown section, or a section whose file
+    exists."""
     changes: dict[str, Values] = {}
     for text in settings:
         section, key, value = parse_override(text)
-        known = (*SERVER, *(name for name in CLIENT if name not in SERVER))
-        if section not in known:
-            raise ConfigError(f"{section}: {unknown('section', section, known)}")
+        sections = (*SERVER, *(name for name in CLIENT if name not in SERVER))
+        if section not in sections:
+            raise ConfigError(f"{section}: {unknown('section', section, sections)}")
         if section == "client" and key in _PER_SITE:
             raise ConfigError(f"client.{key}: each site has its own; change it in its client.toml")
         if exists and section in SERVER:
             raise ConfigError(
                 f"{section}.{key}: {files.SERVER} is there already and stays as it is; change it "
-                f"there"
+                "there"
             )
         changes.setdefault(section, {})[key] = value
     return changes
@@ -261,12 +263,13 @@ def _with_settings(section: str, base: Values, changes: Values) -> Values:
     ``name``."""
     if section == "model" and "torch" in changes:
         changes = {"name": "torch"} | changes
-    other = section in _CHOICES and changes.get("name", base["name"]) != base["name"]
-    return {**({} if other else base), **changes}
+    if section in _CHOICES and changes.get("name", base["name"]) != base["name"]:
+        return dict(changes)
+    return {**base, **changes}
 
 
 def _is_per_site(data: Values) -> bool:
-    """Whether the data are a file that each site has in its own folder."""
+    """Whether the data are a file in the folder of each site."""
     return data.get("name") == "file" and not Path(str(data.get("path", ""))).is_absolute()
 
 
@@ -283,21 +286,26 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
     if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():
         raise ConfigError(
             f"data.path: {site / str(data.get('path', ''))} is not there; where the data are "
-            f"elsewhere, describe "
-            "their samples: samples.shape=[30] samples.classes=2"
+            "elsewhere, describe their samples: samples.shape=[30] samples.classes=2"
         )
-    values = {**data, "path": str(site.absolute() / str(data["path"]))} if "path" in data else data
+    values = data
+    if "path" in data:
+        values = {**data, "path": str(site.absolute() / str(data["path"]))}
     entry = resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")
     with error_context("data"):
         loaded = registry.make_site_data(entry)
-    more = {} if loaded.vocabulary is None else {"words": len(loaded.vocabulary)}
-    for key, names in (("labels", loaded.label_names), ("features", loaded.feature_names)):
-        more |= {} if names is None else {key: list(names)}
-    return {"shape": list(loaded.x.shape[1:]), "classes": loaded.classes, **more} | changes
+    samples: Values = {"shape": list(loaded.x.shape[1:]), "classes": loaded.classes}
+    if loaded.vocabulary is not None:
+        samples["words"] = len(loaded.vocabulary)
+    if loaded.label_names is not None:
+        samples["labels"] = list(loaded.label_names)
+    if loaded.feature_names is not None:
+        samples["features"] = list(loaded.feature_names)
+    return samples | changes
 
 
 def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
-    """Load all files as the programs will, from a temporary folder. Raises what they would."""
+    """Load all files as the programs will, from a temporary folder. Raises the same errors."""
     with tempfile.TemporaryDirectory() as place:
         paths = {Path(place) / files.SERVER: server}
         paths |= {Path(place) / name / files.CLIENT: site for name, site in sites.items()}
@@ -309,7 +317,8 @@ def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
             configs = [load_client(Path(place) / name / files.CLIENT) for name in sites]
             if configs and _is_available(configs[-1].data_values):
                 node_from_config(configs[-1])
-        except FedkinError as error:  # the path in the message is of the temporary folder
+        except FedkinError as error:
+            # The path in the message is of the temporary folder.
             raise type(error)(str(error).replace(f"{place}/", f"{folder}/")) from error
 
 
@@ -319,11 +328,10 @@ def _is_available(data: Values) -> bool:
 
 
 def _write_server(folder: Path, server: Values, address: Address) -> None:
-    """Write those of the server's files that do not exist."""
+    """Write the files of the server that do not exist."""
     if address.secure:
-        keys.create_server_certificate(
-            folder, server.get("federation", {}).get("name", "trial"), address.host
-        )
+        federation = server.get("federation", {}).get("name", "trial")
+        keys.create_server_certificate(folder, federation, address.host)
     _write(folder / files.FLOWER, files.flower_config(folder, address))
     _write(folder / files.APP, files.app_project(folder))
     _write(folder / files.ENVIRONMENT, files.environment_text())

@@ -29,8 +29,7 @@ def require_cryptography() -> None:
     except ImportError as error:
         raise MissingExtra(
             "keys need the package cryptography, which is not installed: pip install "
-            "'fedkin[flower]' (--insecure does "
-            "without)"
+            "'fedkin[flower]' (--insecure does without)"
         ) from error
 
 
@@ -43,7 +42,7 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
         host: at which sites reach the server.
 
     Raises:
-        ConfigError: the authority's own key is not there to sign a certificate.
+        ConfigError: the authority's key is not there to sign a certificate.
     """
     if not (folder / CA).exists():
         (folder / CA).parent.mkdir(parents=True, exist_ok=True)
@@ -53,12 +52,11 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
     if not (folder / CA_KEY).exists():
         raise ConfigError(
             f"{folder / CA_KEY} is needed for the server's certificate; put it back for this "
-            f"command"
+            "command"
         )
     addresses = [text for text in (host, "127.0.0.1") if text != "localhost"]
-    certificate, key = Authority.load(folder / CA, folder / CA_KEY).member(
-        "localhost", list(dict.fromkeys(addresses))
-    )
+    authority = Authority.load(folder / CA, folder / CA_KEY)
+    certificate, key = authority.member("localhost", list(dict.fromkeys(addresses)))
     write_secret(folder / SERVER_KEY, key)
     write_public(folder / CERTIFICATE, certificate)
 
@@ -71,9 +69,8 @@ def create_site_keys(folder: Path, ca: Path) -> None:
 
     if not (folder / SITE_CA).exists():
         write_public(folder / SITE_CA, ca.read_bytes())
-    if (folder / NODE_KEY).exists() or (
-        folder / NODE_PUBLIC
-    ).exists():  # the other half may be elsewhere on purpose
+    # With one half here, the other may be elsewhere on purpose.
+    if (folder / NODE_KEY).exists() or (folder / NODE_PUBLIC).exists():
         return
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())

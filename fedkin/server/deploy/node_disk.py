@@ -1,4 +1,4 @@
-"""A node's own disk: what its clients stored (``RUN.safetensors``), and models
+"""A node's disk: arrays that its clients stored (``RUN.safetensors``), and models
 (``RUN-models.safetensors``)."""
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class NodeDisk:
         self._write(path, {**self._read(path), **models})
 
     def forget(self) -> list[Path]:
-        """Delete what clients and models stored of every run, as this node leaves for good; the
-        files deleted."""
+        """Delete the files of every run, as this node leaves for good. Returns these files."""
         files = [path for path in sorted(self.folder.glob("*.safetensors")) if _is_own(path)]
         with storage_errors(self.folder):
             for path in files:
@@ -50,7 +49,7 @@ class NodeDisk:
 
     def _read(self, path: Path) -> dict[str, np.ndarray]:
         """The arrays of a file; none, with a warning, where it is damaged: a client can always
-        begin anew."""
+        begin again."""
         try:
             return decode(path.read_bytes()).arrays
         except FileNotFoundError:

@@ -48,7 +48,7 @@ def own_wheel() -> bytes:
 # Not annotated as Distribution: where the backport importlib_metadata is imported, it returns a
 # class of its package.
 def _installed() -> Any:
-    """The metadata of the installed fedkin. Raises ConfigError if there are none for this version."""
+    """The metadata of the installed fedkin. Raises ConfigError if they are not of this version."""
     try:
         installed = distribution("fedkin")
     except PackageNotFoundError:

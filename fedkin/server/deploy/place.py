@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,17 @@ NAME = "folder"  # of the check
 
 
 def recorded_folder(folder: Path) -> Path | None:
-    """The folder for which a deployment's files were written; None where none of them names it.
+    """The folder for which a deployment's files were written; None where no file names it.
 
     Args:
         folder: of the deployment, as it is now.
     """
     app: Any = _content(folder / files.APP)
-    config = _entry(app, "tool", "flwr", "app", "config", "config")
+    config = _entry(app, ("tool", "flwr", "app", "config", "config"))
     if isinstance(config, str) and Path(config).is_absolute():
         return Path(config).parent
     flower: Any = _content(folder / files.FLOWER)
-    ca = _entry(flower, "superlink", files.CONNECTION, "root-certificates")
+    ca = _entry(flower, ("superlink", files.CONNECTION, "root-certificates"))
     if isinstance(ca, str) and Path(ca).is_absolute():
         return Path(ca).parent.parent
     return None
@@ -76,17 +77,15 @@ def check_place(folder: Path) -> CheckResult:
 
 
 def copy_message(folder: Path, original: Path) -> str:
-    """Why a copy is not started, and what to do instead."""
+    """The message that refuses a copy, with its cure."""
     start = f"fedkin deploy up {shlex.quote(str(original))}"
     new = f"fedkin deploy init {shlex.quote(f'{folder.name}-new')} --port PORT"
     return (
         f"{folder} is a copy of {original}, and has its keys, its port and its sites, so that "
-        f"nothing is "
-        f"started. Start the original ({start}), or make a new deployment ({new}) and copy "
-        f"server.toml "
-        "and the sites' data into it; if the copy is to take the original's place, move the "
-        "original "
-        f"away first ({shell_command('mv', original, original.with_name(f'{original.name}-old'))})"
+        f"nothing is started. Start the original ({start}), or make a new deployment ({new}) and "
+        "copy server.toml and the sites' data into it; if the copy is to take the original's "
+        "place, move the original away first "
+        f"({shell_command('mv', original, original.with_name(f'{original.name}-old'))})"
     )
 
 
@@ -148,10 +147,9 @@ def _is_copy(folder: Path, original: Path) -> bool:
         return False
     if (folder / files.CA).exists() or (original / files.CA).exists():
         return _same_content(folder / files.CA, original / files.CA)
-    settings = [
-        files.SERVER,
-        *(f"{path.parent.name}/{files.CLIENT}" for path in folder.glob(f"*/{files.CLIENT}")),
-    ]
+    settings = [files.SERVER]
+    for path in folder.glob(f"*/{files.CLIENT}"):
+        settings.append(f"{path.parent.name}/{files.CLIENT}")
     return any(_same_content(folder / name, original / name) for name in settings)
 
 
@@ -172,7 +170,8 @@ def _content(path: Path) -> Any:
         return {}
 
 
-def _entry(values: Any, *keys: str) -> Any:
+def _entry(values: Any, keys: Sequence[str]) -> Any:
+    """The entry of nested tables under these keys; None where there is none."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values

@@ -20,7 +20,9 @@ from pathlib import Path
 from fedkin.core.errors import ConfigError, StorageError
 
 MARK = "FEDKIN_PART"
-SUPERLINK, SITE, STARTER = "superlink", "site", "starter"
+SUPERLINK = "superlink"
+SITE = "site"
+STARTER = "starter"
 SERVERAPP = "flwr-serverapp"  # in the command line of the process of a run
 _PROC = Path("/proc")
 _PAUSE = 0.1  # seconds between looks
@@ -30,19 +32,19 @@ _children: list[Started] = []  # started by this process, which the system wants
 
 @dataclass(frozen=True)
 class Part:
-    """A program that stays: of which folder, which kind, and where its output goes."""
+    """A program that keeps running: its folder, its kind, and the file of its output."""
 
     folder: Path
     kind: str
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """The name that users see."""
         return self.folder.name if self.kind == SITE else self.kind
 
     @property
     def mark(self) -> str:
-        """What marks its processes."""
+        """The mark in the environment of its processes."""
         return f"{self.folder.resolve()}:{self.kind}"
 
     @property
@@ -66,47 +68,51 @@ def require_proc() -> None:
     if not (_PROC / "self" / "environ").exists():
         raise ConfigError(
             "fedkin deploy up finds its processes in Linux's /proc, which this system does not "
-            "have; start the "
-            "programs by the commands of COMMANDS.md"
+            "have; start the programs by the commands of COMMANDS.md"
         )
 
 
 def find(parts: Collection[Part]) -> dict[Part, list[Process]]:
-    """The processes of some parts, oldest first; of each part, those that it started too."""
+    """The processes of parts, oldest first, with all processes that they have started."""
     marks = {f"{MARK}={part.mark}".encode(): part for part in parts}
     processes: dict[Part, list[Process]] = {part: [] for part in parts}
     for entry in _PROC.glob("[0-9]*"):
-        if int(entry.name) == os.getpid():  # in a container, this process has the mark, too
+        # In a container, this process has the mark, too.
+        if int(entry.name) == os.getpid():
             continue
-        with suppress(OSError, ValueError):  # another user's, or it has just ended
-            own = marks.keys() & set((entry / "environ").read_bytes().split(b"\0"))
-            for mark in own:
+        # A process may be another user's, or just end.
+        with suppress(OSError, ValueError):
+            variables = set((entry / "environ").read_bytes().split(b"\0"))
+            for mark in marks.keys() & variables:
                 processes[marks[mark]].append(_process(entry))
-    return {
-        part: sorted(own, key=lambda process: (process.started, process.number))
-        for part, own in processes.items()
-    }
+    for of_part in processes.values():
+        of_part.sort(key=lambda process: (process.started, process.number))
+    return processes
 
 
 def is_up(part: Part) -> bool:
-    """Whether the part's own program runs, not only something that it started."""
+    """Whether the part's program itself runs, not only processes that it has started."""
     return bool(leaders(find([part])[part]))
 
 
 def leaders(processes: Sequence[Process]) -> list[Process]:
-    """Those that no other of them has started: the program itself, and what has lost its parent."""
-    own = {process.number for process in processes}
-    programs = [p for p in processes if p.parent not in own and not _is_helper(p)]
-    return programs
+    """The processes that no other of them has started: the program itself, and processes that have
+    lost their parent."""
+    numbers = {process.number for process in processes}
+    return [
+        process
+        for process in processes
+        if process.parent not in numbers and not _is_helper(process)
+    ]
 
 
 def start(
     part: Part, command: Sequence[str], variables: Mapping[str, str], piped: bool = False
 ) -> Started:
-    """Start a part's program in its folder, in a session of its own.
+    """Start a part's program in its folder, in a separate session.
 
     Args:
-        part: what is started.
+        part: the part.
         command: its program and options.
         variables: on top of this process's environment.
         piped: its output is read here, and not written to its log.
@@ -138,29 +144,32 @@ def start(
 
 
 def stop(parts: Collection[Part], grace: float, only: str = "") -> None:
-    """End parts: their programs are asked to, and whatever is left after ``grace`` seconds is
-    killed.
+    """End parts: their programs are asked to end, and processes that are left after ``grace``
+    seconds are killed.
 
     Args:
-        parts: what is ended, all at once.
-        grace: seconds that a program has for its goodbye.
-        only: text in the command lines of those that are ended; the rest stays.
+        parts: the parts, which end at the same time.
+        grace: seconds that a program has to end by itself.
+        only: text in the command lines of the processes that are ended; all others stay.
     """
-    for own in _matching(parts, only).values():
-        for process in own if only else leaders(own):
+    for processes in _matching(parts, only).values():
+        for process in processes if only else leaders(processes):
             _signal(process, signal.SIGTERM)
     end = time.monotonic() + grace
     while any(_matching(parts, only).values()):
         if time.monotonic() > end:
-            for own in _matching(parts, only).values():
-                for process in own:
+            for processes in _matching(parts, only).values():
+                for process in processes:
                     _signal(process, signal.SIGKILL)
         time.sleep(_PAUSE)
     _children[:] = [child for child in _children if child.poll() is None]
 
 
 def _matching(parts: Collection[Part], only: str) -> dict[Part, list[Process]]:
-    return {part: [p for p in own if only in p.command] for part, own in find(parts).items()}
+    return {
+        part: [process for process in processes if only in process.command]
+        for part, processes in find(parts).items()
+    }
 
 
 def _signal(process: Process, number: int) -> None:
@@ -169,7 +178,7 @@ def _signal(process: Process, number: int) -> None:
 
 
 def _is_helper(process: Process) -> bool:
-    """Whether a process ends with the program that started it, and is none without it."""
+    """Whether a process only serves the program that started it, and ends with it."""
     return any(
         name in process.command
         for name in ("flower-superexec", SERVERAPP, "flwr-clientapp", "deploy.worker")
@@ -184,7 +193,6 @@ def _process(entry: Path) -> Process:
 
 
 def _boot_time() -> float:
-    line = next(
-        line for line in (_PROC / "stat").read_text().splitlines() if line.startswith("btime")
-    )
+    lines = (_PROC / "stat").read_text().splitlines()
+    line = next(line for line in lines if line.startswith("btime"))
     return float(line.split()[1])

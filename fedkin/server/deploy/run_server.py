@@ -57,8 +57,8 @@ def serve(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Run:
-    """Run what a server's configuration says with the clients behind ``transport``; resume what its
-    folder holds.
+    """Run a server's configuration with the clients behind ``transport``; a run in its folder is
+    resumed.
 
     Args:
         config: the server's file.
@@ -66,8 +66,9 @@ def serve(
         clock: seconds now.
         sleep: waits so many seconds.
 
-    Raises ConfigError, ModelError, CheckpointError and StorageError as ``simulate`` does;
-    StorageError too where another server is at work in the folder.
+    Raises:
+        ConfigError, ModelError, CheckpointError: as ``simulate`` does.
+        StorageError: as ``simulate`` does, or another server is at work in the folder.
     """
     folder = Path(config.federation.folder)
     with run_lock(folder):
@@ -84,7 +85,7 @@ def serve(
 
 
 def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter) -> Run:
-    """Run what a server's configuration says. Raises what ``serve`` raises."""
+    """Run a server's configuration. Raises the errors of ``serve``."""
     folder = Path(config.federation.folder)
     trackers = make_trackers(config.federation.track, folder)
     worlds = RemoteWorlds(config, request_round)
@@ -108,7 +109,7 @@ class StateWriter:
     """Keeps the file of a server's state up to date: its sites, and why it has ended.
 
     Args:
-        folder: of the run; the file is beside it, and is empty from now on.
+        folder: of the run; the file is next to it, and is empty from now on.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -121,7 +122,7 @@ class StateWriter:
 
         def write() -> None:
             members = membership.registry
-            clients = np.arange(len(members))
+            online = members.rows_by_node(np.arange(len(members)))
             self._write(
                 FederationState(
                     accepted=tuple(members.met()),
@@ -129,7 +130,7 @@ class StateWriter:
                     refused=dict(members.refusals),
                     failing=dict(members.failures),
                     waiting=membership.waiting,
-                    nodes={one.info.name: one.node_id for one in members.rows_by_node(clients)},
+                    nodes={node.info.name: node.node_id for node in online},
                 )
             )
 
@@ -144,7 +145,7 @@ class StateWriter:
         self._write(replace(self.state, failing={}))
 
     def stop(self) -> None:
-        """Forget what the server waits for: it ends."""
+        """Forget the line about waiting clients: the server ends."""
         self._write(replace(self.state, waiting=""))
 
     def _write(self, state: FederationState) -> None:
@@ -163,22 +164,33 @@ class RemoteWorlds:
     """Makes a ``RemoteWorld`` for each run; all have one model, and one membership of clients."""
 
     def __init__(self, config: ServerConfig, request_round: RequestRound) -> None:
-        self.config, self.clients = config, config.federation.capacity
+        self.config = config
+        self.clients = config.federation.capacity
         data = config.data_description()
         with error_context("model"):
             self.model = config.model.make(data)
             self.spec = check_samples(self.model, data)
-        start, shape = self.model.initial(HANDSHAKE_SEED), data.x.shape[1:]
-        name = config.federation.name
-        own = make_handshake(
-            name, __version__, self.spec, shape, data.classes, config.shared_digest
+        start = self.model.initial(HANDSHAKE_SEED)
+        shape = data.x.shape[1:]
+        handshake = make_handshake(
+            federation=config.federation.name,
+            version=__version__,
+            spec=self.spec,
+            shape=shape,
+            classes=data.classes,
+            config=config.shared_digest,
         )
-        own = replace(own, start=model_digest(start))
         file = RegistryFile(Path(config.federation.folder))
         secret = config.option_entries.get("secret")
-        signed = secret is not None and bool(secret.values.get("signed"))
-        self.membership = Membership(request_round, own, data.classes, file.save, signed)
-        if (registered := file.load()) is not None:
+        self.membership = Membership(
+            request_round=request_round,
+            own=replace(handshake, start=model_digest(start)),
+            classes=data.classes,
+            save=file.save,
+            signed=secret is not None and bool(secret.values.get("signed")),
+        )
+        registered = file.load()
+        if registered is not None:
             self.membership.registry.recall(registered)
 
     def digests(self) -> Digests:
@@ -188,9 +200,16 @@ class RemoteWorlds:
         """All that a server can check is checked already."""
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
-        title = own_methods.title(entry["name"])[:40]  # nodes take it as a file's name
-        name = f"{self.config.federation.name}-{title}-{secrets.token_hex(4)}"  # another in every run folder
-        world = RemoteWorld(self.membership, self.spec, self.model.initial, self.config.work, name)
+        # Nodes use the name for a file. It is different in every run folder.
+        title = own_methods.title(entry["name"])[:40]
+        name = f"{self.config.federation.name}-{title}-{secrets.token_hex(4)}"
+        world = RemoteWorld(
+            membership=self.membership,
+            spec=self.spec,
+            initial=self.model.initial,
+            work=self.config.work,
+            run=name,
+        )
         for task in requirements_of(method).reads.standing:
             world.expect(task)
         parts = Parts(method, self.model, self.config.data_description(), self.config.work)
@@ -204,16 +223,20 @@ class RemoteWorlds:
 
 def log_round(record: Record) -> None:
     """Log a line about a round."""
-    after, before = record.get("accuracy"), record.get("accuracy_before_training")
-    parts = [f"accuracy {after:.3f} after aggregation"] if after is not None else []
-    parts += [text] if (text := scored_text(record)) else []
-    parts += [f"{before:.3f} before local training"] if before is not None else []
-    parts += [f"clusters of {record['cluster_sizes']}"] if record.get("cluster_sizes") else []
-    parts += [
-        f"{record[kind]} {kind}"
-        for kind in ("missing", "nonfinite", "outliers")
-        if record.get(kind)
-    ]
+    after = record.get("accuracy")
+    before = record.get("accuracy_before_training")
+    parts = []
+    if after is not None:
+        parts.append(f"accuracy {after:.3f} after aggregation")
+    if text := scored_text(record):
+        parts.append(text)
+    if before is not None:
+        parts.append(f"{before:.3f} before local training")
+    if record.get("cluster_sizes"):
+        parts.append(f"clusters of {record['cluster_sizes']}")
+    for kind in ("missing", "nonfinite", "outliers"):
+        if record.get(kind):
+            parts.append(f"{record[kind]} {kind}")
     _log.info("%s, round %d: %s", record["method"], record["round"], ", ".join(parts) or "done")
 
 
@@ -244,7 +267,7 @@ def log_to_file(path: Path) -> None:
 
 
 class RegistryFile:
-    """``.NAME.registry`` beside the run folder NAME; it is not read where there is no run yet."""
+    """``.NAME.registry`` next to the run folder NAME; it is not read where there is no run yet."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -257,7 +280,8 @@ class RegistryFile:
         write_atomic(self.path, encode({}, memory))
 
     def load(self) -> Memory | None:
-        """What was saved, if a run goes on. Raises CheckpointError where it cannot be read."""
+        """The registry that was saved, if a run is resumed. Raises CheckpointError where it cannot
+        be read."""
         if not (self._folder / "checkpoints").exists():
             return None
         try:
@@ -267,8 +291,7 @@ class RegistryFile:
         except (OSError, ValueError) as error:
             raise CheckpointError(
                 f"{self.path} cannot be read ({error}); without it, clients that came after the "
-                f"last checkpoint get "
-                "other ids: remove it to go on so"
+                "last checkpoint get other ids: remove it to go on so"
             ) from error
 
 
@@ -279,7 +302,7 @@ def run_lock(
     """Hold the lock of a run folder; another server that has it is waited for.
 
     Args:
-        folder: the run folder; the lock is the hidden file ``.NAME.lock`` beside it.
+        folder: the run folder; the lock is the hidden file ``.NAME.lock`` next to it.
         timeout: seconds to wait.
         poll: seconds between attempts.
 

@@ -1,5 +1,5 @@
-"""Which parts of a deployment a command is about: all of its folder, only the server, or only one
-site."""
+"""The parts of a deployment that a command is about: all of its folder, only the server, or only
+one site."""
 
 from __future__ import annotations
 
@@ -44,8 +44,17 @@ def select(folder: Path, *, server: bool = False, site: str | None = None) -> Se
         )
     if not (has_server or sites):
         raise ConfigError(f"{folder}: there is neither {files.SERVER} nor a site's {files.CLIENT}")
-    selected = {} if server else sites if site is None else {site: sites[site]}
-    return Selection(folder, has_server, has_server and site is None, selected)
+    selected = sites
+    if server:
+        selected = {}
+    elif site is not None:
+        selected = {site: sites[site]}
+    return Selection(
+        folder=folder,
+        holds_server=has_server,
+        server=has_server and site is None,
+        sites=selected,
+    )
 
 
 def _sites(folder: Path) -> list[Path]:

@@ -25,8 +25,7 @@ from fedkin.server.deploy.worker_link import WorkerError
 _log = logging.getLogger("fedkin")
 _KEY_REFUSED = (
     "the server does not know this site's key (register its key.pub there: flwr supernode "
-    "register), or the site was "
-    "killed within the last minute; it tries again by itself"
+    "register), or the site was killed within the last minute; it tries again by itself"
 )
 _AGAIN = 3.0  # seconds; Flower, once it has refused, ends the process after five
 
@@ -39,19 +38,18 @@ def run_site(folder: Path) -> None:
     """Take part with the site in a folder until the process is ended.
 
     Raises:
-        ConfigError: its files are missing, or wrong, or are those of a copied deployment.
+        ConfigError: its files are missing or wrong, or of a copied deployment.
         MissingExtra: Flower is not installed.
     """
     refuse_copy(folder)
     config = load_client(folder / files.CLIENT)
     variables = files.read_environment(folder)
     secure = (folder / files.SITE_CA).exists()
-    address = Address.parse(
-        variables.get("SUPERLINK", ""), secure, f"{folder / files.ENVIRONMENT}: SUPERLINK"
-    )
-    os.environ.update({**variables, "FLWR_HOME": str(folder.absolute() / "flwr")})
-    here = folder.absolute()
-    os.chdir(here)
+    place = f"{folder / files.ENVIRONMENT}: SUPERLINK"
+    address = Address.parse(variables.get("SUPERLINK", ""), secure, place)
+    home = folder.absolute()
+    os.environ.update({**variables, "FLWR_HOME": str(home / "flwr")})
+    os.chdir(home)
     if needs_supernode(config):
         _become_supernode(secure)
     try:
@@ -62,22 +60,27 @@ def run_site(folder: Path) -> None:
         ) from error
     log_to()
     signal.signal(signal.SIGTERM, _stop)
-    worker = SiteWorker(Path(files.CLIENT), os.getpid(), partial(note_refusal, here))
+    worker = SiteWorker(Path(files.CLIENT), os.getpid(), partial(note_refusal, home))
     try:
         worker.start()
     except WorkerError as error:
-        note_refusal(here, str(error))
+        note_refusal(home, str(error))
         raise ConfigError(f'{error}; or set worker = "none" under [client]') from error
-    keys = (Path(files.SITE_CA), Path(files.NODE_KEY)) if secure else (None, None)
     try:
-        run_node(str(address), worker.reply, *keys, connected=partial(note_refusal, here, ""))
+        run_node(
+            address=str(address),
+            answer=worker.reply,
+            ca=Path(files.SITE_CA) if secure else None,
+            key=Path(files.NODE_KEY) if secure else None,
+            connected=partial(note_refusal, home, ""),
+        )
     except (Stopped, KeyboardInterrupt):
         _log.info("the site has left")
     except RefusedError:
         _log.warning("refused; trying again in %.0f s", _AGAIN)
-        note_refusal(here, _KEY_REFUSED)
+        note_refusal(home, _KEY_REFUSED)
         time.sleep(_AGAIN)
-        os.execv(sys.executable, [sys.executable, "-m", "fedkin.cli", "deploy", "node", str(here)])
+        os.execv(sys.executable, [sys.executable, "-m", "fedkin.cli", "deploy", "node", str(home)])
 
 
 def needs_supernode(config: ClientConfig) -> bool:

@@ -1,4 +1,4 @@
-"""What a site has refused, in its log and in the file that ``fedkin deploy status`` reads."""
+"""The refusals of a site, in its log and in the file that ``fedkin deploy status`` reads."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def note_refusal(folder: Path, reason: str) -> None:
 
     Args:
         folder: of the site.
-        reason: in one line; empty where the site has done what it was asked, which removes an
-            earlier reason.
+        reason: in one line; empty where the site has answered a message, which removes an earlier
+            reason.
     """
     before = site_refusal(folder)
     if reason and reason != before:

@@ -23,8 +23,7 @@ _PAUSE = 0.1  # seconds between looks
 _READY = re.compile(r"is connected to|SuperNode ID|refused; trying again")  # in a site's log
 _WAITS = (
     "waits: the server does not know its key (flwr supernode register at the server), or it was "
-    "killed within the last "
-    "minute"
+    "killed within the last minute"
 )
 _ERROR = "error: "  # in front of an error of Flower's commands
 _TAIL = 12  # lines of a log in an error
@@ -33,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Missing:
-    """What ``up`` has to start."""
+    """The parts that ``up`` has to start."""
 
     superlink: bool
     sites: list[Part]
@@ -51,7 +50,7 @@ def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
 
     Args:
         selection: the selected parts.
-        missing: those to start.
+        missing: the parts to start.
         say: takes a line about each step.
 
     Raises:
@@ -59,10 +58,10 @@ def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
             the run.
         StorageError: a log cannot be written.
     """
-    register = (
-        [part.name for part in missing.sites] if selection.server and _is_secure(selection) else []
-    )
-    offsets = {part: part.log.stat().st_size if part.log.exists() else 0 for part in missing.sites}
+    register: list[str] = []
+    if selection.server and _is_secure(selection):
+        register = [part.name for part in missing.sites]
+    offsets = {part: _size(part.log) for part in missing.sites}
     starter = None
     if missing.superlink:
         say(f"the SuperLink, at {_start_superlink(selection.folder.resolve())}")
@@ -78,6 +77,11 @@ def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
         say(f"the run {starter.wait_for(flower_commands.RUN)}")
     for part, process in started.items():
         say(f"{part.name}: {_wait_for_site(part, process, offsets[part])}")
+
+
+def _size(log: Path) -> int:
+    """Bytes of a log; 0 where there is none."""
+    return log.stat().st_size if log.exists() else 0
 
 
 def _is_secure(selection: Selection) -> bool:
@@ -108,15 +112,13 @@ class _Starter:
     """The process of Flower's commands, and the lines that it has written so far."""
 
     def __init__(self, folder: Path, register: Sequence[str], run: bool) -> None:
-        command = [sys.executable, "-m", flower_commands.__name__, *(["--run"] if run else [])]
+        command = [sys.executable, "-m", flower_commands.__name__]
+        if run:
+            command.append("--run")
+        command += ["--register", *register]
         self._folder = folder
         self.lines: list[str] = []
-        self._process = start(
-            Part(folder, STARTER),
-            [*command, "--register", *register],
-            _variables(folder),
-            piped=True,
-        )
+        self._process = start(Part(folder, STARTER), command, _variables(folder), piped=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 

@@ -1,5 +1,5 @@
-"""``fedkin deploy status`` and ``logs``: which parts run here, how far the run is, and what they
-have written."""
+"""``fedkin deploy status`` and ``logs``: which parts run here, how far the run is, and the logs of
+the parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from fedkin.server.deploy.selection import Selection, select
 from fedkin.server.deploy.site_state import name_of, site_refusal
 from fedkin.server.deploy.start_parts import parts_of
 
-UP, DOWN, REFUSED = "up", "down", "refused"
+UP = "up"
+DOWN = "down"
+REFUSED = "refused"
 RUN = "run"  # the run's name among the parts
 _PAUSE = 0.3  # seconds between looks at a log
 _RUN_TIMEOUT = 120.0  # seconds in which a run's process must come
@@ -41,7 +43,7 @@ class PartStatus:
         name: of the part.
         state: ``up``, ``down`` or ``refused``.
         processes: their ids.
-        detail: what else is known.
+        detail: further facts, for users.
         reason: why a site is refused or its last reply was an error, or why there is no run; else
             empty.
     """
@@ -68,15 +70,22 @@ def status(folder: Path, *, server: bool = False, site: str | None = None) -> li
     selection = select(folder, server=server, site=site)
     processes = find(parts_of(selection))
     state = server_state(selection)
-    lines = [_part(part, own, state) for part, own in processes.items()]
-    if selection.server:
-        known = {name_of(path) for path in selection.sites.values()}
-        lines += [
-            PartStatus(name, REFUSED, [], "not of this machine", reason)
-            for name, reason in state.refused.items()
-            if name not in known
-        ]
-        lines.append(_run(selection, processes, state))
+    lines = [_part(part, of_part, state) for part, of_part in processes.items()]
+    if not selection.server:
+        return lines
+    here = {name_of(path) for path in selection.sites.values()}
+    for name, reason in state.refused.items():
+        if name not in here:
+            lines.append(
+                PartStatus(
+                    name=name,
+                    state=REFUSED,
+                    processes=[],
+                    detail="not of this machine",
+                    reason=reason,
+                )
+            )
+    lines.append(_run(selection, processes, state))
     return lines
 
 
@@ -93,8 +102,7 @@ def reason_line(line: PartStatus) -> str:
 
 
 def server_state(selection: Selection) -> FederationState:
-    """What the server of a deployment knows of its sites; nothing where no server is here, or it
-    was not started."""
+    """The state of a deployment's server; empty where no server is here, or it was not started."""
     if not selection.holds_server:
         return FederationState()
     try:
@@ -133,9 +141,8 @@ def log_lines(
     for name, log in chosen.items():
         text = log.read_bytes() if log.exists() else b""
         offsets[name] = len(text)
-        yield from _named(
-            name, text.decode(errors="replace").splitlines()[-lines:] if lines else [], width
-        )
+        last = text.decode(errors="replace").splitlines()[-lines:] if lines else []
+        yield from _named(name, last, width)
     while follow:
         for name, log in chosen.items():
             fresh, offsets[name] = _fresh(log, offsets[name])
@@ -144,7 +151,7 @@ def log_lines(
 
 
 def logs_of(selection: Selection) -> dict[str, Path]:
-    """The logs of the selected parts by name; that of the run is what the server logs about it."""
+    """The logs of the selected parts by name; the log of the run is the server's log about it."""
     logs: dict[str, Path] = {}
     for part in parts_of(selection):
         logs[part.name] = part.log
@@ -160,13 +167,16 @@ def log_size(folder: Path) -> int:
 
 
 def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = None) -> bool:
-    """Wait until the run of a deployment has ended; whether it has its results.
+    """Wait until the run of a deployment has ended.
 
     Args:
         folder: of the deployment.
         say: takes each line that the server logs about the run meanwhile, and at last why a run has
             no results.
-        offset: bytes of the server's log that are left out; None: those that are there now.
+        offset: bytes of the server's log that are left out; None: all that it has now.
+
+    Returns:
+        Whether the run has its results.
     """
     part = Part(folder.resolve(), SUPERLINK)
     log = folder / files.SERVER_LOG
@@ -174,30 +184,29 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
     seen = False
     end = time.monotonic() + _RUN_TIMEOUT
     while True:
-        own = find([part])[part]
-        runs = any(SERVERAPP in process.command for process in own)
+        processes = find([part])[part]
+        runs = any(SERVERAPP in process.command for process in processes)
         seen |= runs
         fresh, read = _fresh(log, read)
         for line in fresh:
             say(line)
         error = server_state(select(folder)).end
-        if not own or (
-            not runs and (seen or error or is_finished(folder) or time.monotonic() > end)
-        ):
+        if not processes:
+            break
+        # The process of the run is gone, or did not come in time.
+        if not runs and (seen or error or is_finished(folder) or time.monotonic() > end):
             break
         time.sleep(_PAUSE)
     finished = is_finished(folder)
     if not finished:
-        say(
-            f"error: the run has no results: "
-            f"{error or f'its process has ended; see {log} and {part.log}'}"
-        )
+        why = error or f"its process has ended; see {log} and {part.log}"
+        say(f"error: the run has no results: {why}")
     return finished
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether the run of a server's folder, and those beside it, have their results for all rounds
-    configured."""
+    """Whether the run of a server's folder, and the runs that it is compared with, have their
+    results for all rounds configured."""
     config = load_server(folder / files.SERVER)
     out = Path(config.federation.folder)
     runs = [out, *(against_folder(out, entry.name) for entry in config.against)]
@@ -217,27 +226,34 @@ def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
     yield from (f"{name:<{width}} | {line}" for line in lines)
 
 
-def _part(part: Part, own: list[Process], state: FederationState) -> PartStatus:
-    """The status of a program. A site that is refused is so whether it is up or down; the detail
-    says which."""
-    numbers = [process.number for process in own]
-    programs = leaders(own)
+def _part(part: Part, processes: list[Process], state: FederationState) -> PartStatus:
+    """The status of a program. A site is refused whether it is up or down; the detail says
+    which."""
+    programs = leaders(processes)
     if programs:
         running = UP
         minutes = (time.time() - programs[0].started) / 60
         detail = f"for {minutes:.0f} min, log in {part.log}"
     else:
         running = DOWN
-        detail = "what it has started is left" if own else ""
+        detail = "what it has started is left" if processes else ""
+    reason = _failure(part, state)
     refusal = _refusal(part, state)
-    if not refusal:
-        return PartStatus(part.name, running, numbers, detail, _failure(part, state))
-    detail = f"{running} {detail}".strip()
-    return PartStatus(part.name, REFUSED, numbers, detail, refusal)
+    if refusal:
+        detail = f"{running} {detail}".strip()
+        running = REFUSED
+        reason = refusal
+    return PartStatus(
+        name=part.name,
+        state=running,
+        processes=[process.number for process in processes],
+        detail=detail,
+        reason=reason,
+    )
 
 
 def _refusal(part: Part, state: FederationState) -> str:
-    """Why a site is refused; the server's word comes first."""
+    """Why a site is refused; the server's reason comes first."""
     if part.kind != SITE:
         return ""
     return state.refused.get(name_of(part.folder)) or site_refusal(part.folder)
@@ -252,26 +268,28 @@ def _run(
     selection: Selection, processes: dict[Part, list[Process]], state: FederationState
 ) -> PartStatus:
     """How far the run is, by its folder."""
-    own = [
-        p
-        for part, all_of in processes.items()
-        if part.kind == SUPERLINK
-        for p in all_of
-        if SERVERAPP in p.command
-    ]
+    numbers: list[int] = []
+    for part, of_part in processes.items():
+        if part.kind == SUPERLINK:
+            numbers += [process.number for process in of_part if SERVERAPP in process.command]
     try:
         config = load_server(selection.folder / files.SERVER)
     except FedkinError as error:
-        return PartStatus(RUN, DOWN, [], "", str(error))
-    out, rounds = Path(config.federation.folder), config.run.rounds
-    entries = [
-        (config.method, out),
-        *((entry, against_folder(out, entry.name)) for entry in config.against),
-    ]
-    detail = ", ".join(f"{entry.name} {_progress(run, rounds)}" for entry, run in entries)
-    waiting = f"{state.waiting}; " if own and state.waiting else ""
-    numbers = [process.number for process in own]
-    return PartStatus(RUN, UP if own else DOWN, numbers, f"{waiting}{detail}; in {out}", state.end)
+        return PartStatus(name=RUN, state=DOWN, processes=[], detail="", reason=str(error))
+    out = Path(config.federation.folder)
+    rounds = config.run.rounds
+    runs = [(config.method.name, out)]
+    for entry in config.against:
+        runs.append((entry.name, against_folder(out, entry.name)))
+    detail = ", ".join(f"{name} {_progress(run, rounds)}" for name, run in runs)
+    waiting = f"{state.waiting}; " if numbers and state.waiting else ""
+    return PartStatus(
+        name=RUN,
+        state=UP if numbers else DOWN,
+        processes=numbers,
+        detail=f"{waiting}{detail}; in {out}",
+        reason=state.end,
+    )
 
 
 def _progress(run: Path, rounds: int) -> str:

@@ -76,12 +76,15 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
 
 
 def down(folder: Path, *, server: bool = False, site: str | None = None) -> list[Part]:
-    """End the parts of a deployment, and all that they have started; those that ran.
+    """End the parts of a deployment, and all that they have started.
 
     Args:
         folder: of the deployment, or of one site.
         server: only the server.
         site: name of the only site; None: all.
+
+    Returns:
+        The parts that ran.
 
     Raises:
         ConfigError: the folder holds no deployment.
@@ -100,11 +103,15 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
 
 
 def _missing(selection: Selection, processes: Mapping[Part, Sequence[Process]]) -> Missing:
-    gone = [part for part, own in processes.items() if not leaders(own)]
-    runs = any(SERVERAPP in process.command for own in processes.values() for process in own)
-    wanted = selection.server and not runs and not is_finished(selection.folder)
-    superlink = any(part.kind == SUPERLINK for part in gone)
-    return Missing(superlink, [part for part in gone if part.kind == SITE], wanted)
+    """The selected parts that do not run."""
+    gone = [part for part, of_part in processes.items() if not leaders(of_part)]
+    everything = [process for of_part in processes.values() for process in of_part]
+    runs = any(SERVERAPP in process.command for process in everything)
+    return Missing(
+        superlink=any(part.kind == SUPERLINK for part in gone),
+        sites=[part for part in gone if part.kind == SITE],
+        run=selection.server and not runs and not is_finished(selection.folder),
+    )
 
 
 def _refuse_ports(selection: Selection, missing: Missing) -> None:
@@ -113,13 +120,13 @@ def _refuse_ports(selection: Selection, missing: Missing) -> None:
     for part in missing.sites:
         try:
             config = load_client(part.folder / files.CLIENT)
-        except ConfigError:  # a failed check, which is reported with all others
+        except ConfigError:
+            # A failed check, which is reported with all others.
             continue
         if needs_supernode(config):
             variables = files.read_environment(part.folder)
-            _refuse_port(
-                "127.0.0.1", int(variables.get("SUPERNODE_PORT", files.FIRST_PORT)), part.name
-            )
+            port = int(variables.get("SUPERNODE_PORT", files.FIRST_PORT))
+            _refuse_port("127.0.0.1", port, part.name)
     if missing.superlink:
         address = files.read_address(selection.folder / files.FLOWER)
         _refuse_port(address.bind_host, address.port, "the SuperLink")
@@ -127,9 +134,8 @@ def _refuse_ports(selection: Selection, missing: Missing) -> None:
 
 def _refuse_port(host: str, port: int, name: str) -> None:
     with socket.socket() as attempt:
-        attempt.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # one that was just released is free
+        # A port that was just released is free.
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             attempt.bind((host, port))
         except OSError as error:
@@ -140,21 +146,20 @@ def _refuse_port(host: str, port: int, name: str) -> None:
 
 @contextmanager
 def _all_or_none(missing: Missing, selection: Selection) -> Iterator[None]:
-    """Where starting fails or is interrupted, end what was started."""
+    """End all parts that were started, where a start fails or is interrupted."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, _interrupt) for number in numbers]
     try:
         yield
     except (FedkinError, OSError, KeyboardInterrupt):
-        for number in numbers:  # a second one must not leave half of it
+        # A second signal must not leave half of the parts.
+        for number in numbers:
             signal.signal(number, signal.SIG_IGN)
         folder = selection.folder.resolve()
-        own = [
-            Part(folder, STARTER),
-            *([Part(folder, SUPERLINK)] if missing.superlink else []),
-            *missing.sites,
-        ]
-        stop(own, 1.0)
+        parts = [Part(folder, STARTER)]
+        if missing.superlink:
+            parts.append(Part(folder, SUPERLINK))
+        stop([*parts, *missing.sites], 1.0)
         raise
     finally:
         for number, handler in zip(numbers, before, strict=True):

@@ -1,4 +1,4 @@
-"""What ``fedkin deploy up`` says once all programs run: who takes part, and who is refused."""
+"""The lines of ``fedkin deploy up`` once all programs run: sites that take part, or are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAUSE = 0.2  # seconds between looks
 
 @dataclass(frozen=True)
 class Former:
-    """What the server knew before ``up`` started sites that had ended.
+    """The server's state before ``up`` started sites that had ended.
 
     Attributes:
         state: of the server.
@@ -58,18 +58,17 @@ class Former:
         """
         if name not in state.accepted or name in state.refused:
             return False
-        was_accepted = name in self.state.accepted
-        return (
-            not was_accepted or self.same_ids or state.nodes.get(name) != self.state.nodes.get(name)
-        )
+        if name not in self.state.accepted or self.same_ids:
+            return True
+        return state.nodes.get(name) != self.state.nodes.get(name)
 
 
 def former_state(selection: Selection, missing: Missing) -> Former:
-    """What the server knows before anything is started; nothing where its run is started, too.
+    """The server's state before any part is started; empty where its run is started, too.
 
     Args:
         selection: the selected parts.
-        missing: those that will be started.
+        missing: the parts that will be started.
     """
     if not selection.server or missing.run:
         return Former(FederationState(), same_ids=False)
@@ -81,13 +80,14 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
     """Wait until the server has accepted or refused each of the sites that were started, and say
     so.
 
-    Returns False where the server refuses one, or has ended by an error.
-
     Args:
-        selection: the selected parts; without the server nothing is waited for.
-        missing: those that were started.
-        former: what the server knew before.
+        selection: the selected parts; without the server there is no wait.
+        missing: the parts that were started.
+        former: the server's state before.
         say: takes a line about each.
+
+    Returns:
+        Whether all is well; False where the server refuses a site, or has ended by an error.
     """
     if not selection.server:
         return True
@@ -119,11 +119,8 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
         runs = _runs(superlink)
         seen |= runs
         seconds = time.monotonic() - start
-        if (
-            not open_sites
-            or (not runs and (seen or seconds > _START))
-            or seconds > _START + _TIMEOUT
-        ):
+        run_is_gone = not runs and (seen or seconds > _START)
+        if not open_sites or run_is_gone or seconds > _START + _TIMEOUT:
             break
         time.sleep(_PAUSE)
     for name, part in open_sites.items():
@@ -148,17 +145,22 @@ def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> 
 
     Args:
         name: of the site.
-        state: what the server knows.
-        former: what it knew before the site was started.
+        state: of the server, now.
+        former: the server's state before the site was started.
         waits: whether a site that is ready has to wait for others, and not only for a moment.
     """
     if former.accepts(name, state):
         return ": takes part"
-    return ": is ready, and the server waits for others" if waits and name in state.ready else ""
+    if waits and name in state.ready:
+        return ": is ready, and the server waits for others"
+    return ""
 
 
 def _open(part: Part, folder: Path, reason: str) -> str:
     """The line about a site of which the server has not said anything since it was started."""
     if reason:
         return f"{part.name} is refused: {reason}"
-    return f"{part.name}: the server has not said whether it takes part; see fedkin deploy status {folder}"
+    return (
+        f"{part.name}: the server has not said whether it takes part; see fedkin deploy status "
+        f"{folder}"
+    )

@@ -1,10 +1,9 @@
 """A site's worker: a process that stays, with data loaded and programs compiled, and answers the
 site's messages.
 
-It answers one message after another, as a node does, and keeps of one nothing for the next but what
-is on the site's disk, the data and compiled programs. Where client.toml or the file of its data has
-changed it loads them anew. It ends with the site's own process, or as soon as its socket is no
-longer there.
+It answers one message after another, as a node does. From one to the next it keeps only the site's
+disk, the data and compiled programs. Where client.toml or the file of its data has changed it loads
+them again. It ends with the site's process, or as soon as its socket is no longer there.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fedkin")
 _CHECK = 0.5  # seconds between looks for the site
-_READ_TIMEOUT = 60.0  # seconds in which a message must come once somebody has connected
+_READ_TIMEOUT = 60.0  # seconds in which a message must come after a connection
 
 
 class LoadedNode:
@@ -49,7 +48,7 @@ class LoadedNode:
         self._data: Path | None = None
 
     def node(self) -> Node:
-        """The node of the files as they are now. Raises what loading raises."""
+        """The node of the files as they are now. Raises the errors of loading them."""
         from fedkin.config.server import load_client
         from fedkin.server.deploy.build_node import node_from_config
 
@@ -76,7 +75,8 @@ class Worker:
     """
 
     def __init__(self, config: Path, site: int, mark: str) -> None:
-        self.loaded, self.folder = LoadedNode(config), worker_folder(config)
+        self.loaded = LoadedNode(config)
+        self.folder = worker_folder(config)
         self._site = (site, mark)
         self._path: list[str] | None = None  # from which the site's programs are imported
         self._ended = False
@@ -85,19 +85,20 @@ class Worker:
     def serve(self) -> None:
         """Answer messages until the site has ended. Raises WorkerError where the socket cannot be
         made."""
-        own = self._listen()
+        path = self.folder / SOCKET
+        own_socket = self._listen()
         self._load()
-        while not self._ended and is_alive(*self._site) and _file(self.folder / SOCKET) == own:
+        while not self._ended and is_alive(*self._site) and _file(path) == own_socket:
             with suppress(TimeoutError):
                 connection, _ = self._listener.accept()
                 with connection:
                     self._answer(connection)
         self._listener.close()
-        if not self._ended and _file(self.folder / SOCKET) == own:
-            (self.folder / SOCKET).unlink(missing_ok=True)
+        if not self._ended and _file(path) == own_socket:
+            path.unlink(missing_ok=True)
 
     def _listen(self) -> tuple[int, int] | None:
-        """Make the socket, for this user only, and listen; which file it is."""
+        """Make the socket, for this user only, and listen. Returns the identity of its file."""
         open_folder(self.folder)
         before = os.umask(0o177)
         try:
@@ -112,18 +113,17 @@ class Worker:
         return _file(self.folder / SOCKET)
 
     def _load(self) -> None:
-        """Load the node before the first message; what fails is reported with the message."""
+        """Load the node before the first message; a failure is reported with the message."""
         with suppress(Exception):
             self.loaded.node()
 
     def _answer(self, connection: socket.socket) -> None:
-        """Read one message and send the reply; whoever asks may be gone before."""
+        """Read one message and send the reply; the sender may be gone before."""
         connection.settimeout(_READ_TIMEOUT)
         try:
             check_peer(connection)
-            if not connection.recv(
-                1, socket.MSG_PEEK
-            ):  # somebody only looked whether there is a worker
+            # Nothing comes where a process only looked whether there is a worker.
+            if not connection.recv(1, socket.MSG_PEEK):
                 return
             head, message = read_frame(connection)
             if message is None:
@@ -141,8 +141,8 @@ class Worker:
             _log.warning("a message was not answered: %s", error)
 
     def _reason_to_end(self, head: dict[str, Any]) -> str:
-        """Why another worker must answer; empty where this one can. The site that asks is the one
-        to end with."""
+        """Why another worker must answer; empty where this one can. The worker ends with the site
+        that asked last."""
         if head.get("version") != __version__:
             return f"it is of fedkin {__version__}, and the site's program of {head.get('version')}"
         if self._path is None:
@@ -154,7 +154,7 @@ class Worker:
         return ""
 
     def _leave(self) -> None:
-        """Make room for the next worker before the reply says that there is need of one."""
+        """Make room for the next worker, before the reply asks for one."""
         (self.folder / SOCKET).unlink(missing_ok=True)
         self._listener.close()
 
@@ -167,15 +167,14 @@ class Worker:
                 self.loaded.node, lambda: from_parts(message), site_name(self.loaded.config)
             )
             return {"refused": reply.refusal}, to_parts(reply, IN_REPLY)
-        except (
-            Exception
-        ) as error:  # as a client's process that raises: the message is lost, and the site goes on
+        except Exception as error:
+            # As with a client's process that raises: the message is lost, and the site goes on.
             traceback.print_exc()
             return {"failure": f"{type(error).__name__}: {error}"}, None
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """What changes when a file is written; None where there is none."""
+    """Time and size of a file, which change when it is written; None where there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -184,7 +183,8 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _file(path: Path) -> tuple[int, int] | None:
-    """Which file has a path; None where none has. Numbers of files are given again, times are not."""
+    """The identity of the file at a path; None where there is none. Numbers of files are used
+    again, times are not."""
     try:
         status = path.lstat()
     except OSError:
@@ -199,7 +199,9 @@ def main(arguments: list[str]) -> None:
         format="%(asctime)s %(name)s %(levelname)s: %(message)s", datefmt="%H:%M:%S"
     )
     _log.setLevel(logging.INFO)
-    config, site, mark = Path(arguments[0]), int(arguments[1]), arguments[2]
+    config = Path(arguments[0])
+    site = int(arguments[1])
+    mark = arguments[2]
     try:
         Worker(config, site, mark).serve()
     except WorkerError as error:

@@ -1,9 +1,9 @@
-"""Where a site's worker is found: a socket in a folder that only the site's own user can enter.
+"""The place of a site's worker: a socket in a folder that only the site's user can enter.
 
-site-0/client.worker/      mode 0700, beside client.toml
+site-0/client.worker/      mode 0700, next to client.toml
     socket                 mode 0600; both sides check that the other is the same user
-    lock                   held by whoever starts a worker
-    worker.log             what the worker writes
+    lock                   held by a process that starts a worker
+    worker.log             output of the worker
 
 Only the standard library is imported here, because every message to a site starts a process that
 needs this.
@@ -20,7 +20,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SOCKET, LOCK, LOG = "socket", "lock", "worker.log"
+SOCKET = "socket"
+LOCK = "lock"
+LOG = "worker.log"
 AVAILABLE = hasattr(socket, "AF_UNIX") and hasattr(os, "getuid")
 _LONGEST = 100  # bytes of a socket's path; systems take 104 or 108
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
@@ -72,7 +74,7 @@ def socket_address(folder: Path) -> Iterator[str]:
     if not Path("/proc/self/fd").exists():
         raise WorkerError(
             f"{path} is too long for a socket ({_LONGEST} bytes); choose a folder with a shorter "
-            f"path"
+            "path"
         )
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
