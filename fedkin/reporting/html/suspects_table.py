@@ -27,7 +27,7 @@ def suspects_table(run: Run) -> Json:
         for client, weight in enumerate(weights[: len(run.assignment)])
         if weight is not None and weight < SUSPECT
     )
-    heads = list(_HEADS)
+    heads: list[str] = [*_HEADS]
     if attackers is not None:
         heads.append("role")
     rows = []

@@ -82,13 +82,17 @@ def torch_model(
             f"model {name!r}: engine must be one of {', '.join(ENGINES)}, got {engine!r}"
         )
     is_module = isinstance(source, nn.Module)
-    if not is_module and not callable(source):
+    if is_module:
+        make: Callable[[], Any] = functools.partial(_itself, source)
+    elif callable(source):
+        make = _factory(source, data, name)
+    else:
         raise ModelError(
             f"a PyTorch model is an nn.Module or a function that makes one, got "
             f"{type(source).__name__}"
         )
     return build_model(
-        make=(lambda: source) if is_module else _factory(source, data, name),
+        make=make,
         fixed=is_module,
         name=name,
         detects=detects,
@@ -96,6 +100,11 @@ def torch_model(
         optimizer=optimizer,
         engine=engine,
     )
+
+
+def _itself(module: Any) -> Any:
+    """The module, as a function that makes it returns it."""
+    return module
 
 
 def model_from_config(
