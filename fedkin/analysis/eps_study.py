@@ -1,4 +1,4 @@
-"""Which eps gives which clusters: those that DBSCAN finds at every eps, from one clustering round."""
+"""The clusters that DBSCAN finds at every eps, from one clustering round."""
 
 from __future__ import annotations
 
@@ -59,41 +59,54 @@ class EpsStudy:
     def widest(self) -> list[EpsRange]:
         """The relatively widest range of eps for every number of clusters, ascending by eps."""
         best: dict[tuple[int, bool], EpsRange] = {}
-        for one in self.ranges:
-            key = (one.clusters, one.noise == 0)
-            if key not in best or _growth(one) > _growth(best[key]):
-                best[key] = one
-        return sorted(best.values(), key=lambda one: one.low)
+        for eps_range in self.ranges:
+            key = (eps_range.clusters, eps_range.noise == 0)
+            if key not in best or _growth(eps_range) > _growth(best[key]):
+                best[key] = eps_range
+        return sorted(best.values(), key=lambda eps_range: eps_range.low)
 
     def table(self) -> pd.DataFrame:
         """One row per number of clusters, with and without noise; the relatively widest ranges
         where there are many."""
-        suggested = [one for one in self.ranges if one.low <= self.suggested < one.high]
-        others = [one for one in self.widest() if one not in suggested]
-        shown = sorted(
-            [*suggested, *sorted(others, key=_growth)[1 - _ROWS :]], key=lambda one: one.low
-        )
+        suggested = [eps_range for eps_range in self.ranges if self._is_suggested(eps_range)]
+        not_suggested = [eps_range for eps_range in self.widest() if eps_range not in suggested]
+        widest = sorted(not_suggested, key=_growth)[1 - _ROWS :]
+        shown = sorted([*suggested, *widest], key=lambda eps_range: eps_range.low)
         return pd.DataFrame(
-            {
-                "eps from": [f"{one.low:.4g}" for one in shown],
-                "up to": [f"{one.high:.4g}" if math.isfinite(one.high) else "any" for one in shown],
-                "clusters": [str(one.clusters) for one in shown],
-                "noise": [str(one.noise) for one in shown],
-                "silhouette": [
-                    "-" if one.silhouette is None else f"{one.silhouette:.2f}" for one in shown
-                ],
-                "": ["suggested" if one.low <= self.suggested < one.high else "" for one in shown],
-            }
+            [self._row(eps_range) for eps_range in shown],
+            columns=["eps from", "up to", "clusters", "noise", "silhouette", ""],
         )
+
+    def _is_suggested(self, eps_range: EpsRange) -> bool:
+        return eps_range.low <= self.suggested < eps_range.high
+
+    def _row(self, eps_range: EpsRange) -> list[str]:
+        """The cells of a range in the table."""
+        high = f"{eps_range.high:.4g}" if math.isfinite(eps_range.high) else "any"
+        silhouette = "-" if eps_range.silhouette is None else f"{eps_range.silhouette:.2f}"
+        return [
+            f"{eps_range.low:.4g}",
+            high,
+            str(eps_range.clusters),
+            str(eps_range.noise),
+            silhouette,
+            "suggested" if self._is_suggested(eps_range) else "",
+        ]
 
     def summary(self) -> dict[str, Any]:
         """The study as plain JSON values; ``high`` of the last range is None."""
-        ranges = [
-            {**vars(one), "high": one.high if math.isfinite(one.high) else None}
-            for one in self.ranges
-        ]
-        return {"clients": len(self.clients), "min_samples": self.min_samples, "suggested": self.suggested,
-                "knee": self.knee, "k_distances": self.curve.tolist(), "ranges": ranges}  # fmt: skip
+        ranges = []
+        for eps_range in self.ranges:
+            high = eps_range.high if math.isfinite(eps_range.high) else None
+            ranges.append({**vars(eps_range), "high": high})
+        return {
+            "clients": len(self.clients),
+            "min_samples": self.min_samples,
+            "suggested": self.suggested,
+            "knee": self.knee,
+            "k_distances": self.curve.tolist(),
+            "ranges": ranges,
+        }
 
 
 def study_eps(
@@ -149,9 +162,13 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
     layers = state.layers[clients]
     curve = k_distances(layers, method.min_samples)
     return EpsStudy(
-        clients, layers, method.min_samples, eps_ranges(layers, method.min_samples), curve
+        clients=clients,
+        layers=layers,
+        min_samples=method.min_samples,
+        ranges=eps_ranges(layers, method.min_samples),
+        curve=curve,
     )
 
 
-def _growth(one: EpsRange) -> float:
-    return one.high / one.low if one.low > 0 else math.inf
+def _growth(eps_range: EpsRange) -> float:
+    return eps_range.high / eps_range.low if eps_range.low > 0 else math.inf

@@ -40,8 +40,7 @@ def replay(run: Run, on_round: OnRound) -> None:
     if STOP in replies:
         _log.warning(
             "%s: a callback returned STOP after round %d, and the run had ended: with several jobs "
-            "it is called at the "
-            "end; use run.until or run.patience, or one job",
+            "it is called at the end; use run.until or run.patience, or one job",
             run.config.method_name,
             replies.index(STOP),
         )
@@ -103,18 +102,17 @@ def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | Non
     check_engine(engine)
     if not several(jobs, engine):
         return
-    how, alone = (
-        (f"jobs={jobs}", "leave jobs at 1")
-        if engine is None
-        else (f"engine={engine}", "leave out the engine")
-    )
+    how = f"jobs={jobs}"
+    alone = "leave jobs at 1"
+    if engine is not None:
+        how = f"engine={engine}"
+        alone = "leave out the engine"
     for config in configs:
         for entry in config.methods:
             if own_methods.only_here(entry.name):
                 raise ConfigError(
                     f"{how}: no other process can import {entry.name!r}: put the class into a "
-                    f"module of its "
-                    f"own, or {alone}"
+                    f"module of its own, or {alone}"
                 )
         if (config.run.devices or 1) > 1:
             raise ConfigError(f"{how}: a process has one core; leave out run.devices, or {alone}")
@@ -138,12 +136,11 @@ def work(job: Job) -> None:
     """Run a job, in this process, or go on with it."""
     config = from_dict(job.description.sections)
     experiment, digests = _experiment(config)
-    for one in job.earlier:
-        if fingerprint(one.config, *digests) != one.fingerprint:
+    for earlier in job.earlier:
+        if fingerprint(earlier.config, *digests) != earlier.fingerprint:
             raise CheckpointError(
-                f"{one.folder} was run on other data, or with another model or version of JAX, "
-                f"than its others would "
-                "be now; start the comparison again in another folder"
+                f"{earlier.folder} was run on other data, or with another model or version of "
+                f"JAX, than its others would be now; start the comparison again in another folder"
             )
     methods = named_methods(config.methods)
     seeded = dataclasses.replace(experiment, description=config.description()).with_seed(job.seed)
@@ -158,7 +155,8 @@ def _experiment(config: RunConfig) -> tuple[Experiment, Digests]:
     described = config.description().with_run(against=None)
     setting = json.dumps({**described.sections, "method": None}, sort_keys=True, default=str)
     if _prepared is None or _prepared.setting != setting:
-        _prepared = None  # else two data sets are in memory at once
+        # The data of the setting before are released first: two sets may be too much for memory.
+        _prepared = None
         experiment, _ = from_config(config)
         _prepared = _Prepared(setting, experiment, experiment.worlds.digests())
     return _prepared.experiment, _prepared.digests

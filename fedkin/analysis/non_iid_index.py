@@ -1,4 +1,4 @@
-"""The non-IID index of FedSim: how heterogeneous clients are, measured without seeing their data."""
+"""The non-IID index of FedSim: how heterogeneous clients are, without seeing their data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class NonIIDIndex:
 
     @property
     def missing(self) -> int:
-        """How many clients sent no reply. The index is smaller without them: it grows as sqrt(N)."""
+        """How many clients sent no reply. The index, which grows as sqrt(N), is smaller without
+        them."""
         return int(np.isnan(self.clients).sum())
 
     @property
@@ -48,7 +49,8 @@ class NonIIDIndex:
         return _client_indices(self.rmse[~np.isnan(self.clients)]).mean(axis=0)
 
     def summary(self) -> dict[str, Any]:
-        """Everything but the single errors as plain JSON values; None for a client without a reply."""
+        """The index as plain JSON values, without single errors; None for a client without a
+        reply."""
         clients = [None if np.isnan(index) else index for index in self.clients.tolist()]
         shown = {"pni": self.pni, "models": self.models, "missing": self.missing}
         return {**shown, "by_model": self.by_model.tolist(), "clients": clients}
@@ -114,18 +116,19 @@ def _random_models(world: World, models: int, seed: int) -> Iterator[Float32[np.
     portion = min(_AT_ONCE, max(1, _PORTION // (world.spec.parameters * BYTES_PER_NUMBER)))
     for first in range(seed, seed + models, portion):
         seeds = range(first, min(first + portion, seed + models))
-        yield np.stack([world.initial(Stream(one, 0, "non-iid index")) for one in seeds]).astype(
-            np.float32
-        )
+        drawn = [world.initial(Stream(model_seed, 0, "non-iid index")) for model_seed in seeds]
+        yield np.stack(drawn).astype(np.float32)
 
 
 def _index(rmse: Float64[np.ndarray, "N D"]) -> NonIIDIndex:
-    known: Int[np.ndarray, "n"] = np.flatnonzero(np.isfinite(rmse).all(axis=1))
-    if not len(known):
+    replied: Int[np.ndarray, "n"] = np.flatnonzero(np.isfinite(rmse).all(axis=1))
+    if not len(replied):
         raise MethodError(f"the index needs replies, and none of {len(rmse)} clients sent one")
     clients = np.full(len(rmse), np.nan)
-    clients[known] = _client_indices(rmse[known]).mean(axis=1)
-    return NonIIDIndex(float(clients[known].mean()), clients, rmse, rmse.shape[1])
+    clients[replied] = _client_indices(rmse[replied]).mean(axis=1)
+    return NonIIDIndex(
+        pni=float(clients[replied].mean()), clients=clients, rmse=rmse, models=rmse.shape[1]
+    )
 
 
 def _client_indices(rmse: Float64[np.ndarray, "n D"]) -> Float64[np.ndarray, "n D"]:
@@ -134,13 +137,15 @@ def _client_indices(rmse: Float64[np.ndarray, "n D"]) -> Float64[np.ndarray, "n 
 
 
 def index_table(index: NonIIDIndex) -> pd.DataFrame:
-    """The index and what it is made of: one row per quantity (its index), one column."""
-    each, errors = index.by_model, index.rmse[~np.isnan(index.clients)].mean(axis=1)
+    """The index and its parts: one row per quantity (its index), one column."""
+    by_model = index.by_model
+    errors = index.rmse[~np.isnan(index.clients)].mean(axis=1)
+    deviation = f"{by_model.std(ddof=1):.4g}" if len(by_model) > 1 else "-"
     rows = {
         "non-IID index (PNI)": f"{index.pni:.4g}",
         "random models": f"{index.models:,}",
-        "index by model, min / median / max": _spread(each),
-        "index by model, standard deviation": f"{each.std(ddof=1):.4g}" if len(each) > 1 else "-",
+        "index by model, min / median / max": _spread(by_model),
+        "index by model, standard deviation": deviation,
         "clients": f"{len(index.clients):,}",
         "clients without a reply": f"{index.missing:,}",
         "index of a client, min / median / max": _spread(index.clients),
@@ -150,15 +155,15 @@ def index_table(index: NonIIDIndex) -> pd.DataFrame:
 
 
 def _spread(values: Float[np.ndarray, "_"]) -> str:
-    known = values[~np.isnan(values)]
-    return " / ".join(f"{number:.4g}" for number in (known.min(), np.median(known), known.max()))
+    numbers = values[~np.isnan(values)]
+    shown = (numbers.min(), np.median(numbers), numbers.max())
+    return " / ".join(f"{number:.4g}" for number in shown)
 
 
 def extreme_clients(index: NonIIDIndex, data: FederatedData) -> pd.DataFrame:
     """The clients with the lowest, the median and the highest index, one row each."""
-    order = np.argsort(index.clients, kind="stable")[
-        : len(index.clients) - index.missing
-    ]  # NaN is last
+    # NaN is last in this order, and cut off.
+    order = np.argsort(index.clients, kind="stable")[: len(index.clients) - index.missing]
     places = {"lowest": 0, "median": (len(order) - 1) // 2, "highest": len(order) - 1}
     rows = [_row(label, int(order[place]), index, data) for label, place in places.items()]
     return pd.DataFrame(rows)

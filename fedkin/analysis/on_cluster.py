@@ -37,22 +37,24 @@ def run_on_cluster(
         engine: ``ray``, or ``ray:`` and an address.
     """
     cluster = Cluster(engine, None)
-    ray, left = cluster.ray, [job._replace(out=job.out.resolve()) for job in jobs]
-    keys, deaths = (
-        {job.out: original for job, original in zip(left, jobs, strict=True)},
-        Counter[Path](),
-    )
+    ray = cluster.ray
+    left = [job._replace(out=job.out.resolve()) for job in jobs]
+    originals = {job.out: original for job, original in zip(left, jobs, strict=True)}
+    deaths = Counter[Path]()
     runner = ray.remote(
         num_cpus=1, scheduling_strategy="SPREAD", runtime_env={"env_vars": ONE_CORE}
     )(_Runner)
     idle = [runner.remote() for _ in range(min(len(left), workers or cluster.total_cores))]
     running: dict[Any, tuple[Job, Any]] = {}
-    place = (str(Path.cwd()), list(sys.path), versions())
+    folder = str(Path.cwd())
+    path = list(sys.path)
+    here = versions()
     try:
         while left or running:
             while left and idle:
-                actor, job = idle.pop(), left.pop(0)
-                running[actor.run.remote(job, *place)] = job, actor
+                actor = idle.pop()
+                job = left.pop(0)
+                running[actor.run.remote(job, folder, path, here)] = (job, actor)
             ended, _ = ray.wait(list(running), timeout=_POLL)
             raise_if_interrupted()
             for future in ended:
@@ -60,14 +62,15 @@ def run_on_cluster(
                 try:
                     error = ray.get(future)
                 except ray.exceptions.RayError as death:  # of the actor or its machine
-                    actor, error = runner.remote(), _death(death)
+                    actor = runner.remote()
+                    error = _death(death)
                     deaths[job.out] += 1
                 idle.append(actor)
                 if 0 < deaths[job.out] < _TRIES and error is not None:
                     _log.warning("%s: %s; it is dealt again", job.out, error)
                     left.insert(0, job)
                     continue
-                yield Outcome(keys[job.out], error)
+                yield Outcome(originals[job.out], error)
     finally:
         for actor in (*idle, *(actor for _, actor in running.values())):
             ray.kill(actor)
@@ -82,7 +85,7 @@ def _death(error: Exception) -> ConfigError:
 
 
 class _Runner:
-    """What runs in a process of Ray's: one job after another."""
+    """The actor of a process of Ray: it runs one job after another."""
 
     def run(self, job: Job, folder: str, path: list[str], here: dict[str, str]) -> Exception | None:
         """Why the run was not finished; None where it was.
@@ -101,7 +104,7 @@ class _Runner:
                     f"is to write"
                 )
             os.chdir(folder)
-            sys.path += [one for one in path if one not in sys.path]
+            sys.path += [entry for entry in path if entry not in sys.path]
             work(job)
         except Exception as error:
             return error

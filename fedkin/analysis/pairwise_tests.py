@@ -14,7 +14,9 @@ from jaxtyping import Float
 
 from fedkin.analysis.statistics import LEAST_SEEDS, LEVEL, holm, interval, paired_p
 
-SIGNIFICANT, NOT_SIGNIFICANT, TOO_FEW = "significant", "not significant", "too few seeds"
+SIGNIFICANT = "significant"
+NOT_SIGNIFICANT = "not significant"
+TOO_FEW = "too few seeds"
 NO_SCORE = "no score"
 Reasons = Mapping[str, str]  # by method: why some of its seeds have no number
 
@@ -45,7 +47,7 @@ def pairs(
     reasons = reasons or {}
     if main is None:
         rows = [
-            _ordered(a, b, values[a], values[b], sign) for a, b in itertools.combinations(values, 2)
+            _ordered(a, b, values=values, sign=sign) for a, b in itertools.combinations(values, 2)
         ]
     else:
         rows = [_pair(main, name, values[main], values[name]) for name in values if name != main]
@@ -59,10 +61,9 @@ def pairs(
     named = zip(table["method"], table["against"], strict=True)
     why = [" ".join(reasons[name] for name in pair if name in reasons) or None for pair in named]
     p = table["p"].astype(float)
-    untested = (
-        np.where([reason is not None for reason in why], NO_SCORE, TOO_FEW) if why else TOO_FEW
-    )
-    verdict = np.where(p.isna(), untested, np.where(p < LEVEL, SIGNIFICANT, NOT_SIGNIFICANT))
+    tested = np.where(p < LEVEL, SIGNIFICANT, NOT_SIGNIFICANT)
+    untested = np.where([reason is not None for reason in why], NO_SCORE, TOO_FEW)
+    verdict = np.where(p.isna(), untested, tested)
     return table.assign(verdict=verdict, why=pd.Series(why, dtype=object))
 
 
@@ -78,10 +79,10 @@ class _Pair(NamedTuple):
     p: float = math.nan
 
 
-def _ordered(
-    a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"], sign: int
-) -> _Pair:
+def _ordered(a: str, b: str, values: Mapping[str, Float[np.ndarray, "S"]], sign: int) -> _Pair:
     """The pair, the one with the better mean first."""
+    ours = values[a]
+    theirs = values[b]
     both = np.isfinite(ours) & np.isfinite(theirs)
     swap = both.any() and sign * theirs[both].mean() > sign * ours[both].mean()
     return _pair(b, a, theirs, ours) if swap else _pair(a, b, ours, theirs)
@@ -89,7 +90,8 @@ def _ordered(
 
 def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> _Pair:
     both = np.isfinite(ours) & np.isfinite(theirs)
-    first, second = ours[both], theirs[both]
+    first = ours[both]
+    second = theirs[both]
     seeds = int(both.sum())
     if not seeds:
         return _Pair(a, b, 0)
@@ -98,7 +100,13 @@ def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray
         return _Pair(a, b, seeds, gain)
     band = interval((first - second)[:, None])
     return _Pair(
-        a, b, seeds, gain, float(band.low[0]), float(band.high[0]), paired_p(first, second)
+        method=a,
+        against=b,
+        seeds=seeds,
+        difference=gain,
+        low=float(band.low[0]),
+        high=float(band.high[0]),
+        p=paired_p(first, second),
     )
 
 
@@ -108,18 +116,18 @@ def not_worse_than_best(
     """The method with the best mean, and all that are not significantly worse; where nothing could
     be tested, only the best.
 
-    Where seeds are missing, a mean may be the best because it is that of easy seeds; then the other
-    may come first in their pair, and may even be the better one.
+    Where seeds are missing, a mean may be the best because its seeds are easy; then the other
+    method may come first in their pair, and may even be the better one.
 
     Args:
         pairs: rows of ``pairs``, of one setting.
         means: of each method; None where it has none.
         sign: 1 where higher means are better, -1 where lower ones are.
     """
-    known = {name: mean for name, mean in means.items() if mean is not None}
-    if not known:
+    scored = {name: mean for name, mean in means.items() if mean is not None}
+    if not scored:
         return set()
-    best = max(known, key=lambda name: sign * known[name])
+    best = max(scored, key=lambda name: sign * scored[name])
     equal = [(row["method"], row["against"]) for row in pairs if row["verdict"] == NOT_SIGNIFICANT]
     better = [
         (row["method"], row["against"])

@@ -20,7 +20,9 @@ from fedkin.analysis.latex import escaped, tabular
 from fedkin.analysis.statistics import LEVEL, holm
 from fedkin.analysis.tables import rows_of
 
-LEAST_METHODS, LEAST_SETTINGS = 3, 5  # for tests and a picture of them
+# The fewest for tests and a picture of them.
+LEAST_METHODS = 3
+LEAST_SETTINGS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +63,14 @@ class Ranks:
     def table(self) -> pd.DataFrame:
         """One row per method, the best rank first: its average rank, and the methods that differ
         from it by more than the critical difference, where Friedman's test says that some do."""
-        ordered = sorted(self.average.items(), key=lambda one: one[1])
+        ordered = sorted(self.average.items(), key=lambda item: item[1])
         least = self.critical_difference if self.differ else math.inf
-        apart = {
-            name: [o for o, rank in ordered if abs(rank - own) > least] for name, own in ordered
-        }
-        rows = [
-            {"method": n, "average_rank": rank, "differs_from": "; ".join(apart[n])}
-            for n, rank in ordered
-        ]
+        rows = []
+        for method, average in ordered:
+            apart = [other for other, rank in ordered if abs(rank - average) > least]
+            rows.append(
+                {"method": method, "average_rank": average, "differs_from": "; ".join(apart)}
+            )
         return pd.DataFrame(rows, columns=["method", "average_rank", "differs_from"])
 
     def summary(self) -> dict[str, Any]:
@@ -79,8 +80,8 @@ class Ranks:
             "p": self.p,
             "critical_difference": self.critical_difference,
         }
-        known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
-        return {"settings": len(self.scores), **known, "pairs": rows_of(self.pairs)}
+        plain = {name: None if math.isnan(value) else value for name, value in numbers.items()}
+        return {"settings": len(self.scores), **plain, "pairs": rows_of(self.pairs)}
 
     def latex(self) -> str:
         """The table, and below it how ranks were tested."""
@@ -98,14 +99,18 @@ class Ranks:
         ]
         if self.tested:
             lines.append(f"Friedman: chi-square {self.friedman:.2f}, p = {self.p:.2g}.")
-            nemenyi = f"Nemenyi: ranks that differ by more than {self.critical_difference:.2f} differ significantly."
-            lines.append(nemenyi if self.differ else "So no pair of methods is shown to differ.")
+            nemenyi = "So no pair of methods is shown to differ."
+            if self.differ:
+                nemenyi = (
+                    f"Nemenyi: ranks that differ by more than {self.critical_difference:.2f} "
+                    f"differ significantly."
+                )
+            lines.append(nemenyi)
         least = least_wilcoxon(len(self.average))
         if self.tested and len(self.scores) < least:
             lines.append(
                 f"Wilcoxon's test of all pairs of {len(self.average)} methods, Holm-adjusted, can "
-                f"find nothing in "
-                f"fewer than {least} settings."
+                f"find nothing in fewer than {least} settings."
             )
         return lines
 
@@ -120,19 +125,28 @@ def rank(scores: pd.DataFrame, sign: int = 1) -> Ranks:
     whole = scores.dropna(axis=0)
     settings, methods = whole.shape
     ranks = whole.rank(axis=1, ascending=sign < 0)
-    average = (
-        {str(name): float(value) for name, value in ranks.mean(axis=0).items()} if settings else {}
-    )
-    friedman, p, critical = math.nan, math.nan, math.nan
+    average = {}
+    if settings:
+        average = {str(name): float(value) for name, value in ranks.mean(axis=0).items()}
+    friedman = math.nan
+    p = math.nan
+    critical = math.nan
     if settings >= 2 and methods >= LEAST_METHODS:
+        # Where no method is ever better, the test is not defined: all methods are alike.
+        friedman = 0.0
+        p = 1.0
         if (whole.nunique(axis=1) > 1).any():
             friedman, p = map(float, stats.friedmanchisquare(*(whole[name] for name in whole)))
-        else:  # no method is ever better
-            friedman, p = 0.0, 1.0
-        critical = _error(settings, methods) * float(
-            stats.studentized_range.ppf(1 - LEVEL, methods, np.inf)
-        )
-    return Ranks(whole, average, friedman, p, critical, _pairs(whole, average))
+        quantile = float(stats.studentized_range.ppf(1 - LEVEL, methods, np.inf))
+        critical = _error(settings, methods) * quantile
+    return Ranks(
+        scores=whole,
+        average=average,
+        friedman=friedman,
+        p=p,
+        critical_difference=critical,
+        pairs=_pairs(whole, average),
+    )
 
 
 def least_wilcoxon(methods: int) -> int:
@@ -153,11 +167,12 @@ def _pairs(whole: pd.DataFrame, average: dict[str, float]) -> pd.DataFrame:
     settings, methods = whole.shape
     rows = []
     for a, b in itertools.combinations(sorted(average, key=lambda name: average[name]), 2):
-        gap, nemenyi, wilcoxon = average[b] - average[a], math.nan, math.nan
+        gap = average[b] - average[a]
+        nemenyi = math.nan
+        wilcoxon = math.nan
         if settings >= 2 and methods >= LEAST_METHODS:
-            nemenyi = float(
-                stats.studentized_range.sf(gap / _error(settings, methods), methods, np.inf)
-            )
+            errors = gap / _error(settings, methods)
+            nemenyi = float(stats.studentized_range.sf(errors, methods, np.inf))
             wilcoxon = _wilcoxon(whole[a].to_numpy(float) - whole[b].to_numpy(float))
         rows.append((a, b, gap, nemenyi, wilcoxon))
     table = pd.DataFrame(
@@ -169,5 +184,8 @@ def _pairs(whole: pd.DataFrame, average: dict[str, float]) -> pd.DataFrame:
 
 
 def _wilcoxon(difference: np.ndarray) -> float:
-    exact = np.round(difference, 12)  # equal differences are equal
-    return float(np.asarray(stats.wilcoxon(exact, zero_method="pratt"))[1]) if exact.any() else 1.0
+    # Rounded, so that equal differences are equal.
+    exact = np.round(difference, 12)
+    if not exact.any():
+        return 1.0
+    return float(np.asarray(stats.wilcoxon(exact, zero_method="pratt"))[1])

@@ -19,7 +19,6 @@ from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.plain import plain
 from fedkin.core.storage import complete_lines
 from fedkin.run.callbacks import OnRound
-from fedkin.run.experiment import Experiment
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.lock import folder_lock
@@ -27,7 +26,6 @@ from fedkin.run.folder.run_folder import Folder, holds_run
 from fedkin.run.interruption import interruptible
 from fedkin.run.results import Run
 from fedkin.run.simulate import from_config
-from fedkin.run.worlds import Digests, Methods
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 
@@ -69,8 +67,8 @@ def execute_seeds(
     jobs: int | None = None,
     engine: str | None = None,
 ) -> RepeatedRuns:
-    """Run a configuration from ``run.seeds`` seeds, ``run.seed`` on. Each has a folder of its own
-    in ``seeds/``, which holds what a run from that seed alone would have written.
+    """Run a configuration from ``run.seeds`` seeds, ``run.seed`` on. Each has a folder in
+    ``seeds/`` with the files that a run from that seed alone would have written.
 
     Args:
         config: the configuration.
@@ -87,11 +85,21 @@ def execute_seeds(
     Raises as ``execute`` does.
     """
     with folder_lock(out), interruptible():
-        return _execute_seeds(config, out, resume, on_round, on_seed, track, jobs, engine)
+        return _execute_seeds(
+            config,
+            out=out,
+            resume=resume,
+            on_round=on_round,
+            on_seed=on_seed,
+            track=track,
+            jobs=jobs,
+            engine=engine,
+        )
 
 
 def _execute_seeds(
     config: RunConfig,
+    *,
     out: Path | None,
     resume: bool,
     on_round: OnRound | None,
@@ -113,7 +121,8 @@ def _execute_seeds(
     digests = experiment.worlds.digests()
     identity = fingerprint(experiment.description, *digests)
     assert config.run.seeds
-    seeds, folder = seeds_of(config.run.seed, config.run.seeds), None
+    seeds = seeds_of(config.run.seed, config.run.seeds)
+    folder = None
     if out is not None:
         if resume and (out / run_folder.METRICS).exists():
             raise CheckpointError(
@@ -135,11 +144,12 @@ def _execute_seeds(
         for number, seed in enumerate(() if several(jobs, engine) else seeds):
             if on_seed:
                 on_seed(number, seed)
-            runs.append(_one(experiment, methods, digests, seed, out, resume))
+            inner = out / SEEDS / str(seed) if out else None
+            begun = resume and inner is not None and holds_run(inner)
+            runs.append(experiment.with_seed(seed).side_by_side(methods, digests, inner, begun))
     except Exception:
-        if (
-            folder and not resume and not (folder.path / SEEDS).exists()
-        ):  # no seed has anything to go on from
+        # Without a seed's folder there is nothing to go on from.
+        if folder and not resume and not (folder.path / SEEDS).exists():
             folder.abandon()
         raise
     repeated = RepeatedRuns(tuple(runs))
@@ -152,7 +162,7 @@ def _execute_seeds(
 def _side_by_side(
     side_by_side: Generator[Outcome, None, None], on_round: OnRound | None, on_seed: OnSeed | None
 ) -> list[Run]:
-    """Run seeds in processes of their own. One that fails is logged, and the others go on; then the
+    """Run seeds in separate processes. One that fails is logged, and the others go on; then the
     first error is raised, for statistics need all of them."""
     errors: list[Exception] = []
     finished: dict[int, Run] = {}
@@ -167,25 +177,11 @@ def _side_by_side(
             if on_seed:
                 on_seed(number, seed)
             if on_round:
-                for one in (run, *run.against.values()):
-                    replay(one, on_round)
+                for method_run in (run, *run.against.values()):
+                    replay(method_run, on_round)
     if errors:
         raise errors[0]
     return [finished[seed] for seed in sorted(finished)]
-
-
-def _one(
-    experiment: Experiment,
-    methods: Methods,
-    digests: Digests,
-    seed: int,
-    out: Path | None,
-    resume: bool,
-) -> Run:
-    """Run one seed in its own folder, resumed where it had been begun."""
-    inner = out / SEEDS / str(seed) if out else None
-    begun = resume and inner is not None and holds_run(inner)
-    return experiment.with_seed(seed).side_by_side(methods, digests, inner, begun)
 
 
 def _refuse_fewer_rounds(out: Path, seeds: Iterable[int], rounds: int) -> None:

@@ -37,7 +37,8 @@ from fedkin.run.folder.run_folder import holds_run
 from fedkin.run.results import Run
 
 SEEDS = "seeds"  # folder of the single runs
-CURVES, COMPARISONS = "curves.csv", "comparisons.csv"
+CURVES = "curves.csv"
+COMPARISONS = "comparisons.csv"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,7 +60,8 @@ class RepeatedRuns:
                 raise ConfigError(
                     f"expected finished runs, such as simulate returns, got {type(run).__name__}"
                 )
-        if len(set(self.seeds)) < len(self.seeds):  # the same run twice would count as evidence
+        # The same run twice would count as evidence.
+        if len(set(self.seeds)) < len(self.seeds):
             raise ConfigError(
                 f"runs must come from different seeds, theirs are {self.seeds}; run with the seed "
                 f"given"
@@ -68,9 +70,8 @@ class RepeatedRuns:
             if self._experiment(run) != self._experiment(self.runs[0]):
                 raise ConfigError(
                     f"runs of one experiment have the same methods and rounds; seed "
-                    f"{self.seeds[0]} has "
-                    f"{self._experiment(self.runs[0])}, seed {run.config.seed} "
-                    f"{self._experiment(run)}"
+                    f"{self.seeds[0]} has {self._experiment(self.runs[0])}, seed "
+                    f"{run.config.seed} {self._experiment(run)}"
                 )
 
     def __repr__(self) -> str:
@@ -156,11 +157,8 @@ class RepeatedRuns:
         lines = []
         for row in rows:
             cells = [escaped(column.cell(row)) for column in columns]
-            cells[0] = (
-                rf"\textbf{{{cells[0]}}}"
-                if row["accuracy_all_clients"] == best is not None
-                else cells[0]
-            )
+            if best is not None and row["accuracy_all_clients"] == best:
+                cells[0] = rf"\textbf{{{cells[0]}}}"
             lines.append([escaped(method_title(row["method"])), str(row["seeds"]), *cells])
         heads = [latex_head(column.head) for column in columns]
         return tabular(["Method", "Seeds", *heads], lines, self._latex_notes())
@@ -191,21 +189,14 @@ class RepeatedRuns:
         first = self.runs[0].summary()
         shown = {name: first[name] for name in ("method", "data", "model")}
         shown["rounds"] = max(len(run.records) - 1 for run in self.runs)
-        private = [
-            run.final["privacy"]
-            for m in self.methods
-            for run in self.of(m)
-            if "privacy" in run.final
-        ]
-        notes = privacy_notes(private)
+        runs = [run for method in self.methods for run in self.of(method)]
+        notes = privacy_notes([run.final["privacy"] for run in runs if "privacy" in run.final])
         return {
             **shown,
             "seeds": self.seeds,
             "methods": rows_of(self.table()),
             "comparisons": rows_of(self.comparisons()),
-            "seconds": round(
-                sum(run.seconds for method in self.methods for run in self.of(method)), 3
-            ),
+            "seconds": round(sum(run.seconds for run in runs), 3),
             **({"privacy_notes": notes} if notes else {}),
         }
 
@@ -310,5 +301,5 @@ def curve_of(run: Run, column: str, partial: bool = False) -> Float[np.ndarray, 
 
 def _mean(values: Float[np.ndarray, "R"]) -> float:
     """Mean of the finite values; NaN where there are none."""
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else float("nan")

@@ -77,14 +77,15 @@ def scores_by_method(
         runs: by method, a run or none from each seed.
         measure: what is compared.
     """
-    values, reasons = {}, {}
+    values = {}
+    reasons = {}
     for method, several in runs.items():
-        scored = [Score(float("nan")) if run is None else score(run, measure) for run in several]
-        values[method] = np.array([one.value for one in scored], np.float64)
+        scores = [Score(float("nan")) if run is None else score(run, measure) for run in several]
+        values[method] = np.array([run_score.value for run_score in scores], np.float64)
         lacking: dict[str, list[str]] = {}
-        for one, run in zip(scored, several, strict=True):
-            if run is not None and one.reason:
-                lacking.setdefault(one.reason, []).append(str(run.config.seed))
+        for run_score, run in zip(scores, several, strict=True):
+            if run is not None and run_score.reason:
+                lacking.setdefault(run_score.reason, []).append(str(run.config.seed))
         if lacking:
             parts = (f"{reason} ({_seeds(seeds)})" for reason, seeds in lacking.items())
             reasons[method] = f"{method}: {', '.join(parts)}."

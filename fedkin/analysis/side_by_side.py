@@ -1,6 +1,6 @@
 """Runs side by side, in processes of one core each: on this machine, or on a cluster.
 
-Each process of this machine has a pool of its own, so that one that dies takes its own run away and
+Each process of this machine has a separate pool, so that one that dies takes its own run away and
 no other.
 """
 
@@ -119,7 +119,8 @@ def _prepare_process(core: int | None) -> None:
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed frees the lock of the folder: nobody else may write there then."""
+    """A parent that is killed frees the lock of the folder: its children may not write there
+    then."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -129,10 +130,10 @@ def _end_with_parent() -> None:
 def _exit_status(pool: ProcessPoolExecutor) -> str:
     """How the process of a broken pool ended, where that is known."""
     codes = [process.exitcode for process in (pool._processes or {}).values()]
-    known = [f"by signal {-code}" if code < 0 else f"with status {code}" for code in codes if code]
-    return (
-        f" ({', '.join(known)}; of signal 9 too little memory is the usual cause)" if known else ""
-    )
+    ends = [f"by signal {-code}" if code < 0 else f"with status {code}" for code in codes if code]
+    if not ends:
+        return ""
+    return f" ({', '.join(ends)}; of signal 9 too little memory is the usual cause)"
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:

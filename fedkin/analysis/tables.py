@@ -46,7 +46,8 @@ def _used(summary: Mapping[str, Any]) -> int:
 def clusters_text(row: Mapping[str, Any]) -> str:
     """The clusters of a row: ``5``, or ``3 of 5`` where other than the five configured have clients
     at the end."""
-    at_end, configured = row["clusters"], row["configured_clusters"]
+    at_end = row["clusters"]
+    configured = row["configured_clusters"]
     if at_end is None:
         return "-"
     number = f"{round(at_end, 1):g}"

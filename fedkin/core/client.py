@@ -61,8 +61,9 @@ class Client:
     def samples(self, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
         """Its features [s ...] and labels [s]; ``split`` is ``train``, ``test``, or ``validation``
         where the data have one."""
-        own = self._rows.data.part(split)[int(self._position[0])]
-        return self._rows.data.x[own], self._rows.data.y[own]
+        data = self._rows.data
+        positions = data.part(split)[int(self._position[0])]
+        return data.x[positions], data.y[positions]
 
     @property
     def label_counts(self) -> Int[np.ndarray, "C"]:
@@ -175,9 +176,16 @@ class Client:
 
 
 def _shortened(count: int, done: int, asked: int) -> int:
-    """Epochs (or steps) of ``count`` that a client completes which does so many of those that it
-    was asked for."""
-    return count if done >= asked else max(1, count * done // asked)
+    """How many of ``count`` epochs (or steps) a client completes.
+
+    Args:
+        count: epochs (or steps) of this training.
+        done: epochs (or steps) that the client completes of those that its task asks for.
+        asked: epochs (or steps) that its task asks for.
+    """
+    if done >= asked:
+        return count
+    return max(1, count * done // asked)
 
 
 _FIRST = np.zeros(1, np.int64)
@@ -280,7 +288,7 @@ class ClientRows:
         return slice(None)
 
     def name(self, client: int) -> str:
-        """The name of a client, given by its position, in messages; its number where it has none."""
+        """The name of a client in messages, by its position; its number where it has none."""
         return client_name(client, getattr(self.data, "client_names", None), self.ids)
 
     def drawn(self) -> Stream:
@@ -327,23 +335,25 @@ class ClientRows:
         return replace(call, **options)
 
     def portions(self, numbers: int) -> Iterator[Int[np.ndarray, "r"]]:
-        """The active rows by client, in portions of bounded memory, where each needs so many
-        ``numbers``."""
+        """The active rows, ordered by client, in portions of bounded memory.
+
+        Args:
+            numbers: float32 numbers that a row needs besides its client's samples.
+        """
         active = np.flatnonzero(self.active)
         rows = active[np.argsort(self.clients[active], kind="stable")]
         clients = self.clients[rows]
         each = self.data.train.sizes[clients] * self.data.x[:1].nbytes + numbers * BYTES_PER_NUMBER
-        portion = np.cumsum(each) // CHUNK_BYTES
+        portions = np.cumsum(each) // CHUNK_BYTES
         if self.engine.together:
-            portion = portion[np.searchsorted(clients, clients)]
-        for one in np.unique(portion):
-            yield rows[portion == one]
+            portions = portions[np.searchsorted(clients, clients)]
+        for portion in np.unique(portions):
+            yield rows[portions == portion]
 
     def with_samples(
         self, some: Int[np.ndarray, "r"], own: list[Int[np.ndarray, "_"]]
     ) -> ClientRows:
-        """Some of the rows, each a client of its own with only a part of its training samples, and
-        without memory.
+        """Some of the rows, each a client with a part of its training samples and without memory.
 
         Args:
             some: rows.
@@ -378,7 +388,13 @@ class ClientRows:
             raise TaskError(
                 f"task {self.task}, memory {name}: the task's `memory` does not declare it"
             )
-        self.memory.write(self.task, name, self.declared[name], self.clients[rows], values)
+        self.memory.write(
+            task=self.task,
+            name=name,
+            memory=self.declared[name],
+            clients=self.clients[rows],
+            values=values,
+        )
 
     def one_by_one(self, task: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
         """The replies of a task's ``compute``, one client after another.
@@ -389,10 +405,15 @@ class ClientRows:
         for row in np.flatnonzero(self.active):
             index = np.array([row])
             client = int(self.clients[row])
-            own = OwnMemory(self.memory, client, self.task, self.declared)
             single = task.select(index)
-            asked = 0 if single.work is None else single.work.count
-            who = Client(int(self.ids[client]), int(self.steps[row]), own, self, int(row), asked)
+            who = Client(
+                id=int(self.ids[client]),
+                steps=int(self.steps[row]),
+                memory=OwnMemory(self.memory, client, self.task, self.declared),
+                _rows=self,
+                _row=int(row),
+                _asked=0 if single.work is None else single.work.count,
+            )
             arrays = single.compute(who)
             if not isinstance(arrays, dict):
                 kind = type(arrays).__name__

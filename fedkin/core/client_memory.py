@@ -15,8 +15,8 @@ from fedkin.core.errors import TaskError
 from fedkin.core.schema import Memory
 
 LIMIT = 2**26  # bytes that one client may keep
-_ABSENT, _RUN, _ASSIGNMENT = 0, 1, 2
-_LIFETIMES = {"run": _RUN, "assignment": _ASSIGNMENT}
+_ABSENT = 0
+_LIFETIMES = {"run": 1, "assignment": 2}
 _PREFIX = "clients/"  # in front of a column's name in a checkpoint
 _STATE = ".kept"  # behind it: the lifetime of each client's row, 0 where it keeps nothing
 
@@ -49,11 +49,9 @@ class ClientMemory:
         ids: Int[np.ndarray, "N"] | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        self._clients, self._limit, self._ids = (
-            clients,
-            limit,
-            np.arange(clients) if ids is None else ids,
-        )
+        self._clients = clients
+        self._limit = limit
+        self._ids = np.arange(clients) if ids is None else ids
         self._names = names
         self._columns: dict[str, np.ndarray] = {}
         self._kept: dict[str, Int[np.ndarray, "N"]] = {}
@@ -68,7 +66,8 @@ class ClientMemory:
         """The arrays of some clients [n ...]; ``default`` [n ...] of those that keep none."""
         if name not in self._columns:
             return default
-        values, absent = self._columns[name][clients], ~self.has(name, clients)
+        values = self._columns[name][clients]
+        absent = ~self.has(name, clients)
         values[absent] = default[absent]
         return values
 
@@ -109,49 +108,54 @@ class ClientMemory:
         """
         if not len(clients):
             return
-        values, column = np.asarray(values), self._columns.get(name)
+        given = np.asarray(values)
         who = self.who(task, clients[0], name)
-        if values.dtype.kind not in "fiub" or not np.can_cast(
-            values.dtype, memory.dtype, "same_kind"
-        ):
-            raise TaskError(
-                f"{who}: expected the type {np.dtype(memory.dtype)}, got {values.dtype}"
-            )
-        shape = values.shape[1:]
-        if not _fits(memory.axes.split(), shape) or (
-            column is not None and column.shape[1:] != shape
-        ):
-            known = "" if column is None else f", as {list(column.shape[1:])} is kept"
-            raise TaskError(
-                f"{who}: expected the axes [{memory.axes}]{known}, got the shape {list(shape)}"
-            )
+        self._check_form(who, name, memory, given)
         with np.errstate(over="ignore"):
-            given, values = values, values.astype(memory.dtype, copy=False)
-        if values.dtype.kind == "i" and not np.array_equal(values, given):
-            raise TaskError(f"{who}: a number is too large for {values.dtype}")
-        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+            stored = given.astype(memory.dtype, copy=False)
+        if stored.dtype.kind == "i" and not np.array_equal(stored, given):
+            raise TaskError(f"{who}: a number is too large for {stored.dtype}")
+        finite = np.isfinite(stored.reshape(len(stored), -1)).all(axis=1)
         if not finite.all():
             bad = self.who(task, clients[~finite][0], name)
             raise TaskError(
-                f"{bad}: expected finite numbers of type {values.dtype}, got NaN or infinity"
+                f"{bad}: expected finite numbers of type {stored.dtype}, got NaN or infinity"
             )
-        own, others = values[:1].nbytes, [one for one in self._columns if one != name]
-        total = own + self._bytes(others, clients)
+        self._check_limit(task, name, clients, stored[:1].nbytes)
+        if name not in self._columns:
+            self._columns[name] = np.zeros((self._clients, *stored.shape[1:]), memory.dtype)
+            self._kept[name] = np.zeros(self._clients, np.int8)
+        self._columns[name][clients] = stored
+        self._kept[name][clients] = _LIFETIMES[memory.lifetime]
+        self.changes += 1
+
+    def _check_form(self, who: str, name: str, memory: Memory, values: np.ndarray) -> None:
+        """Refuse (TaskError) arrays of another type or shape than declared, or than is kept."""
+        is_numeric = values.dtype.kind in "fiub"
+        if not is_numeric or not np.can_cast(values.dtype, memory.dtype, "same_kind"):
+            raise TaskError(
+                f"{who}: expected the type {np.dtype(memory.dtype)}, got {values.dtype}"
+            )
+        column = self._columns.get(name)
+        shape = values.shape[1:]
+        is_same = column is None or column.shape[1:] == shape
+        if not _fits(memory.axes.split(), shape) or not is_same:
+            kept = "" if column is None else f", as {list(column.shape[1:])} is kept"
+            raise TaskError(
+                f"{who}: expected the axes [{memory.axes}]{kept}, got the shape {list(shape)}"
+            )
+
+    def _check_limit(self, task: str, name: str, clients: Int[np.ndarray, "n"], size: int) -> None:
+        """Refuse (TaskError) an array of ``size`` bytes with which a client would keep too much."""
+        other_names = [column for column in self._columns if column != name]
+        total = size + self._bytes(other_names, clients)
         if np.max(total) > self._limit:
             bad = self.who(task, clients[np.argmax(total)], name)
             raise TaskError(
-                f"{bad}: {own} bytes, and {np.max(total)} with what it keeps already, are above "
-                f"the limit of "
-                f"{self._limit} bytes for a client: keep less, such as a part of a model"
+                f"{bad}: {size} bytes, and {np.max(total)} with what it keeps already, are above "
+                f"the limit of {self._limit} bytes for a client: keep less, such as a part of a "
+                f"model"
             )
-        if column is None:
-            self._columns[name] = np.zeros((self._clients, *values.shape[1:]), memory.dtype)
-            self._kept[name] = np.zeros(self._clients, np.int8)
-        self._columns[name][clients], self._kept[name][clients] = (
-            values,
-            _LIFETIMES[memory.lifetime],
-        )
-        self.changes += 1
 
     def who(self, task: str, client: int | np.integer, name: str) -> str:
         """Task, client and memory, for messages; the client is a position."""
@@ -165,11 +169,11 @@ class ClientMemory:
         for name, kept in self._kept.items():
             ended = kept[clients] == _LIFETIMES[lifetime] if lifetime else kept[clients] != _ABSENT
             if ended.any():
-                self._columns[name][clients[ended]], kept[clients[ended]] = 0, _ABSENT
+                self._columns[name][clients[ended]] = 0
+                kept[clients[ended]] = _ABSENT
                 self.changes += 1
-        for name in [
-            name for name, kept in self._kept.items() if not kept.any()
-        ]:  # another shape may follow
+        # A column without entries goes, so that an array of another shape may follow.
+        for name in [name for name, kept in self._kept.items() if not kept.any()]:
             del self._columns[name], self._kept[name]
 
     def copy(self) -> ClientMemory:
@@ -215,12 +219,10 @@ class OwnMemory:
     def __init__(
         self, memory: ClientMemory, client: int, task: str, declared: Mapping[str, Memory]
     ) -> None:
-        self._memory, self._client, self._task, self._declared = (
-            memory,
-            np.array([client]),
-            task,
-            declared,
-        )
+        self._memory = memory
+        self._client = np.array([client])
+        self._task = task
+        self._declared = declared
 
     def __contains__(self, name: str) -> bool:
         self._check(name)
@@ -240,15 +242,20 @@ class OwnMemory:
     def __setitem__(self, name: str, value: Any) -> None:
         self._check(name)
         self._memory.write(
-            self._task, name, self._declared[name], self._client, np.asarray(value)[None]
+            task=self._task,
+            name=name,
+            memory=self._declared[name],
+            clients=self._client,
+            values=np.asarray(value)[None],
         )
 
     def _check(self, name: str) -> None:
         """Refuse (TaskError) an array that the task does not declare."""
         if name not in self._declared:
-            known = ", ".join(self._declared) or "nothing"
+            declared = ", ".join(self._declared) or "nothing"
             raise TaskError(
-                f"{self._who(name)}: the task's `memory` does not declare it; it declares {known}"
+                f"{self._who(name)}: the task's `memory` does not declare it; it declares "
+                f"{declared}"
             )
 
     def _who(self, name: str) -> str:

@@ -23,7 +23,8 @@ def compact(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], di
         The arrays to store, of uint8 where deflated; and type and shape of those, by name, as plain
         values.
     """
-    stored, shapes = dict(arrays), {}
+    stored = dict(arrays)
+    shapes: dict[str, Any] = {}
     for name, array in arrays.items():
         if array.dtype.kind in "iub" and array.nbytes >= LEAST:
             content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
@@ -53,7 +54,6 @@ def expand(stored: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> dict[
             raise ValueError(f"array {name} cannot be inflated: {error}") from error
         if len(content) != size or not inflating.eof or inflating.unused_data:
             raise ValueError(f"array {name} has not the {size} bytes of its shape {shape}")
-        arrays[name] = np.frombuffer(bytearray(content), dtype).reshape(
-            shape
-        )  # one that may be written to
+        # A bytearray makes an array that may be written to.
+        arrays[name] = np.frombuffer(bytearray(content), dtype).reshape(shape)
     return arrays

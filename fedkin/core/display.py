@@ -8,7 +8,7 @@ from html import escape
 from typing import SupportsInt
 
 MOST_CLIENTS = 20  # that a message names
-LISTED = 4  # names that are listed before the rest is counted
+LISTED = 4  # names that are listed; further ones are counted
 
 
 def shell_command(*words: object) -> str:
@@ -35,9 +35,8 @@ def html_table(title: str, rows: Mapping[str, object], columns: Sequence[str] = 
 def _row(tag: str, cells: Iterable[object], name: str | None = None) -> str:
     left = ' style="text-align:left"'
     first = "" if name is None else f"<th{left}>{escape(name)}</th>"
-    return (
-        f"<tr>{first}{''.join(f'<{tag}{left}>{escape(str(cell))}</{tag}>' for cell in cells)}</tr>"
-    )
+    following = "".join(f"<{tag}{left}>{escape(str(cell))}</{tag}>" for cell in cells)
+    return f"<tr>{first}{following}</tr>"
 
 
 def model_text(kind: str, name: str, facts: Mapping[str, str]) -> str:
@@ -48,7 +47,11 @@ def model_text(kind: str, name: str, facts: Mapping[str, str]) -> str:
         name: its name.
         facts: ``ModelSpec.facts``.
     """
-    return f"{kind} {name!r}: {facts['parameters']}\n  {facts['arrays']}\n  last layer: {facts['last layer']}"
+    return (
+        f"{kind} {name!r}: {facts['parameters']}\n"
+        f"  {facts['arrays']}\n"
+        f"  last layer: {facts['last layer']}"
+    )
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
@@ -65,8 +68,9 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 def listed(names: Iterable[object]) -> str:
     """The first names, and how many more there are: ``a, b, c, d and 6 more``."""
     names = names if isinstance(names, Sequence) else list(names)
-    rest = len(names) - LISTED
-    return ", ".join(map(str, names[:LISTED])) + (f" and {rest:,} more" if rest > 0 else "")
+    text = ", ".join(map(str, names[:LISTED]))
+    unlisted = len(names) - LISTED
+    return f"{text} and {unlisted:,} more" if unlisted > 0 else text
 
 
 def client_list(clients: Iterable[SupportsInt], names: Sequence[str] | None = None) -> str:

@@ -20,24 +20,20 @@ class ModelSpec:
     """A model without its code: its size, and which slice of the flat vector is which layer."""
 
     parameters: int
-    slices: Mapping[str, slice] = field(
-        default_factory=dict
-    )  # "layer.weight" -> slice, in order of the vector
+    # "layer.weight" -> slice, in order of the vector.
+    slices: Mapping[str, slice] = field(default_factory=dict)
     head: slice | None = None  # last layer, weight and bias; None where it is not known
     head_bias: slice | None = None  # bias of the last layer, a number for each score
     detects: bool = False  # one score per sample: whether it is of one class
-    untrained: tuple[
-        slice, ...
-    ] = ()  # what gradients do not change: running statistics, frozen parameters
+    # Parameters that gradients do not change: running statistics and frozen parameters.
+    untrained: tuple[slice, ...] = ()
 
     def facts(self) -> dict[str, str]:
-        """What a reader wants to know first, by name."""
+        """The size of the model, its arrays and its last layer, as texts by name."""
         shown = [f"{name} ({part.stop - part.start:,})" for name, part in self.slices.items()]
-        head = (
-            "not known"
-            if self.head is None
-            else count(self.head.stop - self.head.start, "parameter")
-        )
+        head = "not known"
+        if self.head is not None:
+            head = count(self.head.stop - self.head.start, "parameter")
         return {
             "parameters": count(self.parameters, "parameter"),
             "arrays": f"{count(len(shown), 'array')}: {listed(shown)}",
@@ -72,16 +68,21 @@ def spec_from_shapes(shapes: Mapping[str, tuple[int, ...]], detects: bool) -> Mo
     The head is the last two of them, where they look like a kernel [out, in] (or [in, out]) and its
     bias [out].
     """
-    slices, start = {}, 0
+    slices: dict[str, slice] = {}
+    start = 0
     for name, shape in shapes.items():
         slices[name] = slice(start, start + prod(shape))
         start += prod(shape)
-    forms, last = list(shapes.values()), list(slices.values())[-2:]
-    has_head = (
-        len(forms) > 1 and len(forms[-1]) == 1 and len(forms[-2]) == 2 and forms[-1][0] in forms[-2]
-    )
-    head, bias = (slice(last[0].start, last[1].stop), last[1]) if has_head else (None, None)
-    return ModelSpec(start, slices, head, bias, detects)
+    spec = ModelSpec(parameters=start, slices=slices, detects=detects)
+    if len(shapes) < 2 or not _is_last_layer(*list(shapes.values())[-2:]):
+        return spec
+    kernel, bias = list(slices.values())[-2:]
+    return replace(spec, head=slice(kernel.start, bias.stop), head_bias=bias)
+
+
+def _is_last_layer(kernel: tuple[int, ...], bias: tuple[int, ...]) -> bool:
+    """Whether two shapes look like a kernel [out, in] (or [in, out]) and its bias [out]."""
+    return len(kernel) == 2 and len(bias) == 1 and bias[0] in kernel
 
 
 def spec_for_data(

@@ -10,20 +10,20 @@ class Ledger:
     """Bytes downloaded and uploaded by clients, by task: of the arrays that tasks declare, in every
     world alike.
 
-    Two kinds of traffic have accounts of their own, outside the total: evaluation (``scoring.*``),
-    and what the servers of different clusters would send each other (``servers.*``).
+    Two kinds of traffic have separate accounts, outside the total: evaluation (``scoring.*``), and
+    messages between the servers of different clusters (``servers.*``).
     """
 
     def __init__(self) -> None:
         self.down: dict[str, int] = {}
         self.up: dict[str, int] = {}
-        self.measured_down: dict[str, int] = {}  # what real messages weigh; empty in a simulation
+        self.measured_down: dict[str, int] = {}  # bytes of real messages; empty in a simulation
         self.measured_up: dict[str, int] = {}
         self._scoring = False
 
     def measure(self, operation: str, down: int, up: int) -> None:
-        """Count what messages weigh that were sent: names, settings and the few numbers beside
-        arrays included."""
+        """Count the bytes of messages that were sent, including names, settings and the few numbers
+        that are not in arrays."""
         _add(self.measured_down, self._account(operation), down)
         _add(self.measured_up, self._account(operation), up)
 
@@ -38,7 +38,8 @@ class Ledger:
     @contextmanager
     def scoring(self) -> Iterator[None]:
         """Context of evaluation: its traffic is not the method's."""
-        before, self._scoring = self._scoring, True
+        before = self._scoring
+        self._scoring = True
         try:
             yield
         finally:
@@ -53,7 +54,7 @@ class Ledger:
         return _total(self.down), _total(self.up)
 
     def measured_total(self) -> tuple[int, int]:
-        """What real messages weigh, (downloaded, uploaded), evaluation left out."""
+        """Bytes of real messages (downloaded, uploaded), without evaluation."""
         return _total(self.measured_down), _total(self.measured_up)
 
 

@@ -41,7 +41,7 @@ class AssignedModels:
 
 @dataclass(frozen=True)
 class State:
-    """What every method keeps from round to round; a method adds arrays of its own by subclassing.
+    """The arrays that every method keeps from round to round; a method's subclass adds arrays.
 
     All fields are NumPy arrays, or ``SharedRows`` where a round changes few of N rows: a checkpoint
     is the state as arrays, and nothing else.

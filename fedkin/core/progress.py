@@ -43,13 +43,13 @@ def provide(display: Display) -> None:
 def shown(
     progress: bool | None, rounds: int, on_round: Listener | None
 ) -> Iterator[Listener | None]:
-    """What a run calls with the record of every round: the display, where there is to be one, and
-    the user's own.
+    """The listener that a run calls with the record of every round: the display, if it is wanted,
+    and the user's listener.
 
     Args:
         progress: whether to show it; None: on a terminal and in a notebook.
         rounds: of each method.
-        on_round: the user's own listener, whose reply counts.
+        on_round: the user's listener, whose reply counts.
     """
     wanted = is_watched() if progress is None else progress
     if not (wanted and _provided):
@@ -65,7 +65,7 @@ def shown(
 
 
 def is_watched() -> bool:
-    """Whether somebody looks on: standard error is a terminal, or this is a notebook."""
+    """Whether progress can be seen: standard error is a terminal, or this is a notebook."""
     return in_notebook() or bool(sys.stderr and sys.stderr.isatty())
 
 

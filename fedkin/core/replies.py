@@ -71,23 +71,29 @@ class ReplyBuilder:
     """
 
     def __init__(self, task: Task, rows: int, sizes: Mapping[str, int]) -> None:
-        self.task, self.sizes, schema = task, sizes, task.up
+        self.task = task
+        self.sizes = sizes
+        schema = task.up
         check_names(task.name, schema)
         _check_axes(task, sizes)
-        self.rows, self.means, self.totals = (schema.of(over) for over in ("row", "model", "all"))
+        self.rows = schema.of("row")
+        self.means = schema.of("model")
+        self.totals = schema.of("all")
         self.arrays = {
-            name: np.full((rows, *a.shape(sizes)), a.missing, a.dtype)
-            for name, a in self.rows.items()
+            name: np.full((rows, *array.shape(sizes)), array.missing, array.dtype)
+            for name, array in self.rows.items()
         }
         self.sums = {
-            name: np.zeros(a.shape(sizes), np.result_type(a.dtype, np.int64))
-            for name, a in self.totals.items()
+            name: np.zeros(array.shape(sizes), np.result_type(array.dtype, np.int64))
+            for name, array in self.totals.items()
         }
-        models = self.models = sizes["K"] if self.means else 0
+        self.models = sizes["K"] if self.means else 0
         self.by_model = {
-            name: WeightedSum(models, _numbers(a, sizes)) for name, a in self.means.items()
+            name: WeightedSum(self.models, _numbers(array, sizes))
+            for name, array in self.means.items()
         }
-        self.arrived, self.nonfinite = np.zeros(rows, bool), np.zeros(rows, bool)
+        self.arrived = np.zeros(rows, bool)
+        self.nonfinite = np.zeros(rows, bool)
         self.faults: dict[str, list[int]] = {}
 
     def add(self, rows: Int[np.ndarray, "r"] | slice, arrays: Mapping[str, np.ndarray]) -> None:
@@ -101,7 +107,13 @@ class ReplyBuilder:
             TaskError: they do not fit the schema.
         """
         count = len(self.arrived[rows])
-        checked = check_arrays(self.task, arrays, self.task.up.carried, count, self.sizes)
+        checked = check_arrays(
+            task=self.task,
+            arrays=arrays,
+            known=self.task.up.carried,
+            rows=count,
+            sizes=self.sizes,
+        )
         self.task.check_reply(checked)
         if self.means and (checked[INDEX] >= self.models).any():
             raise TaskError(
@@ -109,36 +121,44 @@ class ReplyBuilder:
                 f"{checked[INDEX].max()}"
             )
         faults = self._find_faults(rows, checked)
-        chosen: Any = slice(None)
+        sound: Any = slice(None)
         if faults is None:
             self.arrived[rows] = True
         else:
-            chosen, every = ~faults, np.arange(len(self.arrived))[rows]
-            self.arrived[rows], self.nonfinite[rows] = chosen, faults
-            rows = every[chosen]
+            sound = ~faults
+            self.arrived[rows] = sound
+            self.nonfinite[rows] = faults
+            rows = np.arange(len(self.arrived))[rows][sound]
         for name in self.rows:
-            self.arrays[name][rows] = checked[name][chosen]
+            self.arrays[name][rows] = checked[name][sound]
         for name in self.totals:
-            self.sums[name] += checked[name][chosen].sum(axis=0)
+            self.sums[name] += checked[name][sound].sum(axis=0)
         for name, total in self.by_model.items():
-            values = flat(checked[name])[chosen]
-            total.add(values, checked[WEIGHT][chosen], checked[INDEX][chosen])
+            values = flat(checked[name])[sound]
+            total.add(values, checked[WEIGHT][sound], checked[INDEX][sound])
 
     def partial(self) -> PartialReply:
-        """What was added, for another builder."""
+        """The replies that were added, for another builder."""
         return PartialReply(
-            self.arrays, self.sums, self.by_model, self.arrived, self.nonfinite, self.faults
+            arrays=self.arrays,
+            sums=self.sums,
+            by_model=self.by_model,
+            arrived=self.arrived,
+            nonfinite=self.nonfinite,
+            faults=self.faults,
         )
 
     def merge(self, rows: Int[np.ndarray, "r"], part: PartialReply) -> None:
-        """Take what a builder of some of the rows has. Sums of sums may have other last bits than
-        sums over rows.
+        """Take the replies of a builder of some of the rows.
+
+        Sums of sums may have other last bits than sums over rows.
 
         Args:
             rows: their indices.
             part: theirs.
         """
-        self.arrived[rows], self.nonfinite[rows] = part.arrived, part.nonfinite
+        self.arrived[rows] = part.arrived
+        self.nonfinite[rows] = part.nonfinite
         for name in self.rows:
             self.arrays[name][rows] = part.arrays[name]
         for name in self.totals:
@@ -156,21 +176,28 @@ class ReplyBuilder:
         faults = None
         for name, array in self.task.up.excluding.items():
             sound = sound_rows(array, arrays[name])
-            if not sound.all():
-                faults = ~sound if faults is None else faults | ~sound
-                self.faults.setdefault(name, []).extend(
-                    np.arange(len(self.arrived))[rows][~sound].tolist()
-                )
+            if sound.all():
+                continue
+            faults = ~sound if faults is None else faults | ~sound
+            faulty_rows = np.arange(len(self.arrived))[rows][~sound]
+            self.faults.setdefault(name, []).extend(faulty_rows.tolist())
         return faults
 
     def reply(self) -> Reply:
         """The reply of all rows that were added."""
-        arrays, weight = {**self.arrays, **self.sums}, None
+        arrays = {**self.arrays, **self.sums}
+        weight = None
         for name, total in self.by_model.items():
             array = self.means[name]
             mean, weight = total.mean(array.dtype)
             arrays[name] = mean.reshape(len(mean), *array.shape(self.sizes))
-        return Reply(arrays, self.arrived, self.nonfinite, weight, dict(self.faults))
+        return Reply(
+            arrays=arrays,
+            arrived=self.arrived,
+            nonfinite=self.nonfinite,
+            weight=weight,
+            faults=dict(self.faults),
+        )
 
 
 def check_arrays(
@@ -194,14 +221,22 @@ def check_arrays(
             possible.
     """
     if arrays.keys() != known.keys():
-        missing, extra = sorted(known.keys() - arrays.keys()), sorted(arrays.keys() - known.keys())
+        missing = sorted(known.keys() - arrays.keys())
+        extra = sorted(arrays.keys() - known.keys())
         names = [f"no {name}" for name in missing] + [f"an unknown {name}" for name in extra]
         raise TaskError(
             f"task {task.name}: the reply has {', '.join(names)}; expected "
             f"{', '.join(known) or 'none'}"
         )
     return {
-        name: _checked(task, name, array, arrays[name], rows, sizes)
+        name: _checked(
+            task=task,
+            name=name,
+            array=array,
+            value=arrays[name],
+            rows=rows,
+            sizes=sizes,
+        )
         for name, array in known.items()
     }
 
@@ -209,13 +244,16 @@ def check_arrays(
 def _checked(
     task: Task, name: str, array: Array, value: Any, rows: int | None, sizes: Mapping[str, int]
 ) -> np.ndarray:
-    value, shape = np.asarray(value), (*(() if rows is None else (rows,)), *array.shape(sizes))
+    """The value as an array of the declared type. Raises TaskError as ``check_arrays`` does."""
+    value = np.asarray(value)
+    shape = array.shape(sizes)
+    if rows is not None:
+        shape = (rows, *shape)
     kinds = {"f": "f", "i": "iu", "u": "u", "b": "b"}[np.dtype(array.dtype).kind]
     if value.dtype.kind not in kinds or value.shape != shape:
         raise TaskError(
             f"task {task.name}: expected {name} of shape {list(shape)} and type "
-            f"{np.dtype(array.dtype)}, got "
-            f"{value.dtype} of shape {list(value.shape)}"
+            f"{np.dtype(array.dtype)}, got {value.dtype} of shape {list(value.shape)}"
         )
     if kinds == "iu" and value.size and not array.low <= value.min() <= value.max() <= array.high:
         bad = value[(value < array.low) | (value > array.high)].flat[0]
@@ -224,7 +262,8 @@ def _checked(
         )
     if value.dtype == array.dtype:
         return value
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is not sound
+    # A number that float32 cannot hold becomes infinite, and its row is left out later.
+    with np.errstate(over="ignore"):
         return value.astype(array.dtype)
 
 
@@ -250,21 +289,24 @@ def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply
         reply: of its single form.
         clients: of its rows.
     """
-    order, weight = (
-        np.argsort(clients, kind="stable"),
-        np.where(reply.arrived, reply.arrays[WEIGHT], 0),
-    )
-    arrays, total_weight = (
-        {name: reply.arrays[name] for name in (*task.up.of("row"), *task.up.of("all"))},
-        None,
-    )
+    order = np.argsort(clients, kind="stable")
+    weight = np.where(reply.arrived, reply.arrays[WEIGHT], 0)
+    arrays = {name: reply.arrays[name] for name in (*task.up.of("row"), *task.up.of("all"))}
+    total_weight = None
     for name, array in task.up.of("model").items():
         rows = reply.arrays[name]
         total = WeightedSum(task.sizes()["K"], int(np.prod(rows.shape[1:])))
         total.add(flat(rows)[order], weight[order], reply.arrays[INDEX][order])
         mean, total_weight = total.mean(array.dtype)
         arrays[name] = mean.reshape(len(mean), *rows.shape[1:])
-    return Reply(arrays, reply.arrived, reply.nonfinite, total_weight, reply.faults, reply.outliers)
+    return Reply(
+        arrays=arrays,
+        arrived=reply.arrived,
+        nonfinite=reply.nonfinite,
+        weight=total_weight,
+        faults=reply.faults,
+        outliers=reply.outliers,
+    )
 
 
 def mean_vector(task: Task) -> str | None:
@@ -274,7 +316,7 @@ def mean_vector(task: Task) -> str | None:
 
 
 def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
-    """Refuse (TaskError) axes whose size nobody knows."""
+    """Refuse (TaskError) axes whose size is not known."""
     for name, array in task.up.arrays.items():
         if array.over == "model" and "K" not in sizes:
             raise TaskError(

@@ -60,7 +60,7 @@ class ClientReads:
 
 @dataclass(frozen=True)
 class ModelChanges:
-    """How models change between rounds besides being averaged.
+    """How models change between rounds, apart from being averaged.
 
     No server optimiser can step such models.
 
@@ -145,7 +145,7 @@ class Requirements:
         cohort: clients of a round.
         model: what the model must be.
         reads: what is read of each client alone.
-        changes: how models change besides being averaged.
+        changes: how models change, apart from being averaged.
         parts: which parts of models are clients' own, or must be shared.
         rounds: which rounds it is meant for.
         memory: what it keeps of each client.
@@ -222,7 +222,8 @@ def count_and_cure(method: Any, need: AtLeast, have: int, where: str = "method")
     if not option:
         return count, ""
     value = getattr(method, option, None)
-    if value is None:  # an option that is left out has a default of its own
+    # An option that is left out has the default of the method.
+    if value is None:
         value = need.number
     enough = value - (need.number - have)
     place = f"{where}.{option}" if where == "method" else option

@@ -27,15 +27,15 @@ class Schedule:
     """A learning rate over time: ``lr`` times a factor at t = 0, 1, 2 ...
 
     During a warm-up of W steps the factor rises linearly from ``warmup_start`` to 1; after it, with
-    s = t - W:
+    s = t - W and r = min(s / length, 1):
 
     | name | factor | Optax | torch.optim.lr_scheduler |
     |---|---|---|---|
     | constant | 1 | constant_schedule | - |
     | step | gamma ** (s // every) | exponential_decay(staircase=True) | StepLR |
     | exponential | gamma ** s | exponential_decay | ExponentialLR |
-    | linear | from 1 to ``end`` at s = length, and then ``end`` | linear_schedule | LinearLR |
-    | cosine | end + (1 - end) (1 + cos(pi s / length)) / 2 to s = length, and then ``end`` | cosine_decay_schedule | CosineAnnealingLR |
+    | linear | 1 + (end - 1) r | linear_schedule | LinearLR |
+    | cosine | end + (1 - end) (1 + cos(pi r)) / 2 | cosine_decay_schedule | CosineAnnealingLR |
     | warm-up | warmup_start + (1 - warmup_start) t / W | linear_schedule | LinearLR |
 
     Args:
@@ -51,7 +51,7 @@ class Schedule:
     Raises:
         ConfigError: an unknown name, an option that the schedule does not have or needs, a value
             out of range.
-    """  # noqa: E501"""
+    """
 
     name: str = "constant"
     length: int | None = None
@@ -65,13 +65,13 @@ class Schedule:
         if not isinstance(self.name, str) or self.name not in _OPTIONS:
             raise ConfigError(unknown("schedule", str(self.name), _OPTIONS))
         options = _OPTIONS[self.name].split()
-        own, required = (
-            [option.rstrip("!") for option in options],
-            [o.rstrip("!") for o in options if "!" in o],
-        )
+        applicable = [option.rstrip("!") for option in options]
+        required = [option.rstrip("!") for option in options if "!" in option]
         for name in ("length", "every", "gamma", "end"):
-            if getattr(self, name) is not None and name not in own:
-                has = f"which has {' and '.join(own)}" if own else "which has no such option"
+            if getattr(self, name) is not None and name not in applicable:
+                has = "which has no such option"
+                if applicable:
+                    has = f"which has {' and '.join(applicable)}"
                 raise ConfigError(
                     f"{name} does not apply to the schedule {self.name!r}, {has}; leave it out"
                 )
@@ -136,8 +136,7 @@ def read_schedule(value: Any, place: str) -> Schedule | None:
     if not isinstance(options, dict):
         raise ConfigError(
             f"{place} must be the name of a schedule or a table such as "
-            f"{{name = 'cosine', length = 100}}"
-            f", got {value!r}"
+            f"{{name = 'cosine', length = 100}}, got {value!r}"
         )
     for name in options:
         if name not in Schedule.__dataclass_fields__:

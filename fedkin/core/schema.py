@@ -17,10 +17,9 @@ from fedkin.core.errors import TaskError
 
 MAX_COUNT = 2**40  # of samples, or anything else that is counted: more cannot be true
 _DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.uint32, np.bool_))
-WEIGHT, INDEX = (
-    "examples",
-    "model_index",
-)  # arrays of a reply by which means over the clients of a model are taken
+# Arrays of a reply by which means over the clients of a model are taken.
+WEIGHT = "examples"
+INDEX = "model_index"
 
 
 @dataclass(frozen=True)
@@ -98,12 +97,16 @@ def floats(axes: str = "", dtype: Any = np.float64, **options: Any) -> Array:
 
 def integers(axes: str = "", **options: Any) -> Array:
     """An array of integers, by default from 0 up and 0 without a reply; see ``Array``."""
-    return Array(axes, np.int64, **{"low": 0, "high": MAX_COUNT, "missing": 0, **options})
+    options.setdefault("low", 0)
+    options.setdefault("high", MAX_COUNT)
+    options.setdefault("missing", 0)
+    return Array(axes, np.int64, **options)
 
 
 def booleans(axes: str = "", **options: Any) -> Array:
     """An array of truth values, by default False without a reply; see ``Array``."""
-    return Array(axes, np.bool_, **{"missing": False, **options})
+    options.setdefault("missing", False)
+    return Array(axes, np.bool_, **options)
 
 
 class Schema:
@@ -142,12 +145,11 @@ class Schema:
     @property
     def flags_rows(self) -> bool:
         """Whether a message must say which rows hold numbers: those without hold numbers too."""
-        kinds = (
-            a
-            for a in self.arrays.values()
-            if a.finite and np.dtype(a.dtype).kind == "f" and a.over != "all"
-        )
-        return any(not np.isnan(array.missing) for array in kinds)
+        for array in self.arrays.values():
+            is_float = np.dtype(array.dtype).kind == "f"
+            if array.finite and is_float and array.over != "all" and not np.isnan(array.missing):
+                return True
+        return False
 
 
 class Rows(Schema):
@@ -157,8 +159,8 @@ class Rows(Schema):
 
 
 class Sums(Schema):
-    """The server needs sums over clients only. Arrays by ``row`` are what it must know of a client
-    all the same, such as the model that it chose."""
+    """The server needs sums over clients only. Arrays by ``row`` are what it must still know of a
+    client, such as the model that it chose."""
 
     over = "all"
 

@@ -23,7 +23,8 @@ class SharedRows:
         """A table of these rows, which become read-only."""
         table = list(rows)
         self._rows = np.empty(len(table), object)
-        for i, row in enumerate(table):  # an assignment of all would make a matrix of them
+        # One at a time: an assignment of all rows would make a matrix of them.
+        for i, row in enumerate(table):
             row.setflags(write=False)
             self._rows[i] = row
 
@@ -32,10 +33,10 @@ class SharedRows:
         """A table of the rows of an array, copied, equal ones once; of a table itself."""
         if isinstance(table, SharedRows):
             return table
-        known: dict[bytes, np.ndarray] = {}
+        copies: dict[bytes, np.ndarray] = {}
         keys = [hashlib.sha256(row.tobytes()).digest() for row in table]
         return SharedRows(
-            known.setdefault(key, np.array(row)) for key, row in zip(keys, table, strict=True)
+            copies.setdefault(key, np.array(row)) for key, row in zip(keys, table, strict=True)
         )
 
     def replaced(self, index: Int[np.ndarray, "n"], rows: Shaped[np.ndarray, "n p"]) -> SharedRows:
@@ -90,11 +91,9 @@ class SharedRows:
             raise IndexError(
                 f"the index of a table of rows has one axis, got {rows.ndim}; use np.asarray(table)"
             )
-        return (
-            np.stack(list(self._rows[rows]))
-            if len(rows)
-            else np.empty((0, *self.shape[1:]), self.dtype)
-        )
+        if not len(rows):
+            return np.empty((0, *self.shape[1:]), self.dtype)
+        return np.stack(list(self._rows[rows]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:

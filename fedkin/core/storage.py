@@ -16,9 +16,8 @@ from fedkin.core.errors import ConfigError, StorageError
 
 WRITTEN_BY = "written by fedkin"  # in figures and pages, which are known by it
 _END_BYTES = 2**16
-_ADDRESS = re.compile(
-    r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL
-)  # pathlib makes one slash of two
+# One slash is enough, as pathlib makes one of two.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
 class FileSystem:
@@ -58,14 +57,14 @@ def storage_errors(path: Path, task: str = "write") -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        reason, full = (
-            error.strerror or str(error),
-            error.errno in (errno.ENOSPC, errno.EDQUOT, None),
-        )
-        cure = "; free some space or choose another folder" if full else "; choose another folder"
-        raise StorageError(
-            f"cannot {task} {path}: {reason}{cure if task == 'write' else ''}"
-        ) from error
+        reason = error.strerror or str(error)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, None)
+        cure = "; choose another folder"
+        if full:
+            cure = "; free some space or choose another folder"
+        if task != "write":
+            cure = ""
+        raise StorageError(f"cannot {task} {path}: {reason}{cure}") from error
 
 
 def user_path(path: str | Path) -> Path:
@@ -111,14 +110,14 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
                 f"{path} is read by this command, and would be overwritten; name another file"
             )
         content = _both_ends(path) if path.is_file() else b""
-    is_own = (
-        WRITTEN_BY.encode() in content if begins is None else content.startswith(begins.encode())
-    )
-    if content and not is_own:
+    if begins is None:
+        is_ours = WRITTEN_BY.encode() in content
+    else:
+        is_ours = content.startswith(begins.encode())
+    if content and not is_ours:
         raise StorageError(
             f"{path} exists, and this command has not written it; nothing is overwritten: name "
-            f"another file, or "
-            f"remove it first ({shell_command('rm', path)})"
+            f"another file, or remove it first ({shell_command('rm', path)})"
         )
 
 

@@ -44,17 +44,20 @@ def _checked(call: Callable[..., Any], name: str, owner: type | None = None) -> 
     """A call that checks names first; the ``__init__`` of a class is not checked for its
     subclasses, which may have more."""
     parameters = inspect.signature(call).parameters.values()
-    if hasattr(call, _MARK) or any(one.kind is one.VAR_KEYWORD for one in parameters):
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    if hasattr(call, _MARK) or takes_any:
         return call
-    known = [
-        one.name for one in parameters if one.kind is not one.POSITIONAL_ONLY and one.name != "self"
+    names = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is not parameter.POSITIONAL_ONLY and parameter.name != "self"
     ]
 
     @wraps(call)
     def checked(*args: Any, **options: Any) -> Any:
         for option in options:
-            if option not in known and (owner is None or type(args[0]) is owner):
-                hint = _argument_with(call, option) or unknown("argument", option, known)
+            if option not in names and (owner is None or type(args[0]) is owner):
+                hint = _argument_with(call, option) or unknown("argument", option, names)
                 raise TypeError(f"{name}(): {hint}")
         return call(*args, **options)
 

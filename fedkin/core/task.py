@@ -83,34 +83,38 @@ def stays(**default: Any) -> Any:
 class Task:
     """Base of all client work. A subclass is a frozen dataclass with ``up`` and ``compute``."""
 
-    name: ClassVar[str] = (
-        ""  # in messages and on the ledger; by default the class's own, in lower case with _
-    )
-    up: ClassVar[Any] = Rows()  # the reply's schema; a property where it depends on the fields
-    memory: ClassVar[Mapping[str, Memory]] = {}  # what it reads or stores on the client
+    # Its name in messages and on the ledger; by default the class's name in lower case with _.
+    name: ClassVar[str] = ""
+    # The reply's schema; a property where it depends on the fields.
+    up: ClassVar[Any] = Rows()
+    # The arrays that it reads or stores on the client.
+    memory: ClassVar[Mapping[str, Memory]] = {}
+    # When a real client gets it: ``asked``, now and in a separate message; with the ``next``
+    # message, as it asks for no reply; ``announced``, its kept arrays travel with the first message
+    # that needs them.
     delivery: ClassVar[Literal["asked", "next", "announced"]] = "asked"
-    """When a real client gets it: now, in a message of its own; with the ``next`` message, as it asks for no reply; or
-    ``announced``: its kept arrays travel with the first message that needs them."""
-    standing: ClassVar[str] = (
-        ""  # header entry under which a server lets clients answer it in every reply
-    )
-    resets: ClassVar[
-        tuple[str, ...]
-    ] = ()  # arrays of standing tasks that are as if missing once it is done
-    detectors: ClassVar[bool | None] = (
-        False  # for models that detect one class (True), for others, or both (None)
-    )
-    between_peers: ClassVar[bool] = (
-        False  # row i is a message from client i to another: no server can run it
-    )
+    # Header entry under which a server lets clients answer it in every reply.
+    standing: ClassVar[str] = ""
+    # Arrays of standing tasks that count as missing once it is done.
+    resets: ClassVar[tuple[str, ...]] = ()
+    # Whether it is for models that detect one class (True), for others (False), or both (None).
+    detectors: ClassVar[bool | None] = False
+    # Whether row i is a message from client i to another one, so that no server can run it.
+    between_peers: ClassVar[bool] = False
+    # How it is made private: ``sum``, clipped sums by model with noise, once in a round;
+    # ``unit_sum``, sums by model of vectors no longer than 1 with noise, before the first round;
+    # ``choice``, the client chooses among released values and the server keeps the choice to
+    # itself; ``not``.
     charged: ClassVar[str] = "not"
-    """How it is made private: ``sum``, clipped sums by model with noise, once in a round; ``unit_sum``, sums by model
-    of vectors no longer than 1 with noise, before the first round; ``choice``, the client's among what was released,
-    which the server keeps to itself; ``not``."""
-    # without types, as a subclass may have fields of these names
-    local = cast(Any, False)  # whether models stay on the device that has them: nothing travels
-    can_be_lost = cast(Any, True)  # whether a simulated client may fail to reply
-    work = cast(Any, None)  # local training, which takes a straggler's time
+
+    # The next three have no types, as a subclass may have fields of these names.
+
+    # Whether models stay on the device that has them, so that nothing travels.
+    local = cast(Any, False)
+    # Whether a simulated client may fail to reply.
+    can_be_lost = cast(Any, True)
+    # Local training, which takes a straggler's time.
+    work = cast(Any, None)
 
     def compute(self, client: Client) -> dict[str, Any]:
         """The reply of one client: its arrays, without the row's axis. Fields by row have one entry
@@ -137,7 +141,7 @@ class Task:
             )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Refuse (TaskError) a reply that fits the schema and cannot be true all the same."""
+        """Refuse (TaskError) a reply that fits the schema and still cannot be true."""
 
     def sizes(self) -> dict[str, int]:
         """Sizes by name, from the arrays that travel down. Raises TaskError where two disagree."""
@@ -162,14 +166,14 @@ class Task:
 
     def select(self, rows: Int[np.ndarray, "r"]) -> Task:
         """The same work for some of the rows."""
-        own: dict[str, Any] = {}
+        selected: dict[str, Any] = {}
         for field, down in fields_down(self):
             value = getattr(self, field)
             if down.kind == "each" and value is not None:
-                own[field] = value[rows]
+                selected[field] = value[rows]
             elif isinstance(value, LocalTraining):
-                own[field] = value.select(rows)
-        return dataclasses.replace(self, **own)
+                selected[field] = value.select(rows)
+        return dataclasses.replace(self, **selected)
 
     def single(self) -> Task | None:
         """The same work with each client's own reply in place of sums; None where there is no such
@@ -256,47 +260,52 @@ def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int
         TaskError: an array has another size, or has not one entry for each row, or names a model
             that is not sent.
     """
-    own = task.sizes()
+    sizes = task.sizes()
     for field, down in fields_down(task):
         value = getattr(task, field)
         for axis in down.axes.split() if value is not None else ():
-            if own[axis] != known.get(axis, own[axis]):
+            if sizes[axis] != known.get(axis, sizes[axis]):
                 raise TaskError(
-                    f"task {task.name}: {field} has {axis} = {own[axis]}, expected {known[axis]}"
+                    f"task {task.name}: {field} has {axis} = {sizes[axis]}, expected {known[axis]}"
                 )
-        if down.kind == "each" and value is not None and not isinstance(value, np.ndarray):
-            raise TaskError(
-                f"task {task.name}: {field} must be an array with an entry for each row, got "
-                f"{value!r}"
-            )
-        if down.kind == "each" and value is not None and np.shape(value)[:1] != (rows,):
-            entries = len(value) if value.ndim else "no"
-            raise TaskError(
-                f"task {task.name}: {field} has {entries} entries, and the call {rows} rows"
-            )
+        if down.kind == "each" and value is not None:
+            _check_entries(task, field, value, rows)
         if down.kind == "chosen" and getattr(task, down.by) is not None:
             _check_index(task, field, down)
-    return {**known, **own}
+    return {**known, **sizes}
+
+
+def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
+    """Refuse (TaskError) a field by row that has not one entry for each row."""
+    if not isinstance(value, np.ndarray):
+        raise TaskError(
+            f"task {task.name}: {field} must be an array with an entry for each row, got {value!r}"
+        )
+    if np.shape(value)[:1] != (rows,):
+        entries = len(value) if value.ndim else "no"
+        raise TaskError(
+            f"task {task.name}: {field} has {entries} entries, and the call {rows} rows"
+        )
 
 
 def _check_index(task: Task, field: str, down: Down) -> None:
     """Refuse (TaskError) an index of models that are not there, and replies for each of models that
     no client has."""
-    count, index = len(getattr(task, field)), np.asarray(getattr(task, down.by))
-    low = 0 if index.ndim == 1 else -1  # of several models of a row some may be none
+    count = len(getattr(task, field))
+    index = np.asarray(getattr(task, down.by))
+    # A row with several models may name fewer of them: -1 stands for none.
+    low = 0 if index.ndim == 1 else -1
     if index.size and not low <= index.min() <= index.max() < count:
         none = "" if low == 0 else ", or -1 for none"
         raise TaskError(
             f"task {task.name}: {down.by} must be from 0 to {count - 1}, as there are so many "
-            f"{field}{none}; got "
-            f"{index.min()} to {index.max()}"
+            f"{field}{none}; got {index.min()} to {index.max()}"
         )
     for name, array in task.up.of("row").items():
         if down.axes.split()[0] in array.axes.split():
             raise TaskError(
                 f"task {task.name}: {name} has an entry for each of the {field}, of which a "
-                f"client receives its own "
-                f"only; let {field} be shared({down.axes!r})"
+                f"client receives its own only; let {field} be shared({down.axes!r})"
             )
 
 
@@ -318,27 +327,31 @@ def traffic(
         answered: rows whose client replied.
         sizes: by name.
     """
-    down, counted = 0, False
+    counted_down = ("shared", "chosen")
+    if task.delivery == "announced":
+        counted_down = ("shared", "chosen", "kept")
+    down = 0
+    counted = False
     for field, how in fields_down(task):
         value = getattr(task, field)
         if value is None:
             continue
-        if how.kind in ("shared", "chosen") or (
-            how.kind == "kept" and task.delivery == "announced"
-        ):
-            down, counted = down + _copies(task, how, value, clients) * BYTES_PER_NUMBER, True
+        if how.kind in counted_down:
+            down += _copies(task, how, value, clients) * BYTES_PER_NUMBER
+            counted = True
     arrays = [array for array in task.up.arrays.values() if array.counted]
-    each_row = sum(int(np.prod(array.shape(sizes))) * BYTES_PER_NUMBER for array in arrays)
+    row_bytes = sum(int(np.prod(array.shape(sizes))) * BYTES_PER_NUMBER for array in arrays)
     if task.local or not (counted or arrays):
         return None
-    up = int(answered.sum()) * each_row if each_row else 0
+    up = int(answered.sum()) * row_bytes if row_bytes else 0
     return (up, up) if task.between_peers else (down, up)
 
 
 def _copies(task: Task, how: Down, value: np.ndarray, clients: Int[np.ndarray, "n"]) -> int:
     """How many numbers of a field travel down, to all clients of a call."""
     index = getattr(task, how.by) if how.kind == "chosen" else None
-    distinct = bool((clients[1:] > clients[:-1]).all())  # as most calls have them
+    # Most calls have ascending clients, which need no search for those that occur twice.
+    distinct = bool((clients[1:] > clients[:-1]).all())
     if index is None:
         return value.size * (len(clients) if distinct else len(np.unique(clients)))
     if distinct and index.ndim == 1:

@@ -11,6 +11,7 @@ from typing import Any
 from fedkin.core.errors import TaskError
 from fedkin.core.schema import Memory, Schema
 
+# Entries of any request.
 _REQUEST = {
     "operation",
     "run",
@@ -21,7 +22,8 @@ _REQUEST = {
     "call",
     "clients",
     "moved",
-}  # in requests
+}
+# Entries of any reply.
 RESERVED = {
     "arrays",
     "arrived",
@@ -32,12 +34,13 @@ RESERVED = {
     "trained_models",
     "clients",
     "moved",
-}  # in replies
-_OWN_FIELDS = {"local", "can_be_lost", "work"}  # attributes of every task that may be fields
-_kinds: dict[str, Any] = {}  # every class of task that was defined
-_standing: dict[
-    str, set[str]
-] = {}  # of those that stand in every reply: their arrays, by the task's name
+}
+# Attributes of every task that may be fields.
+_OWN_FIELDS = {"local", "can_be_lost", "work"}
+# Every class of task that was defined.
+_kinds: dict[str, Any] = {}
+# Arrays of the tasks that stand in every reply, by the task's name.
+_standing: dict[str, set[str]] = {}
 
 
 def register(kind: Any, attributes: set[str]) -> None:
@@ -58,23 +61,21 @@ def register(kind: Any, attributes: set[str]) -> None:
         )
     if not kind.name.isidentifier() or kind.name in ("hello", *_REQUEST):
         raise TaskError(f"a task cannot be called {kind.name!r}; choose another name")
-    others = [one for one in _kinds.values() if _origin(one) != _origin(kind)]
-    own = declared_fields(kind)
-    taken = (
-        _REQUEST | (attributes - _OWN_FIELDS) | {entry for one in others for entry in _entries(one)}
-    )
-    _refuse(kind, "a field cannot be called", own.keys() & taken)
-    used = _REQUEST.union(
-        *(declared_fields(one) for one in others), *(_entries(one) for one in others)
-    )
+    other_kinds = [defined for defined in _kinds.values() if _origin(defined) != _origin(kind)]
+    other_entries = set().union(*(_entries(defined) for defined in other_kinds))
+    other_fields = set().union(*(declared_fields(defined) for defined in other_kinds))
+    fields = declared_fields(kind)
+    taken = _REQUEST | (attributes - _OWN_FIELDS) | other_entries
+    _refuse(kind, "a field cannot be called", fields.keys() & taken)
+    used = _REQUEST | other_fields | other_entries
     _refuse(kind, "a request cannot have the entry", _entries(kind) & used)
     schema = inspect.getattr_static(kind, "up")
     if not isinstance(schema, (Schema, property)):
         raise TaskError(f"task {kind.name}: up must be Rows(...) or Sums(...), got {schema!r}")
     if isinstance(schema, Schema):
         check_names(kind.name, schema)
-    _check_memory(kind, others)
-    _check_delivery(kind, own, schema)
+    _check_memory(kind, other_kinds)
+    _check_delivery(kind, fields, schema)
     _kinds[kind.name] = kind
     _standing.pop(kind.name, None)
     if kind.standing:
@@ -83,7 +84,8 @@ def register(kind: Any, attributes: set[str]) -> None:
 
 def check_names(task: str, schema: Schema) -> None:
     """Refuse (TaskError) arrays of a reply with names that have a meaning already."""
-    taken = RESERVED.union(*(names for one, names in _standing.items() if one != task))
+    standing = (names for name, names in _standing.items() if name != task)
+    taken = RESERVED.union(*standing)
     if clash := taken & schema.arrays.keys():
         raise TaskError(
             f"task {task}: a reply has {', '.join(sorted(clash))} already; choose another name"
@@ -94,13 +96,10 @@ def declared_fields(kind: Any) -> dict[str, str]:
     """Fields of a class, which need not be a dataclass yet, and how each travels down."""
     fields: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        known = base.__dict__ | base.__dict__.get("__dataclass_fields__", {})
-        names = [
-            name
-            for name, text in inspect.get_annotations(base).items()
-            if "ClassVar" not in str(text)
-        ]
-        fields |= {name: _kind_of(known.get(name)) for name in names}
+        defaults = base.__dict__ | base.__dict__.get("__dataclass_fields__", {})
+        for name, annotation in inspect.get_annotations(base).items():
+            if "ClassVar" not in str(annotation):
+                fields[name] = _kind_of(defaults.get(name))
     return fields
 
 
@@ -118,12 +117,15 @@ def all_tasks() -> list[Any]:
 def _entries(kind: Any) -> set[str]:
     """Entries of any request that are this task's: of one that stands in every reply, or waits for
     the next message."""
-    return {
-        entry for entry in (kind.standing, kind.name if kind.delivery == "next" else "") if entry
-    }
+    entries = set()
+    if kind.standing:
+        entries.add(kind.standing)
+    if kind.delivery == "next" and kind.name:
+        entries.add(kind.name)
+    return entries
 
 
-def _check_memory(kind: Any, others: Iterable[Any]) -> None:
+def _check_memory(kind: Any, other_kinds: Iterable[Any]) -> None:
     for name, memory in kind.memory.items():
         if not isinstance(memory, Memory):
             raise TaskError(f"task {kind.name}: memory {name} must be Memory(...), got {memory!r}")
@@ -131,28 +133,29 @@ def _check_memory(kind: Any, others: Iterable[Any]) -> None:
             raise TaskError(
                 f"task {kind.name}: a memory cannot be called {name!r}; choose another name"
             )
-        if any(one.__dict__.get("memory", {}).get(name, memory) != memory for one in others):
+        kept_by_others = [other.__dict__.get("memory", {}).get(name) for other in other_kinds]
+        if any(kept is not None and kept != memory for kept in kept_by_others):
             raise TaskError(
                 f"task {kind.name}: another task keeps a different {name} on clients; rename it"
             )
 
 
-def _check_delivery(kind: Any, own: dict[str, str], schema: Any) -> None:
+def _check_delivery(kind: Any, fields: dict[str, str], schema: Any) -> None:
     """Refuse what cannot travel with other messages."""
     arrays = schema.arrays if isinstance(schema, Schema) else {"": None}
-    if kind.delivery == "next" and (
-        own or arrays or any(m.lifetime != "run" for m in kind.memory.values())
-    ):
+    field_kinds = set(fields.values())
+    keeps_for_run = all(memory.lifetime == "run" for memory in kind.memory.values())
+    if kind.delivery == "next" and (fields or arrays or not keeps_for_run):
         raise TaskError(
             f"task {kind.name} waits for the next message: no fields, no reply, no memory but of "
             f"the run"
         )
-    if kind.delivery == "announced" and (arrays or set(own.values()) - {"kept"}):
+    if kind.delivery == "announced" and (arrays or field_kinds - {"kept"}):
         raise TaskError(f"task {kind.name} is announced: it has kept fields only, and no reply")
-    plain = all(
+    one_number_each = all(
         array is not None and not array.axes and array.over == "row" for array in arrays.values()
     )
-    if kind.standing and (set(own.values()) - {"setting"} or not plain):
+    if kind.standing and (field_kinds - {"setting"} or not one_number_each):
         raise TaskError(
             f"task {kind.name} stands in every reply: settings only, and one number for each client"
         )

@@ -13,15 +13,11 @@ from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain_options
 from fedkin.core.schedule import Schedule, read_schedule
 
-_MOST = {
-    "epochs": 1_000_000,
-    "steps": 1_000_000,
-    "batch_size": 2**31 - 1,
-}  # a plan of all steps must fit in memory
+# The largest counts: a plan of all steps must fit in memory.
+_MOST = {"epochs": 1_000_000, "steps": 1_000_000, "batch_size": 2**31 - 1}
 OPTIMIZERS = ("sgd", "adam", "adamw")
-# Options that came later: a description, or a message, names them only where they are used, so that
-# runs from before are described as they were.
 _SCHEDULES = ("schedule", "step_schedule")
+# Descriptions and messages name these options only where they are used.
 _LATER = (
     "weight_decay",
     "nesterov",
@@ -30,8 +26,17 @@ _LATER = (
     "step_schedule",
     "label_smoothing",
     "class_weights",
+    "precision",
 )
-_LATER += ("precision",)
+# Ranges of the other numbers: from the first, which is possible, to the second, which is not.
+_RANGES = {
+    "lr": (0, np.inf),
+    "mu": (0, np.inf),
+    "momentum": (0, 1),
+    "weight_decay": (0, np.inf),
+    "label_smoothing": (0, 1),
+    "clip_norm": (0, np.inf),
+}
 
 
 @plain_options
@@ -53,26 +58,21 @@ class LocalTraining:
     momentum: float = 0.0  # of sgd
     mu: float = 0.0  # proximal term, mu/2 |w - w_start|^2
     steps: int | None = None  # mini-batches, in place of epochs
-    partial: bool = (
-        False  # a client that runs out of time sends the steps it has done; else nothing
-    )
-    positive: Int[np.ndarray, "n"] | None = (
-        None  # the class that a detector learns to separate from all others
-    )
+    # Whether a client that runs out of time sends the steps it has done; else it sends nothing.
+    partial: bool = False
+    # The class that a detector learns to separate from all others.
+    positive: Int[np.ndarray, "n"] | None = None
     weight_decay: float | int = 0.0  # added to the gradient; of adamw, to the direction
     nesterov: bool = False  # of sgd with momentum
-    clip_norm: float | int | None = (
-        None  # largest norm of a gradient over all parameters; None: any
-    )
+    # Largest norm of a gradient over all parameters; None: any.
+    clip_norm: float | int | None = None
     schedule: Schedule | None = None  # of the learning rate over communication rounds
     step_schedule: Schedule | None = None  # over the steps of one call
     label_smoothing: float = 0.0  # share of a label that is spread over all classes
-    class_weights: tuple[float, ...] | str | None = (
-        None  # of the loss, by class; "balanced": from the client's labels
-    )
-    precision: str | None = (
-        None  # "bfloat16": of a network's own arithmetic in training; None: float32
-    )
+    # Weights of the classes in the loss; "balanced": from the client's labels; None: all alike.
+    class_weights: tuple[float, ...] | str | None = None
+    # Arithmetic of a network in training: "bfloat16"; None: float32.
+    precision: str | None = None
 
     @property
     def count(self) -> int:
@@ -81,11 +81,12 @@ class LocalTraining:
 
     def select(self, rows: Int[np.ndarray, "r"]) -> LocalTraining:
         """The settings of some rows."""
-        by_row = {name: getattr(self, name) for name in ("epochs", "positive")}
-        arrays = {name: v for name, v in by_row.items() if isinstance(v, np.ndarray)}
-        if not arrays:
-            return self
-        return replace(self, **{name: values[rows] for name, values in arrays.items()})
+        by_row = {
+            name: getattr(self, name)[rows]
+            for name in ("epochs", "positive")
+            if isinstance(getattr(self, name), np.ndarray)
+        }
+        return replace(self, **by_row) if by_row else self
 
     def rate(self, round: int) -> float:
         """The learning rate of a communication round; before the first one, that of the first."""
@@ -133,16 +134,17 @@ class LocalTraining:
     def check_classes(self, classes: int, detects: bool) -> None:
         """Refuse (ConfigError) another number of class weights than classes, and what detectors do
         not have."""
-        weights, place = self.class_weights, "local.class_weights"
+        weights = self.class_weights
         if isinstance(weights, tuple) and len(weights) != classes:
             raise ConfigError(
-                f"{place} must have one number for each of the {classes} classes, got "
+                f"local.class_weights must have one number for each of the {classes} classes, got "
                 f"{len(weights)}"
             )
         if detects and (weights is not None or self.label_smoothing):
-            place = place if weights is not None else "local.label_smoothing"
+            option = "label_smoothing" if weights is None else "class_weights"
             raise ConfigError(
-                f"{place} does not apply to detectors, which separate one class from all others"
+                f"local.{option} does not apply to detectors, which separate one class from all "
+                f"others"
             )
 
     def check_precision(self, model: str, untrained: bool) -> None:
@@ -156,8 +158,8 @@ class LocalTraining:
         if self.precision is not None and untrained:
             raise ConfigError(
                 f"local.precision = {self.precision} does not go with model {model!r}, whose "
-                f"running statistics or "
-                "frozen parameters would be rounded; leave it out, or take group normalisation"
+                f"running statistics or frozen parameters would be rounded; leave it out, or take "
+                f"group normalisation"
             )
 
     def settings(self) -> dict[str, Any]:
@@ -169,30 +171,34 @@ class LocalTraining:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> LocalTraining:
-        """What has these settings: those of ``settings()``, or of a configuration, where a schedule
-        may be a name.
+        """Local training from its settings by name.
 
-        Raises ConfigError.
+        Args:
+            settings: as ``settings()`` returns them, or as a configuration has them, where a
+                schedule may be a name.
+
+        Raises:
+            ConfigError: an unknown option, or a value out of range.
         """
         for name in settings:
             if name not in cls.__dataclass_fields__:
                 raise ConfigError(
                     f"local training: {unknown('option', str(name), cls.__dataclass_fields__)}"
                 )
-        read = {
-            name: read_schedule(settings[name], name) for name in _SCHEDULES if name in settings
-        }
-        weights = settings.get("class_weights")
-        read |= {"class_weights": _read_weights(weights)} if weights is not None else {}
-        return cls(**{**settings, **read})
+        options = dict(settings)
+        for name in _SCHEDULES:
+            if name in settings:
+                options[name] = read_schedule(settings[name], name)
+        if settings.get("class_weights") is not None:
+            options["class_weights"] = _read_weights(settings["class_weights"])
+        return cls(**options)
 
     def __post_init__(self) -> None:
         for name in _SCHEDULES:
             if not isinstance(getattr(self, name), Schedule | None):
                 raise ConfigError(f"{name} must be a Schedule, got {getattr(self, name)!r}")
-        object.__setattr__(
-            self, "class_weights", _read_weights(self.class_weights)
-        )  # a list or an array, too
+        # Class weights may be given as a list or an array, too.
+        object.__setattr__(self, "class_weights", _read_weights(self.class_weights))
         for name in ("epochs", "batch_size", "steps"):
             value = getattr(self, name)
             if not (name == "steps" and value is None) and not _is_count(value, _MOST[name]):
@@ -207,37 +213,25 @@ class LocalTraining:
             raise ConfigError(
                 f"precision must be 'bfloat16', or left out for float32, got {self.precision!r}"
             )
-        if (
-            self.schedule is not None
-            and self.schedule.name in ("linear", "cosine")
-            and self.schedule.length is None
-        ):
+        schedule = self.schedule
+        if schedule is None or schedule.length is not None:
+            return
+        if schedule.name in ("linear", "cosine"):
             raise ConfigError(
-                f"schedule: {self.schedule.name} needs length, the number of rounds until its end"
+                f"schedule: {schedule.name} needs length, the number of rounds until its end"
             )
 
     def _check_numbers(self) -> None:
-        ranges = {
-            "lr": (0, np.inf),
-            "mu": (0, np.inf),
-            "momentum": (0, 1),
-            "weight_decay": (0, np.inf),
-        }
-        ranges |= {"label_smoothing": (0, 1), "clip_norm": (0, np.inf)}
-        for name, (low, high) in ranges.items():
+        for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if name == "clip_norm" and value is None:
                 continue
             positive = name in ("lr", "clip_norm")
             numeric = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
             if not numeric or not low <= value < high or (positive and not value):
-                kind = (
-                    "positive number"
-                    if positive
-                    else "number in [0, 1)"
-                    if high == 1
-                    else "number from 0 up"
-                )
+                kind = "number in [0, 1)" if high == 1 else "number from 0 up"
+                if positive:
+                    kind = "positive number"
                 raise ConfigError(f"{name} must be a {kind}, got {value!r}")
 
     def _check_optimizer(self) -> None:
@@ -258,7 +252,7 @@ class LocalTraining:
 
 
 def without_unused(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of local training by name, without the options of later versions that are not used."""
+    """Settings of local training by name, without unused options of later versions."""
     return {name: value for name, value in values.items() if name not in _LATER or value}
 
 
@@ -310,7 +304,9 @@ def SGD(  # noqa: N802
     return LocalTraining.from_settings({**given, **options})
 
 
-def Adam(epochs: int = 1, batch_size: int = 32, lr: float = 1e-3, **options: Any) -> LocalTraining:  # noqa: N802
+def Adam(  # noqa: N802
+    epochs: int = 1, batch_size: int = 32, lr: float = 1e-3, **options: Any
+) -> LocalTraining:
     """Local training by Adam (Kingma & Ba 2015), whose moments start at zero in every call.
 
     Args:

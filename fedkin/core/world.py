@@ -137,10 +137,11 @@ class WaitingWorld(Protocol):
 
 
 def late_replies(world: World, task: Task, rounds: int) -> Sequence[LateReply]:
-    """Those of a world that has some; none of any other.
+    """Late replies of a world that waits for them; none of any other world.
 
     Args:
         world: of the clients.
-        task, rounds: as ``WaitingWorld.late_replies``.
+        task: as ``WaitingWorld.late_replies`` has it.
+        rounds: as ``WaitingWorld.late_replies`` has it.
     """
     return world.late_replies(task, rounds) if isinstance(world, WaitingWorld) else ()

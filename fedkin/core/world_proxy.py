@@ -23,14 +23,16 @@ class WorldProxy:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.spec, self.work, self.ledger = world.spec, world.work, world.ledger
-        self.total_clients, self.initial, self.clients = (
-            world.total_clients,
-            world.initial,
-            world.clients,
-        )
-        self.begin, self.reassigned = world.begin, world.reassigned
-        self.memory, self.recall = world.memory, world.recall
+        self.spec = world.spec
+        self.work = world.work
+        self.ledger = world.ledger
+        self.total_clients = world.total_clients
+        self.initial = world.initial
+        self.clients = world.clients
+        self.begin = world.begin
+        self.reassigned = world.reassigned
+        self.memory = world.memory
+        self.recall = world.recall
 
     @property
     def update_memory(self) -> int:
@@ -50,5 +52,5 @@ class WorldProxy:
         return self._world.run(task, clients, stream)
 
     def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
-        """Those of the world."""
+        """The late replies of the world."""
         return late_replies(self._world, task, rounds)

@@ -36,14 +36,19 @@ def draw(advice: Advice) -> Figure:
     """Split-half stability, dendrogram and spectrum; gap statistic, silhouette and a map of the
     clients."""
     figure = new_figure(12.5, 7.2)
-    count, panels = advice.cluster_count, figure.subplots(2, 3).ravel()
+    count = advice.cluster_count
+    panels = figure.subplots(2, 3).ravel()
     numbers = np.arange(1, count.max_clusters + 1)
     _stability(panels[0], count, numbers)
     _dendrogram(panels[1], count)
     _spectrum(panels[2], count)
-    note = f"estimate {count.gap.clusters}: the first within an error of the next"
     _curve(
-        panels[3], "Gap statistic", note, numbers, count.gap.gap, count.estimates["gap statistic"]
+        axes=panels[3],
+        heading="Gap statistic",
+        note=f"estimate {count.gap.clusters}: the first within an error of the next",
+        numbers=numbers,
+        values=count.gap.gap,
+        estimate=count.estimates["gap statistic"],
     )
     panels[3].fill_between(
         numbers,
@@ -55,12 +60,12 @@ def draw(advice: Advice) -> Figure:
     )
     estimate = count.estimates["silhouette"]
     _curve(
-        panels[4],
-        "Silhouette",
-        f"estimate {estimate} (it cannot be 1)",
-        numbers,
-        count.silhouette,
-        estimate,
+        axes=panels[4],
+        heading="Silhouette",
+        note=f"estimate {estimate} (it cannot be 1)",
+        numbers=numbers,
+        values=count.silhouette,
+        estimate=estimate,
     )
     _map(panels[5], count)
     decides = "Split-half stability decides; the other criteria are for comparison."
@@ -85,15 +90,14 @@ def _curve(
 
 def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
     """Split-half stability, its threshold, and its value by chance."""
-    note = "least share of a cluster that stays in it by the other half of the data"
+    noun = "cluster" if count.clusters == 1 else "clusters"
     _curve(
-        axes,
-        f"Split-half stability: {count.clusters} "
-        f"{'cluster' if count.clusters == 1 else 'clusters'}",
-        note,
-        numbers,
-        count.stability,
-        count.clusters,
+        axes=axes,
+        heading=f"Split-half stability: {count.clusters} {noun}",
+        note="least share of a cluster that stays in it by the other half of the data",
+        numbers=numbers,
+        values=count.stability,
+        estimate=count.clusters,
     )
     for height, text, colour in (
         (THRESHOLD, "threshold", COLOURS[2]),
@@ -101,9 +105,14 @@ def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
     ):
         axes.axhline(height, color=colour, lw=1.2)
         axes.annotate(
-            text, (0, height), (3, 2), xycoords=axes.get_yaxis_transform(), textcoords="offset points", fontsize=8.5,
+            text,
+            (0, height),
+            (3, 2),
+            xycoords=axes.get_yaxis_transform(),
+            textcoords="offset points",
+            fontsize=8.5,
             color=colour,
-        )  # fmt: skip
+        )
     axes.set_ylim(0, 1.05)
     axes.set_ylabel("share of clients")
 
@@ -146,11 +155,9 @@ def _spectrum(axes: Axes, count: ClusterCount) -> None:
 
 def _map(axes: Axes, count: ClusterCount) -> None:
     prepare(axes, "Clients", "first two principal components of their updates")
-    points = (
-        count.points
-        if count.points.shape[1] > 1
-        else np.column_stack([count.points, 0 * count.points])
-    )
+    points = count.points
+    if points.shape[1] < 2:
+        points = np.column_stack([points, 0 * points])
     axes.scatter(points[:, 0], points[:, 1], s=18, color=COLOURS[0], alpha=0.7, lw=0)
     axes.margins(0.08)
     axes.set_xticks([])

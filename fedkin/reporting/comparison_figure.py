@@ -21,41 +21,42 @@ def draw(comparison: Comparison) -> Figure:
     """Mean accuracy over the rounds with its interval, of all methods that have a run; the first
     PANELS settings."""
     shown = [setting for setting in comparison.settings if comparison.curves(setting)][:PANELS]
-    names = max(map(len, comparison.methods)) + len(" (K = 3)")  # they stand beside every panel
+    # Names of methods, with their numbers of clusters, stand on the right of every panel.
+    names = max(map(len, comparison.methods)) + len(" (K = 3)")
     across = min(3 if names <= 16 else 2, len(shown))
     down = math.ceil(len(shown) / across)
     heights = max(3.6, 0.45 * len(comparison.methods))
     figure = new_figure(1.2 + (4.6 + 0.1 * names) * across, 0.6 + heights * down)
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axes, setting in zip(panels, shown, strict=False):
-        split = next(
-            run for (label, *_), run in comparison.finished.items() if label == setting
-        ).scored_split
-        whole, every = comparison.curves(setting), comparison.curves(setting, partial=True)
+        runs = [run for (label, *_), run in comparison.finished.items() if label == setting]
+        split = runs[0].scored_split
+        whole = comparison.curves(setting)
+        every = comparison.curves(setting, partial=True)
         labels = {name: _label(comparison.runs(setting, name)[0], name) for name in whole}
         accuracies(
             axes,
             {labels[name]: curve for name, curve in whole.items()},
-            setting or f"{split.capitalize()} accuracy",
-            {labels[name]: curve for name, curve in every.items()},
+            heading=setting or f"{split.capitalize()} accuracy",
+            incomplete={labels[name]: curve for name, curve in every.items()},
         )
         axes.set_ylabel(f"{split} accuracy" if setting else "")
     for axes in panels[len(shown) :]:
         axes.set_axis_off()
-    more_settings = len([s for s in comparison.settings if comparison.curves(s)]) - len(shown)
-    several, seeds = len(comparison.methods), len(comparison.seeds)
-    title = " / ".join(comparison.methods) if several <= 4 else f"{several} methods"
-    more = f"; {more_settings} more settings in the tables" if more_settings else ""
-    heading = f"{title}: {seeds} seed{'s' if seeds > 1 else ''}{more}\n"
-    headline(figure, heading)
+    methods = len(comparison.methods)
+    title = " / ".join(comparison.methods) if methods <= 4 else f"{methods} methods"
+    seeds = len(comparison.seeds)
+    heading = f"{title}: {seeds} seed{'s' if seeds > 1 else ''}"
+    with_curves = [setting for setting in comparison.settings if comparison.curves(setting)]
+    if len(with_curves) > len(shown):
+        heading += f"; {len(with_curves) - len(shown)} more settings in the tables"
+    headline(figure, f"{heading}\n")
     return figure
 
 
 def _label(run: Run, name: str) -> str:
     """A method's label, with its number of clusters where it does not say it."""
     clusters = run.config.clusters
-    return (
-        name
-        if clusters is None or "clusters" in name or "K = " in name
-        else f"{name} (K = {clusters})"
-    )
+    if clusters is None or "clusters" in name or "K = " in name:
+        return name
+    return f"{name} (K = {clusters})"

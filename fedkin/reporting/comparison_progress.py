@@ -34,9 +34,8 @@ class Display:
     ``round`` are its callbacks."""
 
     def __init__(self, grid: Grid, several: bool = False) -> None:
-        self._timed = (
-            not several
-        )  # runs at once end together or not at all: no pace can be told from that
+        # Several runs at once end together or not at all, so no pace can be told from them.
+        self._timed = not several
         self.console = plain_console(stderr=True)
         self._rounds = {(s.label, m.label): s.config(m).run.rounds for s, m in grid.cells}
         self._cells = [key for key in self._rounds for _ in grid.seeds]
@@ -99,18 +98,16 @@ class Display:
         return f"{self._started} of {self._started + len(self._cells)}  {_name(self._current)}"
 
     def _time_left(self, rounds: int) -> str:
-        """Time left: the remaining rounds of each method, at its own pace."""
+        """Time left: the remaining rounds of each method at the pace of that method."""
         remaining: dict[str, int] = defaultdict(int)
         if self._current is not None:
             remaining[self._current.method.label] += rounds
         for setting, method in self._cells:
             remaining[method] += self._rounds[setting, method]
         seconds = self._pace.seconds_left(remaining) if self._timed else None
-        return (
-            ""
-            if seconds is None
-            else f"{seconds // 3600:d}:{seconds // 60 % 60:02d}:{seconds % 60:02d} left"
-        )
+        if seconds is None:
+            return ""
+        return f"{seconds // 3600:d}:{seconds // 60 % 60:02d}:{seconds % 60:02d} left"
 
 
 class Pace:
@@ -149,27 +146,27 @@ def tables(
     Args:
         comparison: what to show.
         measure: by which methods are compared; the comparison's own where nothing is said.
-        console: on which they are to be printed; columns from the right on that have no room there
-            have a table of their own.
+        console: on which they are to be printed; columns on the right that have no room there go
+            into a second table.
     """
+
+    def with_columns(shown: Sequence[Column]) -> list[Table]:
+        return [_table(comparison, setting, measure, shown) for setting in comparison.settings]
+
     every = columns(comparison)
     count = len(every)
-    made = [_table(comparison, setting, measure, every[:count]) for setting in comparison.settings]
-    while (
-        console is not None and count > _LEAST and not all(fits(table, console) for table in made)
-    ):
-        count -= 1
-        made = [
-            _table(comparison, setting, measure, every[:count]) for setting in comparison.settings
-        ]
-    if count < len(every):
-        rest = [
-            _table(comparison, setting, measure, every[count:]) for setting in comparison.settings
-        ]
-        for table in rest:
-            table.title = None  # the one above has it, and this one may be narrower than its words
-        made = [table for pair in zip(made, rest, strict=True) for table in pair]
-    return made
+    first = with_columns(every)
+    if console is not None:
+        while count > _LEAST and not all(fits(table, console) for table in first):
+            count -= 1
+            first = with_columns(every[:count])
+    if count == len(every):
+        return first
+    second = with_columns(every[count:])
+    # The first table has the title, and the second one may be narrower than its words.
+    for table in second:
+        table.title = None
+    return [table for pair in zip(first, second, strict=True) for table in pair]
 
 
 def _table(
@@ -208,10 +205,5 @@ def _folded(head: str) -> str:
 
 
 def _name(cell: Cell) -> str:
-    return ", ".join(
-        [
-            *([cell.setting.label] if cell.setting.label else []),
-            cell.method.label,
-            f"seed {cell.seed}",
-        ]
-    )
+    name = f"{cell.method.label}, seed {cell.seed}"
+    return f"{cell.setting.label}, {name}" if cell.setting.label else name

@@ -37,7 +37,9 @@ from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
 from fedkin.run.folder import run_folder
 
-MARKDOWN, LATEX, RANKS_LATEX = "comparison.md", "comparison.tex", "ranks.tex"
+MARKDOWN = "comparison.md"
+LATEX = "comparison.tex"
+RANKS_LATEX = "ranks.tex"
 _log = logging.getLogger("fedkin")
 Row = dict[str, Any]
 
@@ -78,18 +80,20 @@ def _write_ranks(ranks: Ranks, folder: Path) -> None:
 def columns(comparison: Comparison) -> list[Column]:
     """The columns of the table behind setting, method and seeds: those of every comparison, those
     of its kind, and its measures that have no place among these."""
-    known = comparison.table().columns
-    attacked = HONEST[0] in known
-    return [
+    names = comparison.table().columns
+    shown = [
         *ACCURACIES,
         CLUSTERS,
         Column(MEASURES["rounds_to_target"].head, _rounds_to_target, "rounds_to_target"),
         TRAFFIC,
         value_column(MEASURES["seconds"]),
-        *([mean_column(MEASURES["validation_accuracy"])] if "validation_accuracy" in known else []),
-        *(map(_honest_column, measures_of(HONEST)) if attacked else ()),
-        *map(mean_column, comparison.grid.measures),
     ]
+    if "validation_accuracy" in names:
+        shown.append(mean_column(MEASURES["validation_accuracy"]))
+    if HONEST[0] in names:
+        shown += [_honest_column(measure) for measure in measures_of(HONEST)]
+    shown += [mean_column(measure) for measure in comparison.grid.measures]
+    return shown
 
 
 def heads(comparison: Comparison) -> tuple[str, ...]:
@@ -138,41 +142,46 @@ def texts(row: Row, shown: Sequence[Column]) -> list[str]:
 
 def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
     """One line per significant difference, and how many are not, setting by setting."""
-    lines, rows, ranks = [], rows_of(comparison.differences(measure)), comparison.ranks(measure)
+    lines: list[str] = []
+    rows = rows_of(comparison.differences(measure))
+    ranks = comparison.ranks(measure)
     compared = comparison.grid.measure(measure)
     for setting in comparison.settings:
-        pairs, prefix = (
-            [row for row in rows if row["setting"] == setting],
-            f"{setting}: " if setting else "",
-        )
-        significant = [row for row in pairs if row["verdict"] == SIGNIFICANT]
-        few = sum(row["verdict"] == TOO_FEW for row in pairs)
-        without = [row for row in pairs if row["verdict"] == NO_SCORE]
-        others = len(pairs) - len(significant) - few - len(without)
-        lines += [f"{prefix}{_difference(row, compared)}" for row in significant]
-        if few:
-            lines.append(
-                f"{prefix}{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds: not "
-                f"tested"
-            )
-        lines += [
-            f"{prefix}{row['method']} and {row['against']} are not compared: {row['why']}"
-            for row in without
-        ]
-        if others:
-            lines.append(f"{prefix}{others} of {len(pairs)} differences are not significant")
+        pairs = [row for row in rows if row["setting"] == setting]
+        prefix = f"{setting}: " if setting else ""
+        lines += [f"{prefix}{line}" for line in _findings_of_pairs(pairs, compared)]
         lines += _agreement(comparison, setting, prefix)
     if missing := comparison.why_ranks_are_missing(measure):
         lines.append(missing)
     if len(comparison.settings) > 1 and ranks.average:
-        ordered = sorted(ranks.average.items(), key=lambda one: one[1])
-        tested = (
-            f" (Friedman p = {ranks.p:.2g}, critical difference {ranks.critical_difference:.2f})"
-            * ranks.tested
-        )
+        ordered = sorted(ranks.average.items(), key=lambda item: item[1])
         shown = "; ".join(f"{name}: {rank:.2g}" for name, rank in ordered)
+        tested = ""
+        if ranks.tested:
+            tested = (
+                f" (Friedman p = {ranks.p:.2g}, critical difference "
+                f"{ranks.critical_difference:.2f})"
+            )
         lines.append(f"mean rank over the settings{tested}: {shown}")
     return lines + _over_attacks(comparison)
+
+
+def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
+    """The significant differences between the methods of one setting, and how many are not."""
+    significant = [row for row in pairs if row["verdict"] == SIGNIFICANT]
+    few = sum(row["verdict"] == TOO_FEW for row in pairs)
+    without_score = [row for row in pairs if row["verdict"] == NO_SCORE]
+    not_significant = len(pairs) - len(significant) - few - len(without_score)
+    lines = [_difference(row, measure) for row in significant]
+    if few:
+        lines.append(
+            f"{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds: not tested"
+        )
+    for row in without_score:
+        lines.append(f"{row['method']} and {row['against']} are not compared: {row['why']}")
+    if not_significant:
+        lines.append(f"{not_significant} of {len(pairs)} differences are not significant")
+    return lines
 
 
 def _over_attacks(comparison: Comparison) -> list[str]:
@@ -188,25 +197,19 @@ def _over_attacks(comparison: Comparison) -> list[str]:
             mean = sum(reached.values()) / len(reached)
             lines.append(
                 f"{method} under {len(reached)} attacks, accuracy of honest clients: worst "
-                f"{percent(reached[worst])} "
-                f"({worst}), mean {percent(mean)}"
+                f"{percent(reached[worst])} ({worst}), mean {percent(mean)}"
             )
     return lines
 
 
 def _agreement(comparison: Comparison, setting: str, prefix: str) -> list[str]:
     """The agreement of each method's clusters with the true ones, where these are known."""
-    known = {
-        row["method"]: row.get("ari")
-        for row in rows_of(comparison.table())
-        if row["setting"] == setting
-    }
-    shown = [f"{name} {ari:.2f}" for name, ari in known.items() if ari is not None]
-    return (
-        [f"{prefix}agreement with the true clusters (ARI, mean over seeds): {', '.join(shown)}"]
-        if shown
-        else []
-    )
+    rows = [row for row in rows_of(comparison.table()) if row["setting"] == setting]
+    by_method = {row["method"]: row.get("ari") for row in rows}
+    shown = [f"{name} {ari:.2f}" for name, ari in by_method.items() if ari is not None]
+    if not shown:
+        return []
+    return [f"{prefix}agreement with the true clusters (ARI, mean over seeds): {', '.join(shown)}"]
 
 
 def _difference(row: Row, measure: Measure) -> str:
@@ -228,9 +231,8 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     if any(is_partial(run) for run in comparison.finished.values()):
         lines.append(
             "Where clients had no cluster in the last round, its accuracies are those of the "
-            "others; in brackets, the "
-            "accuracy of all clients, which tests and bold type use (accuracy_all_clients in a "
-            "run's summary)."
+            "others; in brackets, the accuracy of all clients, which tests and bold type use "
+            "(accuracy_all_clients in a run's summary)."
         )
     if any(row["best_accuracy"] is None and row["seeds"] for row in rows_of(comparison.table())):
         lines.append(f"{INCOMPLETE_SEED.capitalize()}.")
@@ -268,8 +270,7 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
 _INTERVALS = f"their 95% intervals (Student's t) where it has {LEAST_SEEDS} or more"
 _TESTED = (
     "all that do not differ significantly from it (paired t-test over seeds, two-sided, "
-    "Holm-adjusted over all pairs "
-    "of a setting, 5%)"
+    "Holm-adjusted over all pairs of a setting, 5%)"
 )
 
 
@@ -278,17 +279,15 @@ def markdown(comparison: Comparison, measure: str | None = None) -> str:
     shown = columns(comparison)
     place = place_of(comparison.grid.measure(measure), shown)
     head = [*_label_heads(comparison), *(column.head for column in shown)]
-    rows = [
-        _labels(comparison, row) + _bold(texts(row, shown), row, best, place, "**{}**".format)
-        for row, best in best_rows(comparison, measure)
-    ]
+    rows = []
+    for row, best in best_rows(comparison, measure):
+        row_cells = texts(row, shown)
+        if row["method"] in best:
+            row_cells = _bold(row_cells, place, "**{}**".format)
+        rows.append([*_labels(comparison, row), *row_cells])
     bullets = "\n".join(f"* {line}" for line in findings(comparison, measure))
-    return (
-        "\n\n".join(
-            [markdown_table(head, rows), bullets, " ".join(table_notes(comparison, measure))]
-        )
-        + "\n"
-    )
+    notes = " ".join(table_notes(comparison, measure))
+    return "\n\n".join([markdown_table(head, rows), bullets, notes]) + "\n"
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -319,7 +318,8 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
         if several and not begins:
             names[0] = ""
         numbers = [escaped(cell) for cell in cells(row, shown)]
-        numbers = _bold(numbers, row, best, place, r"\textbf{{{}}}".format)
+        if row["method"] in best:
+            numbers = _bold(numbers, place, r"\textbf{{{}}}".format)
         if reason := not_run(row):
             numbers = [rf"\multicolumn{{{len(numbers)}}}{{l}}{{{escaped(reason)}}}"]
         lines.append([*names, *numbers])
@@ -335,7 +335,8 @@ def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[
     """The rows of the table, each with the methods of its setting that are not significantly worse
     than the best."""
     sign = comparison.grid.measure(measure).sign
-    rows, differences = rows_of(comparison.table()), rows_of(comparison.differences(measure))
+    rows = rows_of(comparison.table())
+    differences = rows_of(comparison.differences(measure))
     best = {}
     for setting in comparison.settings:
         scores = comparison.scores(setting, measure)
@@ -347,8 +348,8 @@ def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[
 
 def _mean(values: Float[np.ndarray, "S"]) -> float | None:
     """Mean of the seeds that have a number; None where none has."""
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else None
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else None
 
 
 def _label_heads(comparison: Comparison) -> list[str]:
@@ -363,10 +364,6 @@ def _labels(comparison: Comparison, row: Row) -> list[str]:
     ]
 
 
-def _bold(
-    cells: list[str], row: Row, best: set[str], place: int, mark: Callable[[str], str]
-) -> list[str]:
-    """The cells, that of the measure marked where its method is among the best."""
-    return [
-        mark(cell) if i == place and row["method"] in best else cell for i, cell in enumerate(cells)
-    ]
+def _bold(cells: list[str], place: int, mark: Callable[[str], str]) -> list[str]:
+    """The cells with a mark on the one at a place."""
+    return [mark(cell) if number == place else cell for number, cell in enumerate(cells)]

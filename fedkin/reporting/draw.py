@@ -26,9 +26,9 @@ def draw(
 
     Of a run: accuracy, discrepancy and cluster sizes over the rounds (``figure``) and, where
     clients are peers, the trust graph (``topology``), where membership is soft the shares
-    (``membership``); methods that were run beside it have theirs in ``against/``. Of several seeds:
-    mean curves and gains. Of a comparison: a panel per setting, and its tables as Markdown and
-    LaTeX. Of an eps study or an advice: what they were read from.
+    (``membership``); other methods of the run have theirs in ``against/``. Of several seeds: mean
+    curves and gains. Of a comparison: a panel per setting, and its tables as Markdown and LaTeX. Of
+    an eps study or an advice: the numbers they were read from.
 
     Args:
         result: what ``simulate``, ``repeat``, ``compare``, ``study_eps`` or ``advise`` returned, or
@@ -64,7 +64,7 @@ def draw(
 
 
 def _draw_run(run: Run, folder: Path) -> None:
-    """A run's figures, and those of the methods beside it that have a folder."""
+    """The figures of a run, and of the methods in ``run.against`` that have a folder."""
     for name, other in run.against.items():
         if (inner := against_folder(folder, name)).is_dir():
             _draw_run(other, inner)

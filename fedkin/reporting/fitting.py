@@ -18,10 +18,8 @@ def fits(table: Table, console: Console) -> bool:
         table: to be printed.
         console: to print it on.
     """
-    return (
-        Measurement.get(console, console.options.update(width=_WIDEST), table).maximum
-        <= console.width
-    )
+    measured = Measurement.get(console, console.options.update(width=_WIDEST), table)
+    return measured.maximum <= console.width
 
 
 def fit(table: Table, console: Console, droppable: Sequence[str]) -> Table:
@@ -35,15 +33,20 @@ def fit(table: Table, console: Console, droppable: Sequence[str]) -> Table:
     Returns:
         The table.
     """
-    caption, left_out = table.caption, []
-    table.caption = None  # lines that are folded
+    caption = table.caption
+    # The lines of a caption are folded, and need no room.
+    table.caption = None
+    left_out = []
     for head in droppable:
         if fits(table, console):
             break
         kept = [column for column in table.columns if column.header != head]
-        left_out += [" ".join(head.split())] if len(kept) < len(table.columns) else []
+        if len(kept) < len(table.columns):
+            left_out.append(" ".join(head.split()))
         table.columns = kept
-    lines = [caption] if caption else []
-    lines += [f"no room here for {', '.join(left_out)}"] if left_out else []
-    table.caption, table.caption_justify = "\n".join(map(str, lines)) or None, "left"
+    lines = [str(caption)] if caption else []
+    if left_out:
+        lines.append(f"no room here for {', '.join(left_out)}")
+    table.caption = "\n".join(lines) or None
+    table.caption_justify = "left"
     return table

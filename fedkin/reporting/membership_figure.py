@@ -17,11 +17,9 @@ from fedkin.run.results import Run
 
 def save(run: Run, folder: Path) -> list[Path]:
     """Write ``membership.png`` and ``membership.svg`` where membership is soft; else nothing."""
-    return (
-        save_as(lambda: draw(run), folder / "membership")
-        if memberships(run.state) is not None
-        else []
-    )
+    if memberships(run.state) is None:
+        return []
+    return save_as(lambda: draw(run), folder / "membership")
 
 
 def draw(run: Run) -> Figure:
@@ -38,16 +36,16 @@ def draw(run: Run) -> Figure:
         "share of each cluster in a client; clients ordered by their largest share",
     )
     top = np.zeros(len(shares))
-    for cluster, own in enumerate(shares[order].T):
+    for cluster, cluster_shares in enumerate(shares[order].T):
         axes.bar(
-            np.arange(len(own)),
-            own,
+            np.arange(len(cluster_shares)),
+            cluster_shares,
             1.0,
             bottom=top,
             color=COLOURS[cluster % len(COLOURS)],
             label=f"cluster {cluster}",
         )
-        top += own
+        top += cluster_shares
     axes.set(
         xlim=(-0.5, max(len(shares), 1) - 0.5),
         ylim=(0, 1),

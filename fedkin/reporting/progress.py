@@ -34,8 +34,14 @@ from fedkin.reporting.terminal import plain_console
 from fedkin.run.display import robust_text
 from fedkin.run.metrics.partial_rounds import away_text, partial_text
 
-INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives every client a turn"
-ALWAYS_AWAY = "best -: in every round some client had no cluster or was away; wait for all (federation.wait_for)"
+INCOMPLETE = (
+    "best -: in no round every client had a cluster; "
+    "run.selection=round_robin gives every client a turn"
+)
+ALWAYS_AWAY = (
+    "best -: in every round some client had no cluster or was away; "
+    "wait for all (federation.wait_for)"
+)
 VALIDATED = "best: on test samples, of the round that is best on validation samples"
 TRAFFIC_HEAD = "download /\nupload (MB)"
 LESS_NEEDED = ("seconds", TRAFFIC_HEAD, "round")  # columns that a narrow terminal has no room for
@@ -60,25 +66,16 @@ class Display:
     """
 
     def __init__(self, rounds: int, seeds: int = 1) -> None:
-        self.rounds, self.seeds = rounds, seeds
-        self._seed: tuple[int, int] | None = (
-            None  # number of the current seed (from 0), and the seed
-        )
+        self.rounds = rounds
+        self.seeds = seeds
+        # Number of the current seed (from 0), and the seed.
+        self._seed: tuple[int, int] | None = None
         self.console = plain_console(stderr=True)
         self._tasks: dict[str, TaskID] = {}
         self._bars = Progress(
-            TextColumn("{task.fields[method]}", style="bold", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[measure]} {task.fields[accuracy]}", markup=False),
-            TextColumn(
-                "clusters {task.fields[clusters]}  sizes {task.fields[sizes]}", markup=False
-            ),
-            _TimeLeft(),
-            console=self.console,
-            disable=not self.console.is_terminal,
+            *_bar_columns(), console=self.console, disable=not self.console.is_terminal
         )
-        self._notebook: Any = None  # handle of the output that is drawn anew
+        self._notebook: Any = None  # handle of the output that is updated
 
     def __enter__(self) -> Display:
         self._bars.start()
@@ -93,7 +90,7 @@ class Display:
         self._seed = (number, seed)
 
     def __call__(self, record: Record) -> None:
-        """Show a round; where there are several seeds and no terminal, only the last one of each."""
+        """Show a round; with several seeds and without a terminal, only the last of each seed."""
         if self.console.is_terminal:
             with suppress_hangup():
                 self._update_bar(record)
@@ -119,16 +116,42 @@ class Display:
             self._notebook.update(bars)
 
     def _update_bar(self, record: Record) -> None:
-        name, shown = record["method"], _shown(record)
+        name = record["method"]
+        shown = _shown(record)
         completed = record["round"] + (self._seed[0] if self._seed else 0) * self.rounds
         if name not in self._tasks:
-            pace = _Pace(completed, time.monotonic())
-            start: dict[str, Any] = {"method": method_title(name), "pace": pace, **shown}
-            self._tasks[name] = self._bars.add_task("", total=self.rounds * self.seeds, **start)
-        fresh: dict[str, Any] = (
-            shown if record["accuracy"] is not None else {}
-        )  # else the last accuracy stays
-        self._bars.update(self._tasks[name], completed=completed, **fresh)
+            self._tasks[name] = self._bars.add_task(
+                "",
+                total=self.rounds * self.seeds,
+                method=method_title(name),
+                pace=_Pace(completed, time.monotonic()),
+                measure=shown["measure"],
+                accuracy=shown["accuracy"],
+                clusters=shown["clusters"],
+                sizes=shown["sizes"],
+            )
+        self._bars.update(self._tasks[name], completed=completed)
+        # In a round that was not scored, the last accuracy stays.
+        if record["accuracy"] is not None:
+            self._bars.update(
+                self._tasks[name],
+                measure=shown["measure"],
+                accuracy=shown["accuracy"],
+                clusters=shown["clusters"],
+                sizes=shown["sizes"],
+            )
+
+
+def _bar_columns() -> list[ProgressColumn]:
+    """What stands on the line of a method, from left to right."""
+    return [
+        TextColumn("{task.fields[method]}", style="bold", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[measure]} {task.fields[accuracy]}", markup=False),
+        TextColumn("clusters {task.fields[clusters]}  sizes {task.fields[sizes]}", markup=False),
+        _TimeLeft(),
+    ]
 
 
 @dataclass(frozen=True)
@@ -156,8 +179,8 @@ def plain_line(record: Record, rounds: int) -> str:
     """One round as a line of text."""
     shown = _shown(record)
     return (
-        f"{method_title(record['method'])}  round {record['round']}/{rounds}  {shown['measure']} "
-        f"{shown['accuracy']}  "
+        f"{method_title(record['method'])}  round {record['round']}/{rounds}  "
+        f"{shown['measure']} {shown['accuracy']}  "
         f"clusters {shown['clusters']}  sizes {shown['sizes']}"
     )
 
@@ -175,37 +198,8 @@ def table(
     first = summaries[0]
     heading = f"{first['data']}, {first['model']}, {first['rounds']} rounds, seed {first['seed']}"
     out = Table(title=heading, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
-    lines = _incomplete(summaries)
-    lines += [VALIDATED] if any("validation_accuracy" in s for s in summaries) else []
-    lines += [_stopped(s) for s in summaries if "stopped" in s]
-    lines += [f"{method_title(s['method'])}: {text}" for s in summaries if (text := away_text(s))]
-    lines += [
-        _replies(s)
-        for s in summaries
-        if s.get("nonfinite") or s.get("missing") or s.get("outliers")
-    ]
-    lines += [_estimated(s) for s in summaries if "final_interval" in s]
-    lines += [_late(s) for s in summaries if "late_used" in s]
-    lines += [
-        f"{method_title(s['method'])}: failed, as {s['failed']}"
-        for s in summaries
-        if "failed" in s and "stopped" not in s
-    ]
-    lines += [_messages(s) for s in summaries if "messages_down" in s]
-    lines += [
-        f"{method_title(s['method'])}: {privacy_in_words(s['privacy'])}"
-        for s in summaries
-        if "privacy" in s
-    ]
-    lines += [
-        f"{method_title(s['method'])}: {line}" for s in summaries if (line := robust_text(s, names))
-    ]
-    lines += [
-        f"{method_title(s['method'])}: {secret_in_words(s['secret'])}"
-        for s in summaries
-        if "secret" in s
-    ]
-    out.caption, out.caption_justify = "\n".join(lines) or None, "left"
+    out.caption = "\n".join(_table_notes(summaries, names)) or None
+    out.caption_justify = "left"
     out.add_column("method", no_wrap=True)
     columns = _columns(summaries, own)
     for column in columns:
@@ -213,6 +207,50 @@ def table(
     for summary in summaries:
         out.add_row(method_title(summary["method"]), *(column.cell(summary) for column in columns))
     return out
+
+
+def _table_notes(summaries: Sequence[dict[str, Any]], names: Sequence[str] | None) -> list[str]:
+    """The lines below the final table, by subject, and for each subject in the order of the
+    methods."""
+    titles = {id(summary): method_title(summary["method"]) for summary in summaries}
+
+    def lines_of(key: str, text: Callable[[dict[str, Any]], str]) -> list[str]:
+        return [text(summary) for summary in summaries if key in summary]
+
+    def titled(text: Callable[[dict[str, Any]], str]) -> list[str]:
+        texts = [(titles[id(summary)], text(summary)) for summary in summaries]
+        return [f"{title}: {line}" for title, line in texts if line]
+
+    lines = _incomplete(summaries)
+    if any("validation_accuracy" in summary for summary in summaries):
+        lines.append(VALIDATED)
+    lines += lines_of("stopped", _stopped)
+    lines += titled(away_text)
+    lines += [_replies(summary) for summary in summaries if _lacks_replies(summary)]
+    lines += lines_of("final_interval", _estimated)
+    lines += lines_of("late_used", _late)
+    lines += titled(_failure)
+    lines += lines_of("messages_down", _messages)
+    lines += titled(lambda summary: _in_words(summary, "privacy", privacy_in_words))
+    lines += titled(lambda summary: robust_text(summary, names) or "")
+    lines += titled(lambda summary: _in_words(summary, "secret", secret_in_words))
+    return lines
+
+
+def _lacks_replies(summary: dict[str, Any]) -> bool:
+    return any(summary.get(name) for name in ("nonfinite", "missing", "outliers"))
+
+
+def _failure(summary: dict[str, Any]) -> str:
+    """Why a run has failed; empty where it has not, or where it says so by having stopped."""
+    if "failed" not in summary or "stopped" in summary:
+        return ""
+    return f"failed, as {summary['failed']}"
+
+
+def _in_words(summary: dict[str, Any], key: str, words: Callable[[dict[str, Any]], str]) -> str:
+    """A statement of a summary in words; empty where it has none."""
+    return words(summary[key]) if key in summary else ""
 
 
 class _Column(NamedTuple):
@@ -223,32 +261,27 @@ class _Column(NamedTuple):
 
 
 def _columns(summaries: Sequence[dict[str, Any]], own: Sequence[Measure]) -> list[_Column]:
-    """Those of every run, those that some run has a number for, and those of measures without a
-    place among these."""
+    """Columns of every run, columns that some run has a number for, and columns of measures without
+    a place among these."""
+    accuracies = measures_of(("best_accuracy", "best_round", "final_accuracy", "bottom_decile"))
+    columns = [measure_column(measure) for measure in accuracies]
+    columns.append(_Column("clusters:\nsizes", _clusters_and_sizes))
+    columns.append(_Column(TRAFFIC_HEAD, _traffic))
+    columns.append(measure_column(MEASURES["seconds"]))
+    if any("validation_accuracy" in summary for summary in summaries):
+        columns.append(measure_column(MEASURES["validation_accuracy"]))
+    if any(_differs(summary) for summary in summaries):
+        columns.append(measure_column(MEASURES["accuracy_all_clients"]))
+    if any(summary["ari"] is not None for summary in summaries):
+        columns.append(measure_column(MEASURES["ari"]))
     target = summaries[0]["target"]
-    validated = any("validation_accuracy" in summary for summary in summaries)
-    everybody = any(_differs(summary) for summary in summaries)
-    agreement = any(summary["ari"] is not None for summary in summaries)
-    return [
-        *map(
-            measure_column,
-            measures_of(("best_accuracy", "best_round", "final_accuracy", "bottom_decile")),
-        ),
-        _Column("clusters:\nsizes", _clusters_and_sizes),
-        _Column(
-            TRAFFIC_HEAD, lambda summary: both_ways(summary["bytes_down"], summary["bytes_up"])
-        ),
-        measure_column(MEASURES["seconds"]),
-        *([measure_column(MEASURES["validation_accuracy"])] if validated else []),
-        *([measure_column(MEASURES["accuracy_all_clients"])] if everybody else []),
-        *([measure_column(MEASURES["ari"])] if agreement else []),
-        *(
-            [_Column(f"rounds\nto {percent(target, digits=0)}", _rounds_to_target)]
-            if target
-            else []
-        ),
-        *map(measure_column, own),
-    ]
+    if target:
+        columns.append(_Column(f"rounds\nto {percent(target, digits=0)}", _rounds_to_target))
+    return columns + [measure_column(measure) for measure in own]
+
+
+def _traffic(summary: dict[str, Any]) -> str:
+    return both_ways(summary["bytes_down"], summary["bytes_up"])
 
 
 def measure_column(measure: Measure) -> _Column:
@@ -272,41 +305,47 @@ def _clusters_and_sizes(summary: dict[str, Any]) -> str:
     return ": ".join(_clusters(summary["cluster_sizes"], summary.get("configured_clusters")))
 
 
-def _incomplete(summaries: list[dict[str, Any]]) -> list[str]:
+def _incomplete(summaries: Sequence[dict[str, Any]]) -> list[str]:
     """Why runs have no best round, where some have none."""
     without = [
         s for s in summaries if s["best_accuracy"] is None and s["final_accuracy"] is not None
     ]
     away = [bool(s.get("rounds_with_clients_away")) for s in without]
-    lines = [INCOMPLETE] if not all(away) else []
-    return lines + ([ALWAYS_AWAY] if any(away) else [])
+    lines = []
+    if not all(away):
+        lines.append(INCOMPLETE)
+    if any(away):
+        lines.append(ALWAYS_AWAY)
+    return lines
 
 
 def _messages(summary: dict[str, Any]) -> str:
-    """What the messages of a deployed run weigh, as a line below the table."""
+    """The megabytes of the messages of a deployed run, as a line below the table."""
     weight = both_ways(summary["messages_down"], summary["messages_up"])
     title = method_title(summary["method"])
-    return f"{title}: messages of {weight} MB, with headers; the table counts arrays, as a simulation does"
+    return (
+        f"{title}: messages of {weight} MB, with headers; the table counts arrays, as a "
+        f"simulation does"
+    )
 
 
 def privacy_in_words(statement: dict[str, Any]) -> str:
-    """What a run's privacy cost, and what that is true of."""
+    """A run's epsilon and delta, the unit they protect, and the released rounds and scores."""
     epsilon = statement["epsilon"]
     shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
     warning = f"; {statement['warning']}" if "warning" in statement else ""
     rounds = statement["rounds"]["released"]
     scores = ""
     if "scores" in statement:
-        mean, noise = (
-            statement["scores"][name] for name in ("mean_accuracy", "standard_deviation_of_noise")
-        )
+        mean = statement["scores"]["mean_accuracy"]
+        noise = statement["scores"]["standard_deviation_of_noise"]
         scores = f"; released mean accuracy of clients {mean:.3f} (noise {noise:.2g})"
     price = f"epsilon {shown} at delta {statement['delta']:g}, of {statement['unit']}"
     return f"{price} ({rounds:,} released){scores}{warning}"
 
 
 def secret_in_words(statement: dict[str, Any]) -> str:
-    """What came of a run's secret sums."""
+    """How many secret sums a run made, and how many updates were lost or clipped."""
     counts = {"lost": statement["lost"], "with clipped numbers": statement["clipped"]}
     words = [f"{statement['sums']:,} sums of {statement['answered']:,} updates"]
     words += [f"{count:,} {name}" for name, count in counts.items() if count]
@@ -326,25 +365,30 @@ def _replies(summary: dict[str, Any]) -> str:
 
 
 def _estimated(summary: dict[str, Any]) -> str:
-    """That the final accuracy is that of a sample of clients, and what it says of all."""
+    """The interval of the accuracy of all clients, where a sample of them was scored."""
     low, high = summary["final_interval"]
     return (
         f"{method_title(summary['method'])}: final scores are of a sample of clients; of all, the "
-        f"accuracy is between "
-        f"{percent(low)} and {percent(high)} (95%)"
+        f"accuracy is between {percent(low)} and {percent(high)} (95%)"
     )
 
 
 def _late(summary: dict[str, Any]) -> str:
     """How many replies came after their round, as a line below the table."""
-    used, dropped = summary["late_used"], summary["late_dropped"]
-    return f"{method_title(summary['method'])}: replies that came late: {used:,} used in a later round, {dropped:,} not"
+    used = summary["late_used"]
+    dropped = summary["late_dropped"]
+    title = method_title(summary["method"])
+    return f"{title}: replies that came late: {used:,} used in a later round, {dropped:,} not"
 
 
 def _stopped(summary: dict[str, Any]) -> str:
-    """That a run stopped early, as a line below the table."""
-    stopped, title = summary["stopped"], method_title(summary["method"])
-    return f"{title}: stopped after round {stopped['round']} of {stopped['of']}, as {stopped['reason']}"
+    """The round after which a run stopped early, and why, as a line below the table."""
+    stopped = summary["stopped"]
+    title = method_title(summary["method"])
+    return (
+        f"{title}: stopped after round {stopped['round']} of {stopped['of']}, as "
+        f"{stopped['reason']}"
+    )
 
 
 def _differs(summary: dict[str, Any]) -> bool:
@@ -355,15 +399,16 @@ def _differs(summary: dict[str, Any]) -> bool:
 
 
 def _shown(record: Record) -> dict[str, str]:
-    partial = f" ({text})" if (text := partial_text(record)) else ""
+    text = partial_text(record)
+    partial = f" ({text})" if text else ""
     clusters, sizes = _clusters(record["cluster_sizes"])
     accuracy = percent(record["accuracy"]) + partial
     return {"measure": measure(record), "accuracy": accuracy, "clusters": clusters, "sizes": sizes}
 
 
 def measure(record: Record) -> str:
-    """What a round's accuracy is called: that of another split than the test samples has its name
-    before it."""
+    """The name of a round's accuracy, with the name of its split where that is not the test
+    samples."""
     return f"{record['split']} accuracy" if "split" in record else "accuracy"
 
 
@@ -375,4 +420,6 @@ def _clusters(sizes: list[int] | None, configured: int | None = None) -> tuple[s
     used = [size for size in sizes if size]
     of = len(sizes) if configured is None else configured
     number = str(of) if len(used) == of else f"{len(used)} of {of}"
-    return number, "/".join(map(str, sizes)) if len(sizes) <= 8 else f"{min(sizes)} to {max(sizes)}"
+    if len(sizes) <= 8:
+        return number, "/".join(map(str, sizes))
+    return number, f"{min(sizes)} to {max(sizes)}"

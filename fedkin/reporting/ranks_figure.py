@@ -33,18 +33,16 @@ def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
     names = list(ranks.average)
     apart = pd.DataFrame(1.0, index=names, columns=names)
     for row in rows_of(ranks.pairs):
-        apart.loc[row["method"], row["against"]] = apart.loc[row["against"], row["method"]] = row[
-            "p_nemenyi"
-        ]
-    for bar in chain.from_iterable(diagram(ranks.average, apart, ax=axes)["crossbars"]):
-        bar.set_xdata(
-            np.sort(bar.get_xdata())
-        )  # the library's are in the order of a set, which changes
+        apart.loc[row["method"], row["against"]] = row["p_nemenyi"]
+        apart.loc[row["against"], row["method"]] = row["p_nemenyi"]
+    drawn = diagram(ranks.average, apart, ax=axes)
+    # The library's numbers are in the order of a set, which changes from run to run.
+    for bar in chain.from_iterable(drawn["crossbars"]):
+        bar.set_xdata(np.sort(bar.get_xdata()))
     headline(
         figure,
         f"Average ranks over {len(ranks.scores)} {blocks}: bars join methods that do not differ "
-        f"(Nemenyi, 5%, "
-        f"critical difference {ranks.critical_difference:.2f})\n",
+        f"(Nemenyi, 5%, critical difference {ranks.critical_difference:.2f})\n",
     )
     return figure
 

@@ -45,56 +45,60 @@ def save(run: Run, folder: Path) -> None:
 
 
 def draw(run: Run) -> Figure:
-    """Accuracy on the left; beside it the bottom 10% of clients, discrepancy, and what the clusters
-    did, or where they did nothing, the accuracy of each client."""
+    """Accuracy on the left; on the right the bottom 10% of clients, discrepancy, and the sizes of
+    the clusters, or where these never change, the accuracy of each client."""
     extra_rows = -(-len(run.measures) // 3)
     figure = new_figure(12.5, 5.2 + 2.6 * extra_rows)
     grid = figure.add_gridspec(
         2 + extra_rows, 3, width_ratios=(1.5, 1, 1), hspace=0.08, wspace=0.06
     )
     runs = {run.config.method_name: run, **run.against}
-    labels = {name: method_label(one.config) for name, one in runs.items()}
-    histories = {labels[name]: one.history for name, one in runs.items()}
+    by_label = {method_label(method_run.config): method_run for method_run in runs.values()}
+    histories = {label: method_run.history for label, method_run in by_label.items()}
     accuracy = figure.add_subplot(grid[:2, 0])
     _accuracy(accuracy, histories)
     _mark_shifts(accuracy, run)
-    bottom, discrepancy = figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1])
+    bottom = figure.add_subplot(grid[0, 1])
+    discrepancy = figure.add_subplot(grid[1, 1])
     _bottom(bottom, histories)
     _discrepancy(discrepancy, histories)
-    last = _third_column(figure, grid, {labels[name]: one for name, one in runs.items()})
+    last = _third_column(figure, grid, by_label)
     for axes in (bottom, *last[:-1]):
         axes.set_xlabel("")
     for place, measure in enumerate(run.measures):
         _measure(figure.add_subplot(grid[2 + place // 3, place % 3]), histories, measure)
-    data, clients = run.config.data_name, len(run.assignment)
-    cohort, seed = run.config.cohort, run.config.seed
-    names = " / ".join(labels.values())
-    headline(figure, f"{names} on {data}: {clients:,} clients, {cohort} a round, seed {seed}\n")
+    names = " / ".join(method_label(method_run.config) for method_run in runs.values())
+    headline(
+        figure,
+        f"{names} on {run.config.data_name}: {len(run.assignment):,} clients, "
+        f"{run.config.cohort} a round, seed {run.config.seed}\n",
+    )
     return figure
 
 
 def method_label(config: Description) -> str:
     """The title of a run's method, with its number of clusters where it has that option: ``IFCA (K
     = 3)``."""
-    clusters = config.clusters
-    return method_title(config.method_with_options) + (
-        "" if clusters is None else f" (K = {clusters})"
-    )
+    title = method_title(config.method_with_options)
+    return title if config.clusters is None else f"{title} (K = {config.clusters})"
 
 
 def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[Axes]:
-    """What the clusters of the first method did, and the accuracy of each client: one of them where
-    the other has nothing to show. The panels whose x axis is the rounds come first."""
-    (name, first), *_ = runs.items()
-    history = first.history
+    """The cluster sizes of the first method, and the accuracy of each client: one of them where the
+    other has nothing to show. The panels whose x axis is the rounds come first."""
+    name = next(iter(runs))
+    history = runs[name].history
     moving = "neighbours" in history or _sizes_change(history)
-    known = any("accuracy" in one.clients for one in runs.values())
+    has_accuracy = any("accuracy" in run.clients for run in runs.values())
     panels = []
-    if moving or not known:
-        axes = figure.add_subplot(grid[0, 2] if known else grid[:2, 2])
-        (_neighbours if "neighbours" in history else _sizes)(axes, name, history)
+    if moving or not has_accuracy:
+        axes = figure.add_subplot(grid[0, 2] if has_accuracy else grid[:2, 2])
+        if "neighbours" in history:
+            _neighbours(axes, name, history)
+        else:
+            _sizes(axes, name, history)
         panels.append(axes)
-    if known:
+    if has_accuracy:
         axes = figure.add_subplot(grid[1, 2] if moving else grid[:2, 2])
         _clients(axes, runs)
         panels.append(axes)
@@ -103,8 +107,8 @@ def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[
 
 def _sizes_change(history: pd.DataFrame) -> bool:
     """Whether clusters ever have other sizes than at first."""
-    known = [list(sizes) for sizes in history["cluster_sizes"].dropna()]
-    return any(sizes != known[0] for sizes in known)
+    rows = [list(sizes) for sizes in history["cluster_sizes"].dropna()]
+    return any(sizes != rows[0] for sizes in rows)
 
 
 def _split(histories: dict[str, pd.DataFrame]) -> str:
@@ -127,7 +131,8 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
         scored = history.dropna(subset=["accuracy"])
         if scored.empty:  # no client has test samples
             continue
-        accuracy, partial = scored["accuracy"].astype(float), scored["partial"].astype(bool)
+        accuracy = scored["accuracy"].astype(float)
+        partial = scored["partial"].astype(bool)
         pale = accuracy.where(partial | partial.shift(1, fill_value=False))
         axes.plot(scored.index, pale, color=colour, alpha=0.35, lw=2.2)
         axes.plot(scored.index, accuracy.where(~partial), color=colour, ls=dash, lw=2.2)
@@ -163,15 +168,9 @@ def _clients(axes: Axes, runs: dict[str, Run]) -> None:
     )
     for run, colour, dash in zip(runs.values(), COLOURS, DASHES, strict=False):
         if "accuracy" in run.clients:
-            own = np.sort(run.clients["accuracy"].dropna().to_numpy(float))
-            axes.step(
-                (np.arange(len(own)) + 0.5) / max(1, len(own)),
-                own,
-                where="mid",
-                color=colour,
-                ls=dash,
-                lw=1.6,
-            )
+            accuracies = np.sort(run.clients["accuracy"].dropna().to_numpy(float))
+            shares = (np.arange(len(accuracies)) + 0.5) / max(1, len(accuracies))
+            axes.step(shares, accuracies, where="mid", color=colour, ls=dash, lw=1.6)
     axes.axvspan(0, 0.1, color="#E9E9E9", lw=0, zorder=0)
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of the clients")
@@ -225,9 +224,8 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
     """Clients in each cluster of the first method, stacked."""
     prepare(axes, "Cluster sizes", f"clients in each cluster of {name}")
     known = history["cluster_sizes"].dropna()
-    sizes = np.array(
-        list(zip_longest(*known, fillvalue=0)), float
-    )  # [K, rounds]; a later cluster has no clients yet
+    # [K, rounds]; a cluster that is made later has no clients before.
+    sizes = np.array(list(zip_longest(*known, fillvalue=0)), float)
     shades = matplotlib.colormaps["Blues"](np.linspace(0.75, 0.25, len(sizes)))
     axes.stackplot(known.index, sizes, colors=shades, edgecolor="white", linewidth=0.8, step="post")
     middle = np.cumsum(sizes[:, -1]) - sizes[:, -1] / 2

@@ -40,18 +40,20 @@ def save(repeated: RepeatedRuns, folder: Path) -> None:
 
 
 def draw(repeated: RepeatedRuns) -> Figure:
-    """Mean accuracy of every method; beside it, where there are several, the gain of the first over
-    the others."""
+    """Mean accuracy of every method; on the right, where there are several, the gain of the first
+    over the others."""
     named = {
         method_label(repeated.of(name)[0].config): curve
         for name, curve in repeated.curves().items()
     }
-    figure, compared = new_figure(10.5, 4.6), len(comparable(named)) > 1
+    figure = new_figure(10.5, 4.6)
+    compared = len(comparable(named)) > 1
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
     accuracies(panels[0], named, f"{repeated.runs[0].scored_split.capitalize()} accuracy")
     if compared:
         gains(panels[1], named)
-    run, seeds = repeated.runs[0], len(repeated.seeds)
+    run = repeated.runs[0]
+    seeds = len(repeated.seeds)
     headline(
         figure,
         f"{' / '.join(named)} on {run.config.data_name}: {len(run.assignment):,} clients, "
@@ -78,7 +80,8 @@ def accuracies(
             those of methods that have no other are drawn pale.
         sample: what S counts, in the singular; where the data have several draws, a draw.
     """
-    least, seeds = min(map(len, curves.values())), max(map(len, curves.values()))
+    least = min(map(len, curves.values()))
+    seeds = max(map(len, curves.values()))
     count = str(seeds) if least == seeds else f"{least} to {seeds}"
     mean = f"mean of {count} {sample}s" if seeds > 1 else f"one {sample}"
     never = [name for name, curve in curves.items() if not np.isfinite(curve).all(axis=0).any()]
@@ -124,11 +127,10 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
     """
     ours, *others = curves
     seeds = len(curves[ours])
-    prepare(
-        axes,
-        heading or f"Gain of {ours}",
-        "mean over the seeds" + ("; band: 95% interval" if seeds >= LEAST_SEEDS else ""),
-    )
+    note = "mean over the seeds"
+    if seeds >= LEAST_SEEDS:
+        note += "; band: 95% interval"
+    prepare(axes, heading or f"Gain of {ours}", note)
     ends = []
     for number, name in enumerate(others, 1):
         gain = 100 * (curves[ours] - curves[name])  # the same seeds in every round
@@ -143,7 +145,8 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
         ends.append((float(band.mean[-1]), f"over {name}", colour))
     axes.axhline(0, color=FADED, lw=0.8)
     low, high = axes.get_ylim()
-    if high - low < 1:  # of a point: nothing to make mountains of
+    # Differences of less than a point shall look small.
+    if high - low < 1:
         axes.set_ylim((low + high - 1) / 2, (low + high + 1) / 2)
     axes.set_xlim(0, len(curves[ours][0]) - 1)
     axes.set_xlabel("communication round")

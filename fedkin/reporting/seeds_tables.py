@@ -16,8 +16,7 @@ from fedkin.reporting.progress import folded
 
 INCOMPLETE_SEED = (
     "best -: some seed has no round in which every client had a cluster; "
-    "run.selection=round_robin gives "
-    "every client a turn"
+    "run.selection=round_robin gives every client a turn"
 )
 
 
@@ -34,9 +33,8 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
     heading = (
         f"{summary['data']}, {summary['model']}, {summary['rounds']} rounds, {_counted(seeds)}"
     )
-    out = Table(
-        title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False
-    )  # as narrow as it can be: 80 columns
+    # The table is as narrow as it can be, for terminals of 80 columns.
+    out = Table(title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", no_wrap=True)
     averaged = measures_of(("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile"))
     traffic = measures_of(("bytes_down", "bytes_up"))
@@ -47,17 +45,20 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
     for head in (*heads, *(measure.narrow for measure in own)):
         out.add_column(folded(head), justify="right", no_wrap=True)
     for row in summary["methods"]:
-        title = f"{method_title(row['method'])}\nK {clusters_text(row)}"  # below it: 80 columns have no room beside
+        # The number of clusters stands below the name, as 80 columns have no room for a column.
+        title = f"{method_title(row['method'])}\nK {clusters_text(row)}"
         means = (_with_interval(row, measure) for measure in averaged)
         sent = (measure.text(row[measure.name]) for measure in traffic)
         out.add_row(title, *means, *sent, *(_with_interval(row, measure) for measure in own))
-    out.caption, out.caption_justify = "\n".join(_notes(summary)) or None, "left"
+    out.caption = "\n".join(_notes(summary)) or None
+    out.caption_justify = "left"
     return out
 
 
 def _notes(summary: dict[str, Any]) -> list[str]:
     """How to read the table, and why numbers are missing."""
-    rows, lines = summary["methods"], []
+    rows = summary["methods"]
+    lines = []
     if rows[0]["final_accuracy_low"] is not None:
         lines.append(
             "means over the seeds, and their 95% intervals; K: clusters with clients at the end"
@@ -89,7 +90,8 @@ def compared(summary: dict[str, Any]) -> Table:
             _p(row["p"]),
             row["verdict"],
         )
-    out.caption, out.caption_justify = "\n".join(_test_notes(comparisons)) or None, "left"
+    out.caption = "\n".join(_test_notes(comparisons)) or None
+    out.caption_justify = "left"
     return out
 
 
@@ -98,34 +100,38 @@ def _points(row: dict[str, Any]) -> str:
     final = MEASURES["final_accuracy"]
     if row["difference"] is None:
         return "-"
-    interval = (
-        "" if row["low"] is None else f" ({final.text(row['low'])} to {final.text(row['high'])})"
-    )
-    return final.gain_text(row["difference"]) + interval
+    gain = final.gain_text(row["difference"])
+    if row["low"] is None:
+        return gain
+    return f"{gain} ({final.text(row['low'])} to {final.text(row['high'])})"
 
 
 def _test_notes(comparisons: list[dict[str, Any]]) -> list[str]:
     """How to read the tests, and which seeds are left out of them."""
     tested = sum(row["p"] is not None for row in comparisons)
-    lines = (
-        ["p: two-sided paired t-test over seeds", "intervals: 95%, Student's t"] if tested else []
-    )
-    lines += [f"Holm-adjusted for {tested} comparisons"] if tested > 1 else []
-    return lines + list(
-        dict.fromkeys(f"left out: {row['why']}" for row in comparisons if row["why"])
-    )
+    lines = []
+    if tested:
+        lines += ["p: two-sided paired t-test over seeds", "intervals: 95%, Student's t"]
+    if tested > 1:
+        lines.append(f"Holm-adjusted for {tested} comparisons")
+    left_out = [f"left out: {row['why']}" for row in comparisons if row["why"]]
+    return lines + list(dict.fromkeys(left_out))
 
 
 def _counted(seeds: list[int]) -> str:
-    return (
-        f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
-    )
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    return f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
 
 
 def _with_interval(row: dict[str, Any], measure: Measure) -> str:
-    mean, high = row[measure.name], row[f"{measure.name}_high"]
-    return measure.text_with_unit(mean) + ("" if high is None else f" ±{measure.text(high - mean)}")
+    mean = row[measure.name]
+    high = row[f"{measure.name}_high"]
+    text = measure.text_with_unit(mean)
+    return text if high is None else f"{text} ±{measure.text(high - mean)}"
 
 
 def _p(value: float | None) -> str:
-    return "-" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+    if value is None:
+        return "-"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,4 +1,4 @@
-"""What all figures have in common: colours, line styles, headings, labels, and how they are saved."""
+"""The common style of all figures: colours, lines, headings, labels, and how they are saved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ DASHES = (
     (0, (8, 3)),
     (0, (2, 2)),
 )
-INK, FADED, FAINT = "#222222", "#888888", "#D9D9D9"
+INK = "#222222"
+FADED = "#888888"
+FAINT = "#D9D9D9"
 STYLE: Any = {
     "font.size": 10,
     "font.family": "sans-serif",
@@ -47,10 +49,8 @@ STYLE: Any = {
 
 
 _HEADLINE: Any = {"fontsize": 13, "fontweight": "bold"}
-_NOTE, _PAD = (
-    "_note",
-    18,
-)  # a panel's note: its label (no legend has it); points above the panel, with one line
+_NOTE = "_note"  # label of a panel's note; no legend has it
+_PAD = 18  # points between a panel and its heading, where the note has one line
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -88,8 +88,8 @@ def check_figure(path: Path) -> None:
 
 
 def figure_metadata(kind: str) -> dict[str, Any]:
-    """What a figure's file says of itself: who has written it, and no date, so that the same figure
-    gives the same bytes."""
+    """The metadata of a figure's file: its writer and no date, so that the same figure gives the
+    same bytes."""
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     return {"Software" if kind == "png" else "Creator": WRITTEN_BY, **dates[kind]}
 
@@ -97,7 +97,8 @@ def figure_metadata(kind: str) -> dict[str, Any]:
 def write(figure: Figure, path: Path) -> None:
     """Write a figure in the format of its ending (png or svg); the same figure gives the same
     bytes."""
-    kind, content = path.suffix[1:], io.BytesIO()
+    kind = path.suffix[1:]
+    content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=160, metadata=figure_metadata(kind))
     write_atomic(path, content.getvalue())
 
@@ -110,10 +111,10 @@ def line_style(number: int) -> tuple[str, Any]:
 def headline(figure: Figure, text: str) -> None:
     """The heading of a whole figure; a long one goes over several lines."""
     width = int(8.6 * figure.get_figwidth())  # characters of 13 points
-    lines = textwrap.wrap(text.strip(), width)
-    figure.suptitle(
-        "\n".join(lines) + ("\n" if text.endswith("\n") else ""), x=0.008, ha="left", **_HEADLINE
-    )
+    folded = "\n".join(textwrap.wrap(text.strip(), width))
+    if text.endswith("\n"):
+        folded += "\n"
+    figure.suptitle(folded, x=0.008, ha="left", **_HEADLINE)
 
 
 def prepare(axes: Axes, heading: str, note: str) -> None:
@@ -126,17 +127,24 @@ def prepare(axes: Axes, heading: str, note: str) -> None:
     """
     axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=_PAD)
     small = axes.annotate(
-        note, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", fontsize=8.5, color="#666",
+        note,
+        (0, 1),
+        (0, 5),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=8.5,
+        color="#666",
         label=_NOTE,
-    )  # fmt: skip
-    small.set_in_layout(False)  # else a long note makes its panel narrow
+    )
+    # In the layout, a long note would make its panel narrow.
+    small.set_in_layout(False)
     axes.grid(axis="y", color=FAINT, lw=0.7)
     axes.margins(x=0)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
 def fit(figure: Figure) -> None:
-    """Break the notes of all panels so that none is wider than its panel, and make room for them."""
+    """Break the notes of all panels so that none is wider than its panel, and make room."""
     figure.draw_without_rendering()
     for axes in figure.axes:
         for note in axes.texts:
@@ -146,7 +154,8 @@ def fit(figure: Figure) -> None:
 
 def _break_lines(axes: Axes, note: Text) -> None:
     """Break a note at words, by its width in this font."""
-    room, text = axes.get_window_extent().width, note.get_text()
+    room = axes.get_window_extent().width
+    text = note.get_text()
     wide = note.get_window_extent().width
     if wide <= room:
         return

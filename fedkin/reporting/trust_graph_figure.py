@@ -32,11 +32,9 @@ _PANELS = 4
 
 def save(run: Run, folder: Path) -> list[Path]:
     """Write ``topology.png`` and ``topology.svg`` where clients are peers; else nothing."""
-    return (
-        save_as(lambda: draw(run), folder / "topology")
-        if trust_over_time(run.records, len(run.assignment))
-        else []
-    )
+    if not trust_over_time(run.records, len(run.assignment)):
+        return []
+    return save_as(lambda: draw(run), folder / "topology")
 
 
 def draw(run: Run) -> Figure:
@@ -121,7 +119,11 @@ def draw_circle(
         axes.add_collection(LineCollection(list(lines), colors=colour, linewidths=0.5, alpha=faint))
         one_way = part & ~trust[target, source]
         _arrowheads(
-            axes, positions[source[one_way]], positions[target[one_way]], colour, max(0.35, faint)
+            axes=axes,
+            start=positions[source[one_way]],
+            end=positions[target[one_way]],
+            colour=colour,
+            alpha=max(0.35, faint),
         )
     _, colour = np.unique(clusters, return_inverse=True)
     axes.scatter(*positions.T, s=14, c=colormaps["tab10"](colour % 10), zorder=3)
@@ -150,6 +152,16 @@ def _arrowheads(
     way = (end - start) / np.maximum(np.linalg.norm(end - start, axis=1, keepdims=True), 1e-9)
     tail = end - 0.09 * way
     axes.quiver(
-        *tail.T, *(0.05 * way).T, angles="xy", scale_units="xy", scale=1, color=colour, alpha=alpha, width=0.004,
-        headwidth=6, headlength=8, headaxislength=8, minlength=0,
-    )  # fmt: skip
+        *tail.T,
+        *(0.05 * way).T,
+        angles="xy",
+        scale_units="xy",
+        scale=1,
+        color=colour,
+        alpha=alpha,
+        width=0.004,
+        headwidth=6,
+        headlength=8,
+        headaxislength=8,
+        minlength=0,
+    )

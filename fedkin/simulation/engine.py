@@ -100,7 +100,11 @@ class SimulatedWorld:
             from fedkin.simulation.ray.workers import ray_factory
 
             self._workers = ray_factory(
-                engine, decided(model, data), self._ids, clients_per_batch, actors
+                engine=engine,
+                model=decided(model, data),
+                ids=self._ids,
+                clients_per_batch=clients_per_batch,
+                actors=actors,
             )
         self._sum_by_actor = sum_by_actor and engine is not None
         self._scorer, self._trainer = self._workers(data)
@@ -109,11 +113,11 @@ class SimulatedWorld:
         self._stale_counts = stale_counts(shift)
         self._memory = ClientMemory(data.clients, memory_limit, self._ids, data.client_names)
         self.true_clusters = data.true_clusters
-        self.shifted_clients: Bool[np.ndarray, "N"] | None = (
-            None  # in this round; None without shift
-        )
+        # Clients whose data shift in this round; None without a shift.
+        self.shifted_clients: Bool[np.ndarray, "N"] | None = None
+        # Files that the caller's arrays are mapped from; packed data check their own.
         arrays = (data.x, data.y, data.train.rows, data.test.rows)
-        self._files = {} if data.packed else mapped_files(arrays)  # by whoever made the data
+        self._files = {} if data.packed else mapped_files(arrays)
         self._now = Stream(0)  # stream of the current round
         self.identity: Any = None  # by which a real site's clients sign
 
@@ -132,9 +136,10 @@ class SimulatedWorld:
         return self.data.scored_split
 
     def rehearsal(self) -> SimulatedWorld:
-        """The same clients with their present data, for what shall be measured and leave no trace:
-        all of them reply in full, and what they store is lost with this world. The ledger is
-        shared."""
+        """The same clients with their present data, for measurements that leave no trace.
+
+        All clients reply in full, and their memory is lost with this world. The ledger is shared.
+        """
         other = copy.copy(self)
         other.population = replace(self.population, dropout=0.0, mute=0.0, stragglers=0.0)
         other._memory = self._memory.copy()
@@ -154,7 +159,7 @@ class SimulatedWorld:
             self._scorer, self._trainer = self._workers(data)
 
     def check_samples(self) -> None:
-        """Refuse (DataError) files of samples that have changed or are gone since they were opened."""
+        """Refuse (DataError) files of samples that have changed or are gone since the start."""
         if self._first_data.packed is not None:
             self._first_data.packed.check()
         check_files(self._files)
@@ -249,7 +254,7 @@ class SimulatedWorld:
         )
 
     def _client_engine(self) -> ClientEngine:
-        """What computes with the model on the samples of all clients."""
+        """The scorer and the trainer of all clients."""
         return ClientEngine(
             scorer=self._scorer,
             trainer=self._trainer,
@@ -264,11 +269,14 @@ class SimulatedWorld:
     ) -> tuple[ClientSamples, ClientEngine]:
         """Samples and engine of clients that have a part of their training samples.
 
-        Behind them is one that nobody asks, with the most samples of all: by it the width of
-        batches, and so what is dropped out, is that of any other training.
+        After them comes the client with the most samples of all, which does no work. It gives
+        batches the same width as in any other training, and so dropout the same random numbers.
         """
         largest = int(np.argmax(self.data.train.sizes))
-        rows = [self.data.train[int(c)][some] for c, some in zip(clients, own, strict=True)]
+        rows = [
+            self.data.train[int(client)][positions]
+            for client, positions in zip(clients, own, strict=True)
+        ]
         clients = np.append(clients, largest)
         ids = self._ids[clients]
         data = self.data.select(clients)
@@ -280,19 +288,19 @@ class SimulatedWorld:
     def _failed(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Bool[np.ndarray, "n"]:
-        """Rows whose client does not reply. One that never replies can still do work that nobody
-        waits for."""
+        """Rows whose client does not reply. A client that never replies can still do local work,
+        for which no reply is awaited."""
         population = self.population
         if not (task.can_be_lost and (population.dropout or population.mute or task.between_peers)):
             return np.zeros(len(clients), bool)
-        each, row = np.unique(clients, return_inverse=True)
-        failed = np.zeros(len(each), bool)
+        distinct, row = np.unique(clients, return_inverse=True)
+        failed = np.zeros(len(distinct), bool)
         if population.dropout:
-            failed |= population.dropped_out(each, stream)
+            failed |= population.dropped_out(distinct, stream)
         if population.mute and not task.local:
-            failed |= population.never_responding(each, stream)
+            failed |= population.never_responding(distinct, stream)
         if task.between_peers:
-            failed |= ~np.isin(each, self.clients(self._now.round))
+            failed |= ~np.isin(distinct, self.clients(self._now.round))
         return failed[row.ravel()]
 
 

@@ -51,7 +51,13 @@ class FakeWorld(SimulatedWorld):
     def __post_init__(self) -> None:
         self.total_clients, parameters = self.target.shape
         last = self.head or slice(0, parameters)
-        self.spec = ModelSpec(parameters, {}, last, last, self.detects)
+        self.spec = ModelSpec(
+            parameters=parameters,
+            slices={},
+            head=last,
+            head_bias=last,
+            detects=self.detects,
+        )
         self.ledger = Ledger()
         self.population = Population()
         self.model: Any = _Name("fake")
@@ -148,9 +154,9 @@ class _Samples:
     def label_counts(self, split: str = "train", clients: Any = None) -> Int[np.ndarray, "n C"]:
         """The present ones; of one class where the world has none."""
         counts = self._world.counts
-        return _Labels(
-            np.ones((self._world.total_clients, 1), int) if counts is None else counts
-        ).label_counts(split, clients)
+        if counts is None:
+            counts = np.ones((self._world.total_clients, 1), int)
+        return _Labels(counts).label_counts(split, clients)
 
 
 class _Quadratic:
@@ -202,9 +208,8 @@ class _Quadratic:
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n K"]:
         """Half the squared distances to the target."""
-        return 0.5 * np.sum(
-            (models[None] - self._world.target[clients][:, None]) ** 2, axis=2
-        ).astype(np.float64)
+        away = models[None] - self._world.target[clients][:, None]
+        return 0.5 * np.sum(away**2, axis=2).astype(np.float64)
 
     def score(
         self,
@@ -217,16 +222,13 @@ class _Quadratic:
         highest."""
         ones = np.ones(len(clients), np.int64)
         if model_index.ndim == 2:
-            scores = np.where(
-                model_index < 0, -np.inf, models.shape[1] - np.sum(models[model_index] ** 2, axis=2)
-            )
-            return ScoreSums(
-                (scores.argmax(axis=1) == self._world.data.y[clients]) * 1.0, 0.0 * ones, ones
-            )
-        distance = np.sum((models[model_index] - self._world.target[clients]) ** 2, axis=1).astype(
-            np.float64
-        )
-        return ScoreSums((distance < 1) * 1.0, distance, ones)
+            scores = models.shape[1] - np.sum(models[model_index] ** 2, axis=2)
+            scores = np.where(model_index < 0, -np.inf, scores)
+            correct = scores.argmax(axis=1) == self._world.data.y[clients]
+            return ScoreSums(correct=correct * 1.0, loss=0.0 * ones, examples=ones)
+        away = models[model_index] - self._world.target[clients]
+        distance = np.sum(away**2, axis=1).astype(np.float64)
+        return ScoreSums(correct=(distance < 1) * 1.0, loss=distance, examples=ones)
 
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
@@ -237,19 +239,17 @@ class _Quadratic:
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
-        """Those of each client's one sample."""
+        """The losses of each client's one sample."""
         return self.losses(models, clients).T
 
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
-        """Those of a linear layer, the model, on as many numbers of the target as it takes."""
+        """Scores of a linear layer, the model, on as many numbers of the target as it takes."""
         classes = self._world.data.classes
         weight = model[: len(model) - classes].reshape(classes, -1)
-        return (
-            self._world.target[clients, : weight.shape[1]] @ weight.T
-            + model[len(model) - classes :]
-        )
+        bias = model[len(model) - classes :]
+        return self._world.target[clients, : weight.shape[1]] @ weight.T + bias
 
     def raw_scores(
         self,
@@ -268,7 +268,7 @@ def _step(
     start: Float[np.ndarray, "r P"],
     target: Float[np.ndarray, "r P"],
 ) -> Float[np.ndarray, "r P"]:
-    """The gradient of every row at w, with what the call adds to it; 0 where nothing is trained."""
+    """The gradient of every row at w with the terms of the call; 0 where nothing is trained."""
     gradient = w - target
     if call.weights is not None:
         gradient = np.concatenate(call.weights)[:, None] * gradient

@@ -54,7 +54,7 @@ class ModelWithWorkers(AnyModel, Protocol):
         ...
 
     def decided(self, data: FederatedData) -> Any:
-        """The same model, with whatever it leaves open about its training decided for these data."""
+        """The same model, with every open choice about its training made for these data."""
         ...
 
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> Any:
@@ -62,7 +62,7 @@ class ModelWithWorkers(AnyModel, Protocol):
         ...
 
     def description(self) -> dict[str, str]:
-        """Entries of a run's description beside the model's name and size."""
+        """Further entries of a run's description than the model's name and size."""
         ...
 
     def digest(self, data: FederatedData) -> str:
@@ -87,7 +87,7 @@ def worker_factory(
     """A function that makes the workers for data, which may change from round to round.
 
     Args:
-        model: a JAX model, or one with workers of its own.
+        model: a JAX model, or one that brings its workers.
         ids: numbers of the clients in streams.
         devices: number of XLA devices; None for all. JAX models only, as is the next.
         clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere
@@ -113,9 +113,8 @@ def decided(model: AnyModel, data: FederatedData) -> AnyModel:
 def program_release(model: AnyModel) -> Callable[[], object]:
     """A function that releases compiled programs where the process has too many, to be called
     between rounds."""
-    if (
-        isinstance(model, ModelWithWorkers) and "jax" not in sys.modules
-    ):  # nothing has been compiled
+    # Without JAX nothing has been compiled.
+    if isinstance(model, ModelWithWorkers) and "jax" not in sys.modules:
         return lambda: None
     from fedkin.simulation.jax import compiled_programs
 

@@ -17,7 +17,7 @@ _PATIENCE = 5.0  # seconds for the writer's thread to write something
 
 
 class TensorBoard:
-    """Every process writes a file of its own; the first one of a run names its settings too."""
+    """Every process writes a separate file; the first one of a run names its settings too."""
 
     def __init__(self) -> None:
         self._library = import_library("tensorboardX")
@@ -25,14 +25,16 @@ class TensorBoard:
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
         """A run begins, or goes on."""
         assert folder is not None
-        self._folder, self._settings = folder, flat_settings(description)
+        self._folder = folder
+        self._settings = flat_settings(description)
         self._compared = (*_COMPARED, *(measure.column for measure in measures_in(description)))
         self._known = any(folder.glob("events.out.tfevents.*"))
         self._writer: Any = None
 
     def __call__(self, record: Record) -> None:
         """Write the numbers of a round."""
-        numbers, round = flat_numbers(record), record["round"]
+        numbers = flat_numbers(record)
+        round = record["round"]
         if self._writer is None:
             suffix = f".{time.time_ns()}"
             # A queue without end: where the thread that empties it has died of a full disk, no call
@@ -42,7 +44,8 @@ class TensorBoard:
             )
             (self._path,) = self._folder.glob(f"events.out.tfevents.*{suffix}")
             self._size = 0
-            if not self._known:  # writes the numbers that it is given, too
+            # The settings are written with the numbers that are compared, once for a run.
+            if not self._known:
                 compared = {name: numbers.pop(name) for name in self._compared if name in numbers}
                 self._writer.add_hparams(self._settings, compared, name=".", global_step=round)
         for name, number in numbers.items():

@@ -20,8 +20,8 @@ _INNER_FOLDERS = ("against", "seeds")  # of methods run beside another, and of s
 
 @runtime_checkable
 class Tracker(Protocol):
-    """What logs runs. Methods run beside each other, and seeds, are runs of their own, one after
-    another."""
+    """An object that logs runs. Several methods, or seeds, are separate runs, one after the
+    other."""
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
         """A run begins, or goes on. ``description`` is what its config.toml says, ``folder`` where
@@ -35,12 +35,12 @@ class Tracker(Protocol):
         ...
 
     def end(self, summary: dict[str, Any] | None) -> None:
-        """The run is finished, as its summary.json says; None where it was interrupted or failed."""
+        """The run has ended, with its summary.json; None where it was interrupted or failed."""
         ...
 
 
 class TrackerDispatch:
-    """All trackers of one run, and whoever else is called with its rounds."""
+    """All trackers of one run, and the caller's listener."""
 
     def __init__(
         self, listeners: Sequence[_Listener], on_round: Callable[[Record], Any] | None
@@ -49,7 +49,8 @@ class TrackerDispatch:
         self._on_round = on_round
 
     def __call__(self, record: Record) -> Any:
-        """Pass on the record of a round; the reply is that of ``on_round``, which may end the run."""
+        """Pass on the record of a round. Returns what ``on_round`` replies, which may end the
+        run."""
         for listener in self._listeners:
             listener.pass_on(record)
         return self._on_round(record) if self._on_round else None
@@ -73,11 +74,12 @@ def dispatching(
     earlier_records: Callable[[], Iterable[Record]] = tuple,
     on_round: Callable[[Record], Any] | None = None,
 ) -> Iterator[TrackerDispatch]:
-    """What a run calls after every round: all trackers log it, and then ``on_round``.
+    """The function that a run calls after every round: all trackers log it, and then ``on_round``
+    is called.
 
     Args:
-        trackers: those that log the run.
-        description: what its config.toml says.
+        trackers: the trackers that log the run.
+        description: the contents of its config.toml.
         folder: where it is kept, if it is.
         earlier_records: reads all records that it has so far, for trackers that have not logged
             them yet.
@@ -103,10 +105,14 @@ class _Listener:
         folder: Path | None,
         earlier_records: Callable[[], Iterable[Record]],
     ) -> None:
-        self.tracker, self.description, self.folder = tracker, description, folder
+        self.tracker = tracker
+        self.description = description
+        self.folder = folder
         self.earlier_records = earlier_records
         self.kind = type(tracker).__name__
-        self.last, self.open, self.failed = -1, False, False
+        self.last = -1  # round that it has logged
+        self.open = False
+        self.failed = False
 
     def pass_on(self, record: Record) -> None:
         with self._dropped_on_error():
@@ -143,7 +149,8 @@ class _Listener:
     def _send(self, record: Record) -> None:
         if record["round"] <= self.last or self.failed:
             return
-        self.tracker(copy.deepcopy(record))  # what it does to its copy changes nothing
+        # A tracker may change its copy.
+        self.tracker(copy.deepcopy(record))
         self.last = record["round"]
         if self.folder is not None:
             append_line(self._memory(), str(self.last))
@@ -162,11 +169,12 @@ class _Listener:
             if not self.failed:
                 reason = " ".join(str(error).split()) or type(error).__name__
                 _log.warning("%s failed and is dropped; the run goes on: %s", self.kind, reason)
-            self.failed, self.open = True, False
+            self.failed = True
+            self.open = False
 
 
 def run_name(description: Mapping[str, Any], folder: Path | None) -> str:
-    """What a run is called among others: its folder (else its data), method and seed."""
+    """The name of a run: its folder (else its data), method and seed."""
     experiment = outermost_folder(folder).resolve().name if folder else description["data"]["name"]
     return f"{experiment} {description['method']['name']} seed {description['run']['seed']}"
 
@@ -187,14 +195,12 @@ def flat_numbers(record: Mapping[str, Any], longest: int = 32) -> dict[str, floa
         if isinstance(value, (int, float)):
             numbers[name] = float(value)
         elif isinstance(value, (list, tuple, Mapping)) and len(value) <= longest:
-            inner = (
-                value
-                if isinstance(value, Mapping)
-                else {str(i): each for i, each in enumerate(value)}
-            )
-            numbers |= {
-                f"{name}/{key}": number for key, number in flat_numbers(inner, longest).items()
-            }
+            if isinstance(value, Mapping):
+                entries = value
+            else:
+                entries = {str(place): entry for place, entry in enumerate(value)}
+            for key, number in flat_numbers(entries, longest).items():
+                numbers[f"{name}/{key}"] = number
     numbers.pop("round", None)
     return numbers
 
@@ -205,7 +211,6 @@ def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
     flat = {}
     for section, entries in description.items():
         for name, value in entries.items() if isinstance(entries, Mapping) else [("", entries)]:
-            flat[f"{section}.{name}".rstrip(".")] = (
-                value if isinstance(value, (str, int, float)) else str(value)
-            )
+            is_plain = isinstance(value, (str, int, float))
+            flat[f"{section}.{name}".rstrip(".")] = value if is_plain else str(value)
     return flat

@@ -179,9 +179,9 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     calls: list[int] = []
     train = local_training.train
 
-    def counted(*args: Any) -> Any:
+    def counted(**arguments: Any) -> Any:
         calls.append(1)
-        return train(*args)
+        return train(**arguments)
 
     def of(size: int) -> list[int]:
         monkeypatch.setattr("fedkin.core.client.CHUNK_BYTES", size)

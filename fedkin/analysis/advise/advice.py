@@ -16,7 +16,9 @@ from fedkin.analysis.advise.split_half_stability import THRESHOLD, ClusterCount
 from fedkin.analysis.tables import rows_of
 from fedkin.config.schema import Values
 
-CLUSTER, DO_NOT, CANNOT_TELL = "cluster", "do not cluster", "cannot tell"
+CLUSTER = "cluster"
+DO_NOT = "do not cluster"
+CANNOT_TELL = "cannot tell"
 _TIE = 1.0  # percentage points: of methods this near to the best, the cheapest is advised
 
 
@@ -25,8 +27,11 @@ class Advice:
     """A verdict, and the measurements behind it.
 
     Attributes:
-        data, model: their names; clients: N.
-        local, run: sections of a configuration, as ``toml`` writes them.
+        data: its name.
+        model: its name.
+        clients: N.
+        local: section of a configuration, as ``toml`` writes it.
+        run: section of a configuration, as ``toml`` writes it.
         heterogeneity: measures of it, compared with IID splits.
         cluster_count: the number of clusters, by all criteria.
         pilots: gains of clustered methods with ``pilot_clusters`` clusters (``run_pilots``); None
@@ -52,7 +57,7 @@ class Advice:
 
     @property
     def pilot_clusters(self) -> int:
-        """The number of clusters of the pilots: that of the clients, at least two."""
+        """The number of clusters of the pilots: the clients' number of clusters, at least two."""
         return max(2, self.clusters)
 
     @property
@@ -66,7 +71,7 @@ class Advice:
     def method(self) -> str:
         """The method to run. With one cluster FedAvg. Else the cheapest of the best methods with a
         significant gain; FedAvg where there is none; where no gain is known the prior's best
-        clustered method, or FlexCFL without a prior, to run beside FedAvg."""
+        clustered method, or FlexCFL without a prior, to run with FedAvg."""
         if self.clusters == 1:
             return BASELINE
         if self.gains.empty:
@@ -79,8 +84,8 @@ class Advice:
 
     @property
     def prior(self) -> FieldPrior | None:
-        """What the benchmark of the field says of clients that differ like these; where pilots can,
-        they decide."""
+        """Findings of the field's benchmark for clients that differ like these; pilots decide,
+        where there are some."""
         return field_prior(self.heterogeneity, self.clusters)
 
     @property
@@ -100,35 +105,36 @@ class Advice:
         reason = self.instability
         if self.gains.empty:
             return f"{reason}; {self._unknown} the gain of two clusters is not known"
+        candidates = self.gains
+        remark = ""
         significant = self.gains.query("low > 0")
-        name = (self.gains if significant.empty else significant)["gain"].idxmax()
-        but = (
-            ""
-            if significant.empty
-            else ", significant although no clusters were found; stability decides"
-        )
-        return f"{reason}; with two clusters: {name} {_gain(self.gains.loc[name])}{but}"
+        if not significant.empty:
+            candidates = significant
+            remark = ", significant although no clusters were found; stability decides"
+        name = candidates["gain"].idxmax()
+        return f"{reason}; with two clusters: {name} {_gain(self.gains.loc[name])}{remark}"
 
     @property
     def instability(self) -> str:
         """Why no number of clusters from 2 on is stable: which of the two conditions they miss,
         with its numbers."""
         count = self.cluster_count
-        best, chance = count.stability[1:].max(), count.chance
+        best = count.stability[1:].max()
+        chance = _percent(count.chance)
         if best < THRESHOLD:
-            missed = f", and {THRESHOLD:.0%} is needed ({_percent(chance)} in IID splits of the same data)"
-            return f"no number of clusters is stable: split-half stability is at most {_percent(best)}{missed}"
+            return (
+                f"no number of clusters is stable: split-half stability is at most "
+                f"{_percent(best)}, and {THRESHOLD:.0%} is needed ({chance} in IID splits of the "
+                f"same data)"
+            )
         return (
             f"no number of clusters is stable beyond chance: split-half stability is at most "
-            f"{_percent(best)}, and IID "
-            f"splits of the same data have up to {_percent(chance)}"
+            f"{_percent(best)}, and IID splits of the same data have up to {chance}"
         )
 
     def _why_several(self) -> str:
-        limit, stability = (
-            self.cluster_count.max_clusters,
-            self.cluster_count.stability[self.clusters - 1],
-        )
+        limit = self.cluster_count.max_clusters
+        stability = self.cluster_count.stability[self.clusters - 1]
         number = f"at least {limit}" if self.clusters == limit else f"{self.clusters}"
         reason = f"{number} clusters of clients, split-half stability {stability:.0%}"
         if self.gains.empty:
@@ -140,11 +146,9 @@ class Advice:
 
     @property
     def _unknown(self) -> str:
-        return (
-            "no client has test samples, so"
-            if self.pilots is None
-            else "no pilot could be scored, so"
-        )
+        if self.pilots is None:
+            return "no client has test samples, so"
+        return "no pilot could be scored, so"
 
     @property
     def criteria(self) -> pd.DataFrame:
@@ -175,6 +179,7 @@ class Advice:
     def summary(self) -> dict[str, Any]:
         """The advice as plain JSON values; None for what is not known."""
         k = self.cluster_count
+        prior = self.prior
         return {
             "data": self.data,
             "model": self.model,
@@ -190,9 +195,7 @@ class Advice:
             "heterogeneity": rows_of(self.heterogeneity.reset_index()),
             "pilot_clusters": None if self.pilots is None else self.pilot_clusters,
             "pilots": None if self.pilots is None else rows_of(self.pilots.reset_index()),
-            "prior": None
-            if self.prior is None
-            else {"kind": self.prior.kind, "ranks": self.prior.ranks},
+            "prior": None if prior is None else {"kind": prior.kind, "ranks": prior.ranks},
             "configuration": self.configuration(),
         }
 

@@ -25,7 +25,9 @@ from fedkin.run.description import plain_values
 from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
 
-ROUNDS, COHORT = 50, 20  # of the run that is advised, where nothing else is said
+# Defaults of the run that is advised.
+ROUNDS = 50
+COHORT = 20
 _NOT_IN_FILES = ("mu", "steps", "partial", "positive")  # of local training: a method's
 
 
@@ -54,10 +56,10 @@ def advise(
     2. What does clustering gain (``run_pilots``)? Clustered methods are compared with FedAvg, with
        that many clusters.
 
-    The verdict is "do not cluster" where one cluster is found: two are tried all the same, and
-    their gain is reported and changes nothing. With several clusters it is "cluster" where the 95%
-    interval of some method's gain lies above zero, "do not cluster" where that of none does, and
-    "cannot tell" where no gain is known, because no client has test samples.
+    The verdict is "do not cluster" where one cluster is found: two are still tried, and their gain
+    is reported and changes nothing. With several clusters it is "cluster" where the 95% interval of
+    some method's gain lies above zero, "do not cluster" where no interval does, and "cannot tell"
+    where no gain is known, because no client has test samples.
 
     Args:
         data: the clients' data.
@@ -68,7 +70,7 @@ def advise(
         private_labels: leave out what needs the clients' label counts.
         pilots: rounds, clients per round and seeds of the pilots; 10 rounds of 20, 5 seeds.
         rounds: of the advised configuration.
-        cohort: likewise, clients per round.
+        cohort: clients per round of the advised configuration.
         progress: called with a line about each step.
 
     Raises:
@@ -77,7 +79,8 @@ def advise(
         ModelError: a detector, or a model that does not fit the data.
     """
     model = trainable(model)
-    local, progress = local or SGD(epochs=10, lr=0.03), progress or (lambda _: None)
+    local = local or SGD(epochs=10, lr=0.03)
+    progress = progress or (lambda _: None)
     _check_local(local)
     plan = pilots or PilotPlan(seed=seed)
     check_supported(data, model)
@@ -88,14 +91,27 @@ def advise(
     measures = heterogeneity(data, model, seed=seed, private_labels=private_labels)
     run = {"rounds": rounds, "cohort": min(cohort, data.clients)}
     advice = Advice(
-        data.name, model.name, data.clients, _section(local), run, measures, count, None
+        data=data.name,
+        model=model.name,
+        clients=data.clients,
+        local=_section(local),
+        run=run,
+        heterogeneity=measures,
+        cluster_count=count,
+        pilots=None,
     )
     compared = data.select(count.clients)
-    if not compared.part(
-        compared.scored_split
-    ).sizes.any():  # a gain cannot be measured without such samples
+    # Without samples to score on, a gain cannot be measured.
+    if not compared.part(compared.scored_split).sizes.any():
         return advice
-    table = run_pilots(compared, model, local, advice.pilot_clusters, plan, progress)
+    table = run_pilots(
+        data=compared,
+        model=model,
+        local=local,
+        clusters=advice.pilot_clusters,
+        plan=plan,
+        progress=progress,
+    )
     return replace(advice, pilots=table)
 
 
@@ -141,5 +157,5 @@ def _check_local(local: LocalTraining) -> None:
 
 def _section(local: LocalTraining) -> Values:
     """Local training as a configuration has it; a number of mini-batches is no part of one."""
-    known = [name for name in local.settings() if name not in _NOT_IN_FILES]
-    return {name: value for name, value in plain_values(local).items() if name in known}
+    names = [name for name in local.settings() if name not in _NOT_IN_FILES]
+    return {name: value for name, value in plain_values(local).items() if name in names}

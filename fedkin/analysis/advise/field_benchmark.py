@@ -1,5 +1,5 @@
-"""What the benchmark of the field says of a kind of heterogeneity: a prior for what to try, before
-any pilot."""
+"""Findings of the field's benchmark for a kind of heterogeneity: a prior for the methods to try,
+before any pilot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-LABELS, CONCEPTS = "labels", "concepts"
+LABELS = "labels"
+CONCEPTS = "concepts"
 WORDS = {LABELS: "labels differ", CONCEPTS: "clients differ by cluster, and labels do not"}
 FINDINGS = Path(__file__).with_name("field_benchmark.json")  # written by python -m papers.benchmark
 SHOWN = 3
@@ -41,9 +42,8 @@ class FieldPrior:
         best = ", ".join(f"{name} {rank:.1f}" for name, rank in list(self.ranks.items())[:SHOWN])
         return (
             f"prior, from other data: where {WORDS[self.kind]}, the best average ranks of "
-            f"{len(self.ranks)} methods "
-            f"were {best} (docs/benchmark-field.md: {', '.join(self.settings)}); pilots on your "
-            f"data decide, not these"
+            f"{len(self.ranks)} methods were {best} (docs/benchmark-field.md: "
+            f"{', '.join(self.settings)}); pilots on your data decide, not these"
         )
 
 
@@ -61,8 +61,9 @@ def field_prior(heterogeneity: pd.DataFrame, clusters: int) -> FieldPrior | None
     if "label divergence" not in heterogeneity.index:
         return None
     measured = heterogeneity.loc["label divergence"]
-    kind = LABELS if measured["value"] > measured["high"] else CONCEPTS if clusters > 1 else None
-    return _findings().get(kind) if kind else None
+    if measured["value"] > measured["high"]:
+        return _findings().get(LABELS)
+    return _findings().get(CONCEPTS) if clusters > 1 else None
 
 
 @cache

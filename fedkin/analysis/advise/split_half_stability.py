@@ -38,12 +38,12 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.train import TrainingReply, train
 
-MIN_CLIENTS, MIN_SAMPLES = (
-    8,
-    8,
-)  # training samples of a client: a half of fewer than four says nothing
+MIN_CLIENTS = 8
+MIN_SAMPLES = 8  # training samples of a client: a half of fewer than four says nothing
 MAX_CLIENTS = 200  # more do not change the result, and take longer
-EPOCHS, MAX_EPOCHS = 10, 160  # of a pilot
+# Epochs of a pilot: at the beginning, and at most.
+EPOCHS = 10
+MAX_EPOCHS = 160
 LOSS_RATIO = 1 / 3  # to the loss in the first epoch
 THRESHOLD = 0.75
 Progress = Callable[[str], None]
@@ -132,9 +132,8 @@ def estimate_cluster_count(
     progress = progress or (lambda _: None)
     stream = Stream(seed, 0, "advise")
     clients = usable_clients(data, stream)
-    trained = dataclasses.replace(
-        data.select(clients), validation=None
-    )  # halves are of training samples alone
+    # Halves are of training samples alone.
+    trained = dataclasses.replace(data.select(clients), validation=None)
     pilots = _HalfPilots(trained, model, _pilot_training(local), stream)
     pilots.choose_epochs(progress)
     halves: list[_Halves] = []
@@ -144,9 +143,8 @@ def estimate_cluster_count(
             f"their data"
         )
         halves.append(pilots.train(f"halves {number}", iid=False))
-    complete: Bool[np.ndarray, "n"] = np.all(
-        [half.any(axis=1) for pair in halves for half in pair], axis=0
-    )
+    replied = [half.any(axis=1) for pair in halves for half in pair]
+    complete: Bool[np.ndarray, "n"] = np.all(replied, axis=0)
     if complete.sum() < MIN_CLIENTS:
         raise DataError(
             f"{complete.sum()} of {len(clients)} clients gave an update in every pilot; try a "
@@ -156,12 +154,17 @@ def estimate_cluster_count(
     shares = [
         _stability(first[complete], second[complete], limit, pilots.rng) for first, second in halves
     ]
-    chance = max(
-        _chance(pilots, number, iid_splits, limit, progress) for number in range(iid_splits)
-    )
+    chance = 0.0
+    for number in range(iid_splits):
+        progress(f"IID split {number + 1} of {iid_splits} of the same data")
+        chance = max(chance, _chance(pilots, number, limit))
     updates = np.sum([first[complete] + second[complete] for first, second in halves], axis=0)
     return _count(
-        clients[complete], np.median(np.concatenate(shares), axis=0), chance, updates, pilots.rng
+        clients=clients[complete],
+        stability=np.median(np.concatenate(shares), axis=0),
+        chance=chance,
+        updates=updates,
+        rng=pilots.rng,
     )
 
 
@@ -185,8 +188,7 @@ def usable_clients(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
     if len(enough) < MIN_CLIENTS:
         raise DataError(
             f"{data.name}: advice needs at least {MIN_CLIENTS} clients with {MIN_SAMPLES} "
-            f"training samples or more, "
-            f"got {len(enough)} of {data.clients} clients"
+            f"training samples or more, got {len(enough)} of {data.clients} clients"
         )
     if len(enough) > MAX_CLIENTS:
         enough = np.sort(stream.child("clients").rng().choice(enough, MAX_CLIENTS, replace=False))
@@ -256,24 +258,20 @@ class _HalfPilots:
 def _halves(part: Ragged, rng: np.random.Generator) -> Ragged:
     """Every client as two: the first halves of all, then the second halves."""
     shuffled = [rng.permutation(part[client]) for client in range(len(part))]
-    return Ragged.of(
-        [own[: len(own) // 2] for own in shuffled] + [own[len(own) // 2 :] for own in shuffled]
-    )
+    first = [samples[: len(samples) // 2] for samples in shuffled]
+    second = [samples[len(samples) // 2 :] for samples in shuffled]
+    return Ragged.of(first + second)
 
 
-def _chance(
-    pilots: _HalfPilots, number: int, iid_splits: int, limit: int, progress: Progress
-) -> float:
+def _chance(pilots: _HalfPilots, number: int, limit: int) -> float:
     """The largest stability in an IID split."""
-    progress(f"IID split {number + 1} of {iid_splits} of the same data")
     first, second = pilots.train(f"deal {number}", iid=True)
     complete = first.any(axis=1) & second.any(axis=1)
     limit = min(limit, int(complete.sum()) // 4)
     if limit < 2:
         return 1.0
-    return float(
-        _stability(first[complete], second[complete], limit, pilots.rng).mean(axis=0)[1:].max()
-    )
+    shares = _stability(first[complete], second[complete], limit, pilots.rng)
+    return float(shares.mean(axis=0)[1:].max())
 
 
 def _count(

@@ -1,4 +1,4 @@
-"""A comparison's finished runs: tables of means and intervals, and the significance of differences."""
+"""A comparison's finished runs: tables of means and intervals, and significance of differences."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ from fedkin.measures.table import AGREEMENT, HONEST, MEANS
 from fedkin.run.folder import run_folder
 from fedkin.run.results import Run
 
-TABLE, DIFFERENCES = "comparison.csv", "differences.csv"
-RANKS, RANK_TESTS = "ranks.csv", "rank_tests.csv"  # from three methods and five settings on
+TABLE = "comparison.csv"
+DIFFERENCES = "differences.csv"
+# From three methods and five settings on.
+RANKS = "ranks.csv"
+RANK_TESTS = "rank_tests.csv"
 Key = tuple[str, str, int]  # setting, method, seed
 
 
@@ -102,8 +105,8 @@ class Comparison:
         lines: list[str] = []
         for setting, method in pairs:
             for reason, seeds in self._reasons(setting, method).items():
-                some = [] if len(seeds) == len(self.seeds) else seeds
-                lines.append(missing_line(setting, method, reason, some))
+                named_seeds = [] if len(seeds) == len(self.seeds) else seeds
+                lines.append(missing_line(setting, method, reason, named_seeds))
         return lines
 
     def _reasons(self, setting: str, method: str) -> dict[str, list[int]]:
@@ -169,8 +172,8 @@ class Comparison:
         if targets and targets[0] is not None:
             return float(targets[0])
         scores = [_last_score(run) for run in self.runs(setting, self.methods[0])]
-        known = [score for score in scores if score is not None]
-        return float(np.mean(known)) if known else None
+        measured = [score for score in scores if score is not None]
+        return float(np.mean(measured)) if measured else None
 
     def table(self) -> pd.DataFrame:
         """One row per cell: its finished seeds; the mean over them of the final accuracy, of that
@@ -180,9 +183,9 @@ class Comparison:
         the same of the agreement with them at the end (``ari``, ``nmi``); where clients attack, the
         same of honest clients' accuracy and agreement, and of the attackers' share that is alone;
         clusters that have clients at the end (mean) and those configured; rounds to the target
-        (mean over the
-        ``reached`` seeds; from round 1 on, because in round 0 methods do different things to find
-        their clusters); bytes and seconds per run; where runs could not be run, the ``reason``."""
+        (mean over the ``reached`` seeds; from round 1 on, because in round 0 methods do different
+        things to find their clusters); bytes and seconds per run; where runs could not be run, the
+        ``reason``."""
         return pd.DataFrame(
             [self._row(setting, method) for setting in self.settings for method in self.methods]
         )
@@ -229,7 +232,7 @@ class Comparison:
         )
 
     def scores(self, setting: str, measure: str | None = None) -> dict[str, Float[np.ndarray, "S"]]:
-        """What methods are compared by, one number per seed, NaN where there is none
+        """The numbers by which methods are compared, one per seed, NaN where there is none
         (``scores.score``)."""
         return self._scores_and_reasons(setting, self.grid.measure(measure))[0]
 
@@ -259,13 +262,12 @@ class Comparison:
         Raises ConfigError for another measure.
         """
         compared = self.grid.measure(measure)
-        means = {
-            s: {m: np.mean(v) for m, v in self.scores(s, measure).items()} for s in self.settings
-        }
-        return rank(
-            pd.DataFrame.from_dict(means, orient="index", columns=self._ranked_methods()),
-            compared.sign,
-        )
+        means = {}
+        for setting in self.settings:
+            scores = self.scores(setting, measure)
+            means[setting] = {method: np.mean(values) for method, values in scores.items()}
+        table = pd.DataFrame.from_dict(means, orient="index", columns=self._ranked_methods())
+        return rank(table, compared.sign)
 
     def _ranked_methods(self) -> list[str]:
         """The methods, but those that could not be run in any setting."""
@@ -306,6 +308,8 @@ class Comparison:
 
     def summary(self, measure: str | None = None) -> dict[str, Any]:
         """Tables, differences and ranks as plain JSON values."""
+        ranks = self.ranks(measure)
+        failed = [{"cell": list(key), "reason": reason} for key, reason in self.failed.items()]
         return {
             "settings": list(self.settings),
             "methods": list(self.methods),
@@ -313,13 +317,11 @@ class Comparison:
             "by": self.by if measure is None else measure,
             "table": rows_of(self.table()),
             "differences": rows_of(self.differences(measure)),
-            "ranks": (ranks := self.ranks(measure)).average,
+            "ranks": ranks.average,
             "rank_tests": ranks.summary(),
             "ranks_missing": self.why_ranks_are_missing(measure),
             "missing": [list(key) for key in self.missing],
-            "failed": [
-                {"cell": list(key), "reason": reason} for key, reason in self.failed.items()
-            ],
+            "failed": failed,
         }
 
     def write(self, folder: Path, measure: str | None = None) -> Path:
@@ -335,20 +337,29 @@ class Comparison:
             write_atomic(folder / RANKS, ranks.table().to_csv(index=False))
             write_atomic(folder / RANK_TESTS, ranks.pairs.to_csv(index=False))
         write_atomic(folder / CURVES, self._long_table().to_csv(index=False))
-        write_atomic(
-            folder / run_folder.SUMMARY, json.dumps(self.summary(measure), indent=2) + "\n"
-        )
+        summary = json.dumps(self.summary(measure), indent=2)
+        write_atomic(folder / run_folder.SUMMARY, f"{summary}\n")
         return folder
 
     def _long_table(self) -> pd.DataFrame:
         """Every accuracy, one row each: setting, method, seed, round."""
         parts = [
-            pd.DataFrame({"setting": setting, "method": method, "seed": run.config.seed,
-                          "round": np.arange(len(run.records)), "accuracy": curve_of(run, "accuracy")})
-            for setting in self.settings for method in self.methods for run in self.runs(setting, method)
-        ]  # fmt: skip
-        columns = ["setting", "method", "seed", "round", "accuracy"]
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+            pd.DataFrame(
+                {
+                    "setting": setting,
+                    "method": method,
+                    "seed": run.config.seed,
+                    "round": np.arange(len(run.records)),
+                    "accuracy": curve_of(run, "accuracy"),
+                }
+            )
+            for setting in self.settings
+            for method in self.methods
+            for run in self.runs(setting, method)
+        ]
+        if not parts:
+            return pd.DataFrame(columns=["setting", "method", "seed", "round", "accuracy"])
+        return pd.concat(parts, ignore_index=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Comparison:
@@ -371,27 +382,22 @@ class Comparison:
 
 def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) -> list[str]:
     """The measures of which a row has means: some always, the others where a run has them."""
-    agreement = [name for name in AGREEMENT if any(one.get(name) is not None for one in summaries)]
-    return [
-        *MEANS,
-        *(
-            ["validation_accuracy"]
-            if any("validation_accuracy" in one for one in summaries)
-            else []
-        ),
-        *agreement,
-        *(HONEST if any("attackers" in one for one in summaries) else ()),
-        *(measure.name for measure in own),
-    ]
+    names: list[str] = [*MEANS]
+    if any("validation_accuracy" in summary for summary in summaries):
+        names.append("validation_accuracy")
+    for name in AGREEMENT:
+        if any(summary.get(name) is not None for summary in summaries):
+            names.append(name)
+    if any("attackers" in summary for summary in summaries):
+        names += HONEST
+    return names + [measure.name for measure in own]
 
 
 def _last_score(run: Run) -> float | None:
     """The last accuracy on the samples on which its rounds are scored."""
-    return (
-        run.summary()["final_accuracy"]
-        if run.scored_split == "test"
-        else run.records[-1]["accuracy"]
-    )
+    if run.scored_split == "test":
+        return run.summary()["final_accuracy"]
+    return run.records[-1]["accuracy"]
 
 
 def _first_round(run: Run, target: float | None) -> int | None:

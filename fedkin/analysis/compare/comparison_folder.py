@@ -1,4 +1,4 @@
-"""A comparison's folder: comparison.toml holds the grid, and every run has a run folder of its own.
+"""A comparison's folder: comparison.toml holds the grid, and every run has a separate run folder.
 
 comparison.toml                           the grid, spelled out
 cells/SETTING/METHOD/SEED/                a run folder, as ``fedkin run`` would have written it
@@ -29,19 +29,20 @@ from fedkin.run.folder.run_folder import holds_run
 from fedkin.run.results import Run
 from fedkin.run.stopping import stop_of_resumed
 
-COMPARISON, CELLS = "comparison.toml", "cells"
+COMPARISON = "comparison.toml"
+CELLS = "cells"
 FAILED = "failed.json"
 _WRITTEN = (
-    *(f"comparison.{ending}" for ending in ("csv", "md", "tex")),
-    *(
-        "differences.csv",
-        "curves.csv",
-        "figure.png",
-        "figure.svg",
-        run_folder.SUMMARY,
-        FAILED,
-        CELLS,
-    ),
+    "comparison.csv",
+    "comparison.md",
+    "comparison.tex",
+    "differences.csv",
+    "curves.csv",
+    "figure.png",
+    "figure.svg",
+    run_folder.SUMMARY,
+    FAILED,
+    CELLS,
 )
 
 
@@ -72,9 +73,11 @@ def create(path: Path, grid: Grid) -> list[Path]:
     """
     if (path / COMPARISON).exists():
         other = _other_part(_read(path), grid)
-        how = f"this comparison; go on with it: --resume {path} --seeds {len(grid.seeds)} (in Python resume=True)"
+        if other:
+            raise StorageError(f"{path} already holds one of other {other}; choose another folder")
         raise StorageError(
-            f"{path} already holds {f'one of other {other}; choose another folder' if other else how}"
+            f"{path} already holds this comparison; go on with it: --resume {path} --seeds "
+            f"{len(grid.seeds)} (in Python resume=True)"
         )
     if holds_run(path):
         raise StorageError(f"{path} already holds a run; choose another folder")
@@ -97,8 +100,7 @@ def abandon(path: Path, created: Sequence[Path]) -> None:
 
 
 def reopen_same(path: Path, grid: Grid) -> None:
-    """Resume a comparison with a grid that may have more or fewer seeds; refuse that of another
-    grid.
+    """Resume a comparison with a grid that may have more or fewer seeds; refuse any other grid.
 
     Raises CheckpointError.
     """
@@ -111,10 +113,12 @@ def reopen_same(path: Path, grid: Grid) -> None:
 def _other_part(stored: dict[str, Any], grid: Grid) -> str:
     """The part in which another comparison differs from a grid; empty for the same one, from
     whatever seeds."""
-    own = _plain(grid.description())
-    return next(
-        (part for part in ("methods", "settings") if _plain(stored).get(part) != own[part]), ""
-    )
+    described = _plain(grid.description())
+    plain_stored = _plain(stored)
+    for part in ("methods", "settings"):
+        if plain_stored.get(part) != described[part]:
+            return part
+    return ""
 
 
 def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> Grid:
@@ -168,9 +172,9 @@ def finished_run(cell: Cell) -> Run | None:
     if _plain(determining_part(description)) != determining_part(run.config):
         raise CheckpointError(f"{cell.path} holds another run than this comparison's; move it away")
     stopped = run.records and stop_of_resumed(config.run, run.records, run.final.get("stopped"))
-    return (
-        run if run.records and (stopped or run.records[-1]["round"] == config.run.rounds) else None
-    )
+    if not run.records:
+        return None
+    return run if stopped or run.records[-1]["round"] == config.run.rounds else None
 
 
 def missing_line(setting: str, method: str, reason: str, seeds: Sequence[int] = ()) -> str:
@@ -188,7 +192,7 @@ def missing_line(setting: str, method: str, reason: str, seeds: Sequence[int] = 
 
 
 def keep_failed(path: Path, failed: Mapping[tuple[str, str, int], str]) -> None:
-    """Write why runs could not be run, for whoever reads the folder later; no file where there are
+    """Write why runs could not be run, for later readers of the folder; no file where there are
     none.
 
     Args:

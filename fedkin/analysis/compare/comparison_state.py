@@ -1,5 +1,5 @@
-"""The state of a comparison's folder beside its cells: what was not run, and whether its tables fit
-its runs."""
+"""The state of a comparison's folder: which cells were not run, and whether its tables fit its
+runs."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ class ComparisonState(FolderState):
     def words(self) -> str:
         """The state as one line, problems left out."""
         parts = [f"{self.complete} of {self.cells} cells finished"]
-        parts += [f"{self.begun - self.complete} begun"] if self.begun > self.complete else []
-        parts += [f"{self.cells - self.begun} not begun"] if self.cells > self.begun else []
+        if self.begun > self.complete:
+            parts.append(f"{self.begun - self.complete} begun")
+        if self.cells > self.begun:
+            parts.append(f"{self.cells - self.begun} not begun")
         return ", ".join(parts)
 
 
 def comparison_state(folder: Path) -> ComparisonState:
-    """What is missing and what is wrong.
+    """The runs that are missing, and the files that are wrong.
 
     Cells without a run are no damage. A table that is not what the finished runs give is: it was
     edited or cut off, or the comparison was killed after more of them.
@@ -48,16 +50,19 @@ def comparison_state(folder: Path) -> ComparisonState:
     state = ComparisonState(folder, method="comparison")
     try:
         cells = list(cells_of(reopen(folder), folder))
-        state.cells, state.begun = len(cells), sum(holds_run(cell.path) for cell in cells)
+        state.cells = len(cells)
+        state.begun = sum(holds_run(cell.path) for cell in cells)
         comparison = Comparison.load(folder)
     except FedkinError as error:
         state.problems.append(str(error))
         return state
-    state.complete, state.finished = len(comparison.finished), not comparison.missing
+    state.complete = len(comparison.finished)
+    state.finished = not comparison.missing
     for name, table in ((TABLE, comparison.table()), (DIFFERENCES, comparison.differences())):
         path = folder / name
         if not path.exists():
-            state.problems += [f"{path} is not there"] if state.finished else []
+            if state.finished:
+                state.problems.append(f"{path} is not there")
         elif path.read_bytes() != table.to_csv(index=False).encode():
             again = "fedkin compare --resume writes it again"
             state.problems.append(f"{path} is not what the finished runs give; {again}")

@@ -1,4 +1,4 @@
-"""Running a grid: one cell after another in one process, each in a folder of its own, none of them
+"""Running a grid: one cell after another in one process, each in a separate folder, none of them
 twice."""
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def compare(
             ``config.comparison``); the demonstration where nothing is said.
         overrides: ``section.key=value``.
         methods: in place of the file's: names, methods that were made (``fk.IFCA(clusters=4)``, or
-            of your own), or tables with a name and options; a dictionary has them by label.
+            your methods), or tables with a name and options; a dictionary has them by label.
         seeds: how many, in place of the file's; 3 where nothing is said.
         grid: ``{"local.lr": [0.01, 0.03]}``: each with each.
         by: the measure by which methods are compared: ``final``, ``best``, ``bottom`` or
@@ -76,11 +76,11 @@ def compare(
     Raises:
         ConfigError: an invalid configuration, or a grid without a cell; with ``jobs``, a method
             that other processes cannot import.
-        StorageError, CheckpointError: about the folder.
+        StorageError: the folder cannot be written, or holds something else.
+        CheckpointError: the folder holds no comparison that can be resumed.
     """
-    checked = replace(
-        load(user_path(study) if study else None, overrides, methods, seeds, axes=grid), by=by
-    )
+    file = user_path(study) if study else None
+    checked = replace(load(file, overrides, methods, seeds, axes=grid), by=by)
     check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
     folder = user_path(out)
     with folder_lock(folder), interruptible():
@@ -124,8 +124,8 @@ def run(
 
     Raises:
         ConfigError: no cell could be run.
-        CheckpointError, StorageError: a cell's folder holds another run or is damaged; the disk is
-            full.
+        CheckpointError: a cell's folder holds another run or is damaged.
+        StorageError: the disk is full.
     """
     check_jobs(jobs, [setting.config(method) for setting, method in grid.cells], engine)
     cells = list(cells_of(grid, out))
@@ -142,10 +142,20 @@ def run(
         del experiments  # its data are not needed here: each process has its own
         jobs_left = [_job(cell, before) for cell in left if cell.key not in before]
         outcomes = _at_once(
-            left, before, on_cell, on_round, run_side_by_side(jobs_left, jobs, engine)
+            cells=left,
+            before=before,
+            on_cell=on_cell,
+            on_round=on_round,
+            side_by_side=run_side_by_side(jobs_left, jobs, engine),
         )
     else:
-        outcomes = _in_turn(left, before, on_cell, observer, experiments)
+        outcomes = _in_turn(
+            cells=left,
+            before=before,
+            on_cell=on_cell,
+            observer=observer,
+            experiments=experiments,
+        )
     runs = _collect(outcomes, failed)
     if not runs:
         _end_without_runs(failed, out, created)
@@ -159,14 +169,15 @@ def _left_out(
     before: Mapping[Key, Run],
     on_refused: OnRefused | None,
 ) -> dict[Key, str]:
-    """Why runs cannot be made, found before the first one; a warning for each method and setting."""
+    """Why runs cannot be made, before the first one; a warning for each method and setting."""
     refused = experiments.refusals(cells)
     failed = {
         cell.key: refused[cell.pair]
         for cell in cells
         if cell.pair in refused and cell.key not in before
     }
-    if len(failed) == len(cells):  # then the error at the end says it
+    # Where nothing can be run, the error at the end says why.
+    if len(failed) == len(cells):
         return failed
     for pair, reason in refused.items():
         _log.warning(
@@ -181,7 +192,7 @@ def _left_out(
 def _end_without_runs(
     failed: Mapping[Key, str], out: Path, created: Sequence[Path] | None
 ) -> NoReturn:
-    """Remove the folder of a new comparison of which no cell can be run, and say why (ConfigError)."""
+    """Remove the folder of a new comparison of which no cell can be run. Raises ConfigError."""
     comparison_folder.keep_failed(out, {})
     if created is not None:
         abandon(out, created)
@@ -199,7 +210,8 @@ def _collect(outcomes: Outcomes, failed: dict[Key, str]) -> dict[Key, Run]:
     runs: dict[Key, Run] = {}
     warnings: list[str] = []
     logged: set[tuple[str, str, str]] = set()
-    with closing(outcomes):  # an error ends the processes now, not when its traceback is forgotten
+    # An error ends the processes now, and not only when its traceback is forgotten.
+    with closing(outcomes):
         for cell, result in outcomes:
             if isinstance(result, Run):
                 runs[cell.key] = result
@@ -213,7 +225,8 @@ def _collect(outcomes: Outcomes, failed: dict[Key, str]) -> dict[Key, Run]:
                     warnings.append(
                         comparison_folder.missing_line(*cell.pair, seeds=[cell.seed], reason=reason)
                     )
-            while runs and warnings:  # where nothing can be run, the error at the end says it once
+            # Where nothing can be run, the error at the end says it once.
+            while runs and warnings:
                 _log.warning("%s", warnings.pop(0))
     return runs
 
@@ -231,9 +244,11 @@ def _in_turn(
             on_cell(cell, cell.key in before)
         try:
             result: Run | Exception = before.get(cell.key) or experiments.run(cell)
-        except Exception as error:  # a method, model or task of the user's own may raise anything
+        # A method, model or task of the user may raise anything.
+        except Exception as error:
+            # An error of the caller's listener is no cell's, and ends the comparison.
             if observer is not None and error is observer.error:
-                raise  # no cell's, but the caller's
+                raise
             result = error
         yield cell, result
 
@@ -245,8 +260,8 @@ def _at_once(
     on_round: OnRound | None,
     side_by_side: Generator[Outcome, None, None],
 ) -> Outcomes:
-    """The same of cells that other processes run, in the order in which they end; those finished
-    before come first."""
+    """The run of every cell that other processes run, or why there is none, in the order in which
+    they end; cells that were finished before come first."""
     by_key = {cell.key: cell for cell in cells}
     for key, run in before.items():
         if on_cell:
@@ -273,5 +288,9 @@ def _job(cell: Cell, before: Mapping[Key, Run]) -> Job:
         if label == cell.setting.label
     )
     return Job(
-        cell.key, cell.setting.config(cell.method).description(), cell.seed, cell.path, earlier
+        key=cell.key,
+        description=cell.setting.config(cell.method).description(),
+        seed=cell.seed,
+        out=cell.path,
+        earlier=earlier,
     )

@@ -17,7 +17,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.reporting.html.json_values import Json, cluster_name
 
 COLUMNS = 40  # at most: more cannot be distinguished on a screen
-BANDS = 10  # clusters with a band, and a colour, of their own
+BANDS = 10  # clusters with a separate band and colour
 OTHERS = -2
 _GAP = 0.012  # between bands, of all clients
 _FLOW_WIDTH = 0.02  # of the rounds, where there is room
@@ -92,34 +92,40 @@ def alluvial(
 
     Args:
         assignments: the cluster of each client after rounds 0 .. T.
-        clusters: those with a band of their own; all others share one.
+        clusters: those with a separate band; all other clusters share one.
         columns: how many rounds are drawn, at most.
     """
-    changes = np.array(
-        [0, *(int((a != b).sum()) for a, b in zip(assignments, assignments[1:], strict=False))]
-    )
+    steps = zip(assignments, assignments[1:], strict=False)
+    changes = np.array([0, *(int((before != after).sum()) for before, after in steps)])
     rounds = select_rounds(changes, columns)
     banded, bands = _banded(np.stack([assignments[r] for r in rounds]), clusters)
     sizes = np.stack([np.bincount(column, minlength=len(bands)) for column in banded])
-    clients, last = banded.shape[1], len(assignments) - 1
+    clients = banded.shape[1]
+    last = len(assignments) - 1
     gap = _GAP * clients * (sizes.sum(axis=0) > 0)
     base = np.cumsum(sizes + gap, axis=1) - (sizes + gap)
     width = max(1.0, _FLOW_WIDTH * last)
     starts = np.maximum(rounds[:-1], rounds[1:] - width)
-    flows = [
-        flow
-        for column, start in enumerate(starts.tolist())
-        for flow in _flows(
-            column,
-            banded[column : column + 2],
-            base[column : column + 2],
-            start,
-            float(rounds[column + 1]),
+    flows = []
+    for column, start in enumerate(starts.tolist()):
+        flows += _flows(
+            column=column,
+            banded=banded[column : column + 2],
+            base=base[column : column + 2],
+            start=start,
+            end=float(rounds[column + 1]),
         )
-    ]
     ends = [*starts.tolist(), max(last, rounds[-1] + width)]
-    omitted = len(np.setdiff1d(np.flatnonzero(changes), rounds))
-    return Alluvial(rounds, bands, sizes, base, flows, [float(end) for end in ends], last, omitted)
+    return Alluvial(
+        rounds=rounds,
+        bands=bands,
+        sizes=sizes,
+        base=base,
+        flows=flows,
+        ends=[float(end) for end in ends],
+        last=last,
+        omitted=len(np.setdiff1d(np.flatnonzero(changes), rounds)),
+    )
 
 
 def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Migration]]:
@@ -137,8 +143,8 @@ def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Mi
 
 
 def migrated(before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Bool[np.ndarray, "N"]:
-    """Whose cluster changed from one round to the next; nobody who had none before or has none
-    after."""
+    """Clients whose cluster changed from one round to the next; not those without a cluster before
+    or after."""
     return (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
 
 
@@ -181,16 +187,16 @@ def _banded(
     columns: Int[np.ndarray, "c N"], clusters: Sequence[int]
 ) -> tuple[Int[np.ndarray, "c N"], list[int]]:
     """The band of each client in each column, and the bands' clusters."""
-    own = [k for k in clusters if (columns == k).any()]
-    rest = ~np.isin(columns, own) & (columns != UNASSIGNED)
-    bands = [
-        *own,
-        *([OTHERS] if rest.any() else []),
-        *([UNASSIGNED] if (columns == UNASSIGNED).any() else []),
-    ]
+    bands = [k for k in clusters if (columns == k).any()]
+    is_unassigned = columns == UNASSIGNED
+    in_others = ~np.isin(columns, bands) & ~is_unassigned
+    if in_others.any():
+        bands.append(OTHERS)
+    if is_unassigned.any():
+        bands.append(UNASSIGNED)
     banded = np.zeros(columns.shape, np.int64)
     for index, band in enumerate(bands):
-        banded[rest if band == OTHERS else columns == band] = index
+        banded[in_others if band == OTHERS else columns == band] = index
     return banded, bands
 
 
@@ -205,11 +211,17 @@ def _flows(
     high = base[1][None, :] + np.cumsum(pairs, axis=0) - pairs
     flows = []
     for source, target in zip(*np.nonzero(pairs), strict=True):
-        count, left, right = (
-            int(pairs[source, target]),
-            float(low[source, target]),
-            float(high[source, target]),
-        )
+        count = int(pairs[source, target])
+        left = float(low[source, target])
+        right = float(high[source, target])
         shape = [(start, left), (end, right), (end, right + count), (start, left + count)]
-        flows.append(Flow(column, int(source), int(target), count, shape))
+        flows.append(
+            Flow(
+                column=column,
+                source=int(source),
+                target=int(target),
+                count=count,
+                shape=shape,
+            )
+        )
     return flows

@@ -2,18 +2,18 @@
 model.
 
 At most 200 clients, evenly spread over the ids, train one local epoch each from a new model: it is
-drawn as the run's was, but from randomness of its own. Their updates show which clients are
-similar, whatever the method. The result is kept in the run's folder. n clients, P parameters, C
-classes, N all clients.
+drawn as the run's was, but from other random numbers. Their updates show which clients are similar,
+whatever the method. The result is kept in the run's folder. n clients, P parameters, C classes, N
+all clients.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -36,7 +36,8 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.train import train
 
-CLIENTS, FILE = 200, "similarity.safetensors"
+CLIENTS = 200
+FILE = "similarity.safetensors"
 _MEMORY = 512 * 2**20  # bytes of updates
 _LAYOUT = 2
 _ARRAYS = ("ids", "scores", "explained", "cosines", "label_counts")
@@ -52,7 +53,8 @@ class ClientSimilarity:
         explained: the share of the variance that each of these two explains.
         cosines: of their updates.
         label_counts: training samples of every class, of all clients.
-        true_clusters, names: of all clients, where they are known.
+        true_clusters: of all clients, where they are known.
+        names: of all clients, where they are known.
         note: a caveat for the reader; may be empty.
     """
 
@@ -81,21 +83,21 @@ def client_similarity(
     Args:
         run: the run, in memory or read from its folder.
         data: the run's data; needed where it was started from Python.
-        model: the run's model, likewise.
+        model: the run's model; needed where it was started from Python.
 
     Raises:
-        DataError, ModelError: no data or model to train with, or others than the run had.
-        FedkinError: whatever else the run's configuration cannot be set up again for.
+        DataError: no data to train on, or others than the run had.
+        ModelError: a model without a single update for each client.
+        FedkinError: the run's configuration cannot be set up again.
     """
     stored = stored_similarity(run)
     if stored is not None:
         return stored
     similarity = _compute(run, data, model)
     if run.folder is not None:
-        try:
+        # A folder that cannot be written can still be reported on.
+        with suppress(FedkinError):
             write_atomic(run.folder / FILE, _pack(similarity, _key(run)))
-        except FedkinError:
-            pass  # a folder that cannot be written can be reported on all the same
     return similarity
 
 
@@ -113,31 +115,29 @@ def similarity_keys(
         data: given data, if any.
         model: the given model, if any.
     """
-    digests = (
-        None if data is None or model is None else (data_digest(data), model_digest(model, data))
-    )
+    digests = None
+    if data is not None and model is not None:
+        digests = (data_digest(data), model_digest(model, data))
     return [_similarity_key(run, digests) for run in runs]
 
 
 def _similarity_key(run: Run, digests: tuple[str, str] | None) -> str:
-    own = (
+    is_of_given = (
         digests is None
         or not run.fingerprint
         or fingerprint(run.config, *digests) == run.fingerprint
     )
     if run.config.shift:
-        what: Any = _key(run)
-    else:
-        what = [
-            {name: run.config.sections.get(name) for name in ("data", "model", "local")},
-            len(run.assignment),
-        ]
-    return digest([own, what])
+        return digest([is_of_given, _key(run)])
+    settings = {name: run.config.sections.get(name) for name in ("data", "model", "local")}
+    return digest([is_of_given, [settings, len(run.assignment)]])
 
 
 def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> ClientSimilarity:
     settings = run.config
-    local, shift, population = LocalTraining(), None, None
+    local = LocalTraining()
+    shift = None
+    population = None
     if settings.of_federation and (data is None or model is None):
         raise DataError(
             "the clients were real ones, which keep their data and train for the run only"
@@ -166,12 +166,11 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
         raise DataError(
             f"the run had {len(run.assignment):,} clients, and the data have {data.clients:,}"
         )
-    note = (
-        ""
-        if _same(run, data, model)
-        else "Data, model or versions are not those the run was made with."
-    )
-    if shift is not None:  # as the data are at the end
+    note = ""
+    if not _same(run, data, model):
+        note = "Data, model or versions are not those the run was made with."
+    # The similarity is of the data as they are at the end.
+    if shift is not None:
         world = SimulatedWorld(data, model, local, population=population, shift=shift)
         for round in range(run.records[-1]["round"] + 1):
             world.begin(Stream(run.config.seed, round, "scenario"))
@@ -185,16 +184,18 @@ def _train(
     data: FederatedData, model: AnyModel, local: LocalTraining, seed: int
 ) -> ClientSimilarity:
     """One local epoch of each client, from one model."""
-    world, stream = SimulatedWorld(data, model, local), Stream(seed, 0, "portrait")
+    world = SimulatedWorld(data, model, local)
+    stream = Stream(seed, 0, "portrait")
     most = max(2, min(CLIENTS, data.clients, _MEMORY // (BYTES_PER_NUMBER * model.spec.parameters)))
-    ids = np.unique(
-        np.linspace(0, data.clients - 1, min(most, data.clients)).round().astype(np.int64)
-    )
+    places = np.linspace(0, data.clients - 1, min(most, data.clients))
+    ids = np.unique(places.round().astype(np.int64))
     with world.ledger.scoring():
         start = world.initial(stream)[None]
-        one = dataclasses.replace(local, epochs=1, steps=None)
-        reply = train(world, start, ids, np.zeros(len(ids), np.int64), work=one, stream=stream)
-    ids, updates = ids[reply.arrived], reply.update[reply.arrived]
+        first_model = np.zeros(len(ids), np.int64)
+        one_epoch = dataclasses.replace(local, epochs=1, steps=None)
+        reply = train(world, start, ids, first_model, work=one_epoch, stream=stream)
+    ids = ids[reply.arrived]
+    updates = reply.update[reply.arrived]
     if not len(ids):
         raise ModelError("no client's update was finite; try a smaller local.lr")
     scores = principal_scores(updates, 1)[:, :2]
@@ -204,7 +205,13 @@ def _train(
     names = None if data.client_names is None else tuple(data.client_names)
     cosines = cosine(updates, updates).astype(np.float32)
     return ClientSimilarity(
-        ids, scores, shares, cosines, data.label_counts(), data.true_clusters, names
+        ids=ids,
+        scores=scores,
+        explained=shares,
+        cosines=cosines,
+        label_counts=data.label_counts(),
+        true_clusters=data.true_clusters,
+        names=names,
     )
 
 
@@ -236,9 +243,8 @@ def _key(run: Run) -> str:
 
 def _pack(similarity: ClientSimilarity, key: str) -> bytes:
     arrays = {name: getattr(similarity, name) for name in _ARRAYS}
-    arrays |= (
-        {} if similarity.true_clusters is None else {"true_clusters": similarity.true_clusters}
-    )
+    if similarity.true_clusters is not None:
+        arrays["true_clusters"] = similarity.true_clusters
     return encode({"key": key, "note": similarity.note, "names": similarity.names}, arrays)
 
 
@@ -249,15 +255,18 @@ def _load(path: Path, key: str) -> ClientSimilarity | None:
         if header["key"] != key:
             return None
         names = None if header["names"] is None else tuple(map(str, header["names"]))
-        own = {name: arrays[name] for name in _ARRAYS}
         similarity = ClientSimilarity(
-            **own, true_clusters=arrays.get("true_clusters"), names=names, note=header["note"]
+            ids=arrays["ids"],
+            scores=arrays["scores"],
+            explained=arrays["explained"],
+            cosines=arrays["cosines"],
+            label_counts=arrays["label_counts"],
+            true_clusters=arrays.get("true_clusters"),
+            names=names,
+            note=header["note"],
         )
     except (OSError, ValueError, KeyError):
         return None
     n = len(similarity.ids)
-    return (
-        similarity
-        if similarity.cosines.shape == (n, n) and similarity.scores.shape == (n, 2)
-        else None
-    )
+    fits = similarity.cosines.shape == (n, n) and similarity.scores.shape == (n, 2)
+    return similarity if fits else None

@@ -17,30 +17,32 @@ from fedkin.run.metrics import clustering
 from fedkin.run.results import Run
 
 HEADING = "Clusters, shifts and migrations"
-_COLUMNS = {  # of the table: heads, and whose numbers stand below them
+_MEASURES = (
+    "migrations",
+    "stability",
+    "data_shifts",
+    "shift_recall",
+    "shift_precision",
+    "shift_delay",
+    "migration_precision",
+    "migration_recall",
+)
+# Heads of the columns, and the measures whose numbers stand below them.
+_COLUMNS = {
     f"{MEASURES['ari'].head} at the end": MEASURES["ari"],
-    **{
-        measure.head: measure
-        for measure in measures_of(
-            (
-                *(
-                    "migrations",
-                    "stability",
-                    "data_shifts",
-                    "shift_recall",
-                    "shift_precision",
-                    "shift_delay",
-                ),
-                *("migration_precision", "migration_recall"),
-            )
-        )
-    },
+    **{measure.head: measure for measure in measures_of(_MEASURES)},
 }
-_NOTES = {  # what a column is, where it is shown
+# Explanations of columns, by measure.
+_NOTES = {
     "ari": "ARI: adjusted Rand index, agreement with the true clusters, 1 is equal.",
-    "stability": "Stability: agreement (adjusted Rand index) of a round's clusters with those before.",
+    "stability": (
+        "Stability: agreement (adjusted Rand index) of a round's clusters with those before."
+    ),
     "migration_precision": "A right migration ends in the client's true cluster.",
-    "migration_recall": "A change followed is one of a true cluster after which the client was in the right one again.",
+    "migration_recall": (
+        "A change followed is one of a true cluster after which the client was in the right one "
+        "again."
+    ),
 }
 
 
@@ -55,13 +57,10 @@ def clustering_table(report: ReportInput) -> Json | None:
     rows: list[tuple[list[str], dict[str, float | None]]] = []
     for setting in report.settings:
         for method in report.methods:
-            if runs := [run for run in report.runs_of(setting, method) if is_intact(run)]:
-                rows.append(
-                    (
-                        [*([setting] if several else []), method],
-                        _means([_numbers(run) for run in runs]),
-                    )
-                )
+            runs = [run for run in report.runs_of(setting, method) if is_intact(run)]
+            if runs:
+                names = [setting, method] if several else [method]
+                rows.append((names, _means([_numbers(run) for run in runs])))
     moved = any(
         numbers["migrations"] or numbers["data_shifts"] or numbers["ari"] is not None
         for _, numbers in rows
@@ -98,5 +97,8 @@ def _numbers(run: Run) -> dict[str, Any]:
 def _means(runs: Sequence[dict[str, Any]]) -> dict[str, float | None]:
     """Means over the runs that have a number."""
     names = [measure.name for measure in _COLUMNS.values()]
-    known = {name: [run[name] for run in runs if run.get(name) is not None] for name in names}
-    return {name: float(np.mean(values)) if values else None for name, values in known.items()}
+    means: dict[str, float | None] = {}
+    for name in names:
+        values = [run[name] for run in runs if run.get(name) is not None]
+        means[name] = float(np.mean(values)) if values else None
+    return means

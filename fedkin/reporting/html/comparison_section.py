@@ -20,7 +20,7 @@ from fedkin.reporting.html.json_values import Json
 
 
 class ComparisonSection(NamedTuple):
-    """Tables (heading, heads, rows, the places [row, column] in bold, notes) and findings in words."""
+    """Tables (heading, heads, rows, the places [row, column] in bold, notes), and findings."""
 
     tables: list[Json]
     findings: list[str]
@@ -54,7 +54,8 @@ def comparison_section(comparison: Comparison | None) -> ComparisonSection:
 
 def _methods(comparison: Comparison, measure: Measure) -> Json:
     """One row per setting and method."""
-    shown, rows = columns(comparison), best_rows(comparison)
+    shown = columns(comparison)
+    rows = best_rows(comparison)
     first = [*_setting(comparison, "setting"), "method", "seeds"]
     column = len(first) + place_of(measure, shown)
     return {

@@ -29,7 +29,8 @@ from fedkin.run.folder import run_folder
 from fedkin.run.results import Run
 from fedkin.simulation.workers import AnyModel
 
-ROOM = 1_600_000  # characters of the large charts of single runs, so that a comparison's page stays below 4 MB
+# Characters of the large charts of single runs, so that a comparison's page stays below 4 MB.
+ROOM = 1_600_000
 
 
 def contents(
@@ -42,8 +43,8 @@ def contents(
 
     Args:
         report: the runs, and what they are runs of.
-        data: those of runs started from Python, for their similarity.
-        model: likewise.
+        data: of runs started from Python, for their similarity.
+        model: of runs started from Python, for their similarity.
         similarity: whether clients are trained for similarities that are in no run's folder.
 
     Returns:
@@ -53,38 +54,39 @@ def contents(
         comparison its own tables and findings.
     """
     runs = report.runs
-    keys = similarity_keys([one.run for one in runs], data, model)
+    keys = similarity_keys([reported.run for reported in runs], data, model)
     if similarity:
         similarities = similarity_charts.compute_similarities(runs, keys, data, model)
     else:
         similarities = similarity_charts.stored_similarities(runs, keys)
-    damaged = [one.label for one in runs if one.run.migrations and not assignments(one.run)]
     damage_notes = [
-        f"{label}: its migrations are damaged or another run's, and are not shown."
-        for label in damaged
+        f"{reported.label}: its migrations are damaged or another run's, and are not shown."
+        for reported in runs
+        if reported.run.migrations and not assignments(reported.run)
     ]
     notes = [*report.notes, *damage_notes, *similarities.notes]
     comparison = comparison_section.comparison_section(report.comparison)
     opening = _opening(runs)
     charts = [
-        _run(one, key, similarities.by_key.get(key)) for one, key in zip(runs, keys, strict=True)
+        _run(reported, key, similarities.by_key.get(key))
+        for reported, key in zip(runs, keys, strict=True)
     ]
     _leave_out(charts, [opening, *_firsts(runs), *range(len(runs))])
+    needs_no_hint = similarity or similarities.by_key or _only_real(report)
     return {
         "title": _title(report),
         "subtitle": _subtitle(report),
         "verdict": verdict(report).to_json(),
         "overview": overview(report),
         "notes": list(dict.fromkeys(note.replace("..", ".") for note in notes)),
-        "hint": ""
-        if similarity or similarities.by_key or _only_real(report)
-        else similarity_charts.HINT,
+        "hint": "" if needs_no_hint else similarity_charts.HINT,
         "table": methods_table(report),
         "clustering": clustering_table(report),
         "measures": [_measure_chart(measure) for measure in report.measures],
         "accuracy": [_accuracy(report, setting) for setting in report.settings],
         "similarities": {
-            key: similarity_charts.similarity_json(one) for key, one in similarities.by_key.items()
+            key: similarity_charts.similarity_json(of_key)
+            for key, of_key in similarities.by_key.items()
         },
         "runs": charts,
         "opening": opening,
@@ -144,7 +146,7 @@ def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
 
 
 def _only_real(report: ReportInput) -> bool:
-    """Whether there is nobody to train for a similarity: the clients of all runs were real ones."""
+    """Whether the clients of all runs were real ones, which a report cannot train."""
     return all(is_deployed(one.run) for one in report.runs)
 
 
@@ -197,7 +199,8 @@ def _measure_chart(measure: Measure) -> Json:
 
 def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Json:
     """The charts of one run."""
-    run, rows = one.run, assignments(one.run)
+    run = one.run
+    rows = assignments(run)
     largest = _largest_clusters(run, rows)
     return {
         "label": one.label,
@@ -223,7 +226,7 @@ def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Jso
 
 
 def _largest_clusters(run: Run, rows: Sequence[Int[np.ndarray, "N"]]) -> list[int]:
-    """The clusters that have a colour of their own: the largest ones, counted over all rounds."""
+    """The clusters that have a separate colour: the largest ones, counted over all rounds."""
     every = np.concatenate(rows) if rows else run.assignment
     clusters, clients = np.unique(every[every != UNASSIGNED], return_counts=True)
     return sorted(clusters[np.argsort(-clients, kind="stable")[:BANDS]].tolist())

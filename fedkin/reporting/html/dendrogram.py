@@ -1,4 +1,4 @@
-"""The order of the clients in the similarity matrix, and the tree beside it. n clients."""
+"""The order of the clients in the similarity matrix, and the tree on its left. n clients."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def _draw_merges(
     """Draw merges of nodes (height, place) into ``lines``; returns the root."""
     nodes = list(nodes)
     for a, b, height, _ in merges:
-        (low, left), (high, right) = nodes[int(a)], nodes[int(b)]
+        low, left = nodes[int(a)]
+        high, right = nodes[int(b)]
         at = max(float(height), low, high)
         lines.append([(low, left), (at, left), (at, right), (high, right)])
         nodes.append((at, (left + right) / 2))
@@ -82,28 +83,33 @@ def _draw_merges(
 
 
 def splits(assignments: Sequence[Int[np.ndarray, "N"]]) -> list[Split] | None:
-    """The splits by which one cluster became many; None where that is not what happened."""
-    known = (
-        set(np.unique(assignments[0][assignments[0] != UNASSIGNED]).tolist())
-        if len(assignments)
-        else set()
-    )
-    if len(known) != 1:
+    """The splits by which one cluster became many; None where clusters came about otherwise."""
+    if not len(assignments):
+        return None
+    clusters = _clusters_of(assignments[0])
+    if len(clusters) != 1:
         return None
     history: list[Split] = []
     for round in range(1, len(assignments)):
-        before, after = assignments[round - 1], assignments[round]
+        before = assignments[round - 1]
+        after = assignments[round]
         parents = []
-        for new in sorted(set(np.unique(after[after != UNASSIGNED]).tolist()) - known):
+        for new in sorted(_clusters_of(after) - clusters):
             origins = before[(after == new) & (before != UNASSIGNED)]
             if not len(origins):
                 return None
             parents.append(int(np.bincount(origins).argmax()))
             history.append(Split(round, parents[-1], new))
-            known.add(new)
+            clusters.add(new)
+        # A cluster that became more than two at once has no place in a binary tree.
         if len(set(parents)) < len(parents):
-            return None  # into more than two at once
+            return None
     return history or None
+
+
+def _clusters_of(assignment: Int[np.ndarray, "N"]) -> set[int]:
+    """The clusters that have clients."""
+    return set(np.unique(assignment[assignment != UNASSIGNED]).tolist())
 
 
 def split_tree(
@@ -121,23 +127,22 @@ def split_tree(
         last: the last round, at which the leaves are drawn.
     """
     row = [splits[0].parent]
-    for _, parent, new in splits:  # a new cluster stands beside its parent
+    # A new cluster stands next to its parent.
+    for _, parent, new in splits:
         row.insert(row.index(parent) + 1, new)
-    row += [
-        k for k in np.unique(clusters).tolist() if k not in row
-    ]  # such as clients without a cluster
+    # Clients without a cluster, and the like, come last.
+    row += [k for k in np.unique(clusters).tolist() if k not in row]
     orders = []
     for k in row:
         members = np.flatnonzero(clusters == k)
         orders.append(members[_linkage(distances[np.ix_(members, members)])[0]])
-    order, edges = (
-        np.concatenate(orders).astype(np.int64),
-        np.cumsum([0, *(len(part) for part in orders)]),
-    )
+    order = np.concatenate(orders).astype(np.int64)
+    edges = np.cumsum([0, *(len(part) for part in orders)])
     node = {k: (float(last), (edges[i] + edges[i + 1] - 1) / 2) for i, k in enumerate(row)}
     lines: list[Polyline] = []
     for round, parent, new in reversed(splits):
-        (a, up), (b, down) = node[parent], node[new]
+        a, up = node[parent]
+        b, down = node[new]
         lines.append([(a, up), (float(round), up), (float(round), down), (b, down)])
         node[parent] = (float(round), (up + down) / 2)
     root = node[splits[0].parent]

@@ -1,4 +1,4 @@
-"""The live page of a run: what is known of it now, and its report, made again when the run has come
+"""The live page of a run: its state now, and its report, which is made again when the run has come
 further."""
 
 from __future__ import annotations
@@ -24,8 +24,15 @@ _PAUSE = 10.0  # seconds that a report is shown at least, while a run goes on
 _LOG_LINES = 15
 _SHARES = measures_of(("accuracy", "bottom_decile"))
 HEADS = (
-    *("method", "round", *(measure.narrow for measure in _SHARES), "clusters"),
-    *("replies missing", "excluded", "moved", "MB down", "MB up"),
+    "method",
+    "round",
+    *(measure.narrow for measure in _SHARES),
+    "clusters",
+    "replies missing",
+    "excluded",
+    "moved",
+    "MB down",
+    "MB up",
 )
 
 
@@ -58,7 +65,7 @@ class LivePage:
 
     Attributes:
         folder: of the run; it may not be there yet.
-        deployment: asked for the parts of a deployment and its log, whenever somebody looks.
+        deployment: asked for the parts of a deployment and its log at every request.
         clock: seconds.
     """
 
@@ -108,7 +115,7 @@ class LivePage:
             return self._report[2]
 
     def _folders(self) -> list[Path]:
-        """Of the run, and of those beside it."""
+        """Folders of the run, and of other methods that are run with it."""
         inner = sorted((self.folder / run_folder.AGAINST).glob("*"))
         return [folder for folder in (self.folder, *inner) if run_folder.holds_run(folder)]
 
@@ -122,7 +129,7 @@ class LivePage:
         return "-".join(str(file.stat().st_size) for file in files if file.exists())
 
     def _shown_version(self) -> str:
-        """That of the report which would be sent now: a young one is kept for a while."""
+        """Version of the report that would be sent now: a young one is kept for a while."""
         young = self._report is not None and self.clock() - self._report[1] < _PAUSE
         return self._report[0] if self._report is not None and young else self._version()
 
@@ -137,7 +144,8 @@ def _row(folder: Path) -> list[str]:
         return []
     if not records:
         return []
-    last, rounds = records[-1], config.rounds or "?"
+    last = records[-1]
+    rounds = config.rounds or "?"
     shares = [measure.text_with_unit(last.get(measure.name)) for measure in _SHARES]
     mark = partial_text(last)
     shares[0] += f" ({mark})" if mark else ""
@@ -148,7 +156,7 @@ def _row(folder: Path) -> list[str]:
     excluded = None if nonfinite is None else nonfinite + (last.get("outliers") or 0)
     cells: Sequence[object] = (last.get("missing"), excluded, moved)
     texts = ["-" if cell is None else str(cell) for cell in cells]
-    own = [measure.text_with_unit(last.get(measure.column)) for measure in config.measures]
+    measured = [measure.text_with_unit(last.get(measure.column)) for measure in config.measures]
     return [
         config.method_with_options,
         f"{last['round']} of {rounds}",
@@ -156,7 +164,7 @@ def _row(folder: Path) -> list[str]:
         sizes,
         *texts,
         *sent,
-        *own,
+        *measured,
     ]
 
 

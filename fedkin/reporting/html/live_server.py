@@ -16,21 +16,23 @@ from fedkin.reporting.html.live import LivePage
 LOOPBACK = "127.0.0.1"
 _HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "img-src data: blob:; connect-src 'self'; frame-src 'self'; frame-ancestors 'self'",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+        "img-src data: blob:; connect-src 'self'; frame-src 'self'; frame-ancestors 'self'"
+    ),
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
 
 
 class LiveServer(ThreadingHTTPServer):
-    """A server of one page. Its address has a random word in it that nobody else on the machine can
-    guess.
+    """A server of one page. Its address has a random word in it that other users of the machine
+    cannot guess.
 
     Args:
-        page: what is shown.
+        page: the page that it serves.
         host: where it listens.
-        port: likewise; 0 for any that is free.
+        port: where it listens; 0 for any that is free.
 
     Raises:
         ConfigError: the port is in use, or the host is none of this machine.
@@ -39,15 +41,14 @@ class LiveServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, page: LivePage, host: str = LOOPBACK, port: int = 0) -> None:
-        self.page, self.word = page, secrets.token_urlsafe(16)
+        self.page = page
+        self.word = secrets.token_urlsafe(16)
         try:
             super().__init__((host, port), _Handler)
         except OSError as error:
-            cure = (
-                "choose another with --port"
-                if error.errno == errno.EADDRINUSE
-                else "check --host and --port"
-            )
+            cure = "check --host and --port"
+            if error.errno == errno.EADDRINUSE:
+                cure = "choose another with --port"
             raise ConfigError(f"{host}:{port}: {error.strerror or error}; {cure}") from error
 
     @property
@@ -66,15 +67,15 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The page, its status or its report; 404 for anything else."""
         path = self.path.partition("?")[0]
-        own = f"/{self.server.word}/"
-        if not secrets.compare_digest(path[: len(own)].encode(), own.encode()):
+        root = f"/{self.server.word}/"
+        if not secrets.compare_digest(path[: len(root)].encode(), root.encode()):
             return self._send(
                 HTTPStatus.NOT_FOUND,
                 "text/plain",
                 b"no page here: the address is printed by the command",
             )
         try:
-            kind, content = self._content(path[len(own) :])
+            kind, content = self._content(path[len(root) :])
         except FedkinError as error:
             return self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", str(error).encode())
         except KeyError:
@@ -85,9 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Type and content of a page. Raises KeyError for one that there is not."""
         match name:
             case "":
-                return "text/html", (
-                    resources.files("fedkin.reporting.html") / "live.html"
-                ).read_bytes()
+                file = resources.files("fedkin.reporting.html") / "live.html"
+                return "text/html", file.read_bytes()
             case "status.json":
                 return "application/json", json.dumps(self.server.page.status()).encode()
             case "report.html":

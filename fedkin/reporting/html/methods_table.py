@@ -16,11 +16,8 @@ from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import has_summary
 from fedkin.run.results import Run
 
-_SCORES = {
-    "best": "best_accuracy",
-    "final": "final_accuracy",
-    "bottom": "bottom_decile",
-}  # of a run: key, measure
+# Scores of a run: key, measure.
+_SCORES = {"best": "best_accuracy", "final": "final_accuracy", "bottom": "bottom_decile"}
 
 
 def methods_table(report: ReportInput) -> Json:
@@ -90,12 +87,11 @@ def last_scored(run: Run) -> Json:
 
 
 def _of_measures(runs: Sequence[Run], measures: Sequence[Measure]) -> list[str]:
-    """Of measures without a place of their own; of runs that are not finished what the last scored
-    round has."""
+    """Cells of measures without a fixed column; of unfinished runs from the last scored round."""
     finished = all(map(has_summary, runs))
-    numbers = [run.summary() if finished else last_scored(run) for run in runs]
+    rows = [run.summary() if finished else last_scored(run) for run in runs]
     return [
-        mean_with_unit(measure, [one.get(measure.name) for one in numbers]) for measure in measures
+        mean_with_unit(measure, [row.get(measure.name) for row in rows]) for measure in measures
     ]
 
 
@@ -106,7 +102,8 @@ def _row(runs: Sequence[Run]) -> list[str]:
     shares = [mean_with_unit(MEASURES[name], columns[key]) for key, name in _SCORES.items()]
     if not finished and runs[0].scored_split == "validation":
         shares = [share if share == NO_NUMBER else f"{share} (validation)" for share in shares]
-    rounds, clusters = _range(columns["rounds"]), clusters_text(clusters_and_configured(numbers))
+    rounds = _range(columns["rounds"])
+    clusters = clusters_text(clusters_and_configured(numbers))
     traffic = [columns[name] for name in ("download", "upload")]
     sizes = [
         NO_NUMBER if None in values else byte_text(float(np.mean(values))) for values in traffic
@@ -136,5 +133,6 @@ def mean_with_unit(measure: Measure, values: Sequence[float | int | None]) -> st
 
 
 def _range(values: Sequence[int]) -> str:
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

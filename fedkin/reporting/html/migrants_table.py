@@ -24,8 +24,8 @@ def migrants_table(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Jso
         run: for the names of its clients; one without a name has its number.
         assignments: the cluster of each client after rounds 0 .. T; empty where they are not known.
     """
-    known = {"client", "name"} <= set(run.clients)
-    names = dict(zip(run.clients["client"], run.clients["name"], strict=True)) if known else {}
+    has_names = {"client", "name"} <= set(run.clients)
+    names = dict(zip(run.clients["client"], run.clients["name"], strict=True)) if has_names else {}
     rows: list[list[str]] = []
     total = 0
     for round in range(len(assignments) - 1, 0, -1):
@@ -46,4 +46,7 @@ def migrants_table(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Jso
 def _note(shown: int, total: int) -> str:
     if shown == total:
         return "All migrations of the run, the latest first." if total else ""
-    return f"The latest {shown} migrations, and {total - shown:,} more, which run.migrations_frame() has in Python."
+    return (
+        f"The latest {shown} migrations, and {total - shown:,} more, which "
+        f"run.migrations_frame() has in Python."
+    )

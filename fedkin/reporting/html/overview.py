@@ -1,4 +1,4 @@
-"""The report's summary of what ran: data, clients, model, local training, rounds, seeds, methods."""
+"""The report's summary of the runs: data, clients, model, training, rounds, seeds, methods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN = ("seed", "tested", "augment")  # options of data that say little
 
 def overview(report: ReportInput) -> list[tuple[str, str]]:
     """Terms and what they are in these runs; where settings differ, all of their values."""
-    runs = [one.run for one in report.runs]
+    runs = [reported.run for reported in report.runs]
     lines: list[tuple[str, Callable[[Run], str]]] = [
         ("Data", lambda run: _options(run.config.data, _PLAIN)),
         ("Clients", clients),
@@ -30,14 +30,8 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Local training", _local),
         ("Server optimiser", lambda run: _options(run.config.section("server_optimizer"))),
         ("Each client's own", lambda run: _options(run.config.section("personal"))),
-        (
-            "Privacy",
-            lambda run: privacy_in_words(run.final["privacy"]) if "privacy" in run.final else "",
-        ),
-        (
-            "Secret sums",
-            lambda run: secret_in_words(run.final["secret"]) if "secret" in run.final else "",
-        ),
+        ("Privacy", _privacy),
+        ("Secret sums", _secret_sums),
         ("Late replies", lambda run: _options(run.config.section("late"))),
         ("Robust rule", lambda run: _options(run.config.section("robust"))),
         ("Attack", lambda run: _options(run.config.section("attack"))),
@@ -46,33 +40,37 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Rounds", _rounds),
     ]
     rows = [(term, _joined(text(run) for run in runs)) for term, text in lines]
-    seeds = sorted({one.seed for one in report.runs})
+    seeds = sorted({reported.seed for reported in report.runs})
     rows.append(("Seeds", f"{len(seeds)} ({', '.join(map(str, seeds))})"))
-    rows.append(
-        ("Methods", ", ".join(dict.fromkeys(_method(one.method, one.run) for one in report.runs)))
-    )
+    methods = [_method(reported.method, reported.run) for reported in report.runs]
+    rows.append(("Methods", ", ".join(dict.fromkeys(methods))))
     rows.append(("Computing time", duration(sum(run.seconds for run in runs))))
     return [(term, text) for term, text in rows if text]
 
 
 def clients(run: Run) -> str:
-    """How many there are and how many are selected in a round; of real sites, how many took part."""
+    """How many clients there are, and are selected in a round; of real sites, how many took
+    part."""
     cohort = run.config.cohort
     a_round = f"{cohort:,} selected a round" if isinstance(cohort, int) else ""
     if not is_deployed(run):
         return ", ".join(filter(None, [f"{len(run.assignment):,}", a_round]))
-    took_part, capacity = participants(run), len(run.assignment)
+    took_part = f"{participants(run):,} of at most {len(run.assignment):,} took part"
     scored = scored_text(run.records[-1])
     last = f"{scored} in the last round" if scored else ""
     lost = sum(record.get("missing") or 0 for record in run.records)
-    replies = (
-        f"{lost:,} {'reply' if lost == 1 else 'replies'} did not arrive"
-        if lost
-        else "every reply arrived"
-    )
-    return ", ".join(
-        filter(None, [f"{took_part:,} of at most {capacity:,} took part", last, a_round, replies])
-    )
+    replies = "every reply arrived"
+    if lost:
+        replies = f"{lost:,} {'reply' if lost == 1 else 'replies'} did not arrive"
+    return ", ".join(filter(None, [took_part, last, a_round, replies]))
+
+
+def _privacy(run: Run) -> str:
+    return privacy_in_words(run.final["privacy"]) if "privacy" in run.final else ""
+
+
+def _secret_sums(run: Run) -> str:
+    return secret_in_words(run.final["secret"]) if "secret" in run.final else ""
 
 
 def is_deployed(run: Run) -> bool:
@@ -96,26 +94,26 @@ def _local(run: Run) -> str:
     """Local training in a line: the usual options in words, the others by name where they are not
     their defaults."""
     local = run.config.local
-    parts = (
-        [f"{local['epochs']} epoch{'s' if local['epochs'] != 1 else ''}"]
-        if local.get("epochs")
-        else []
-    )
-    parts += [f"{local['steps']} steps"] if local.get("steps") else []
-    parts += [f"batches of {local['batch_size']}"] if local.get("batch_size") else []
-    parts += [str(local["optimizer"]).upper()] if local.get("optimizer") == "sgd" else []
-    parts += [str(local["optimizer"])] if local.get("optimizer") not in (None, "sgd") else []
-    parts += [f"learning rate {local['lr']}"] if local.get("lr") else []
-    others = {
-        name: value
-        for name, value in local.items()
-        if name not in _IN_WORDS and value != _DEFAULTS.get(name)
-    }
-    return ", ".join([*parts, *(f"{name} {_value(value)}" for name, value in others.items())])
+    parts = []
+    if local.get("epochs"):
+        parts.append(f"{local['epochs']} epoch{'s' if local['epochs'] != 1 else ''}")
+    if local.get("steps"):
+        parts.append(f"{local['steps']} steps")
+    if local.get("batch_size"):
+        parts.append(f"batches of {local['batch_size']}")
+    optimizer = local.get("optimizer")
+    if optimizer is not None:
+        parts.append("SGD" if optimizer == "sgd" else str(optimizer))
+    if local.get("lr"):
+        parts.append(f"learning rate {local['lr']}")
+    for name, value in local.items():
+        if name not in _IN_WORDS and value != _DEFAULTS.get(name):
+            parts.append(f"{name} {_value(value)}")
+    return ", ".join(parts)
 
 
 def _scenario(run: Run) -> str:
-    """Who drops out, straggles, arrives and departs, where anybody does."""
+    """The shares of clients that drop out or straggle, and how many arrive and depart."""
     shares = {name: value for name, value in run.config.scenario.items() if value}
     moves = {name: shares.pop(name) for name in ("arrivals", "departures") if name in shares}
     counts = (
@@ -130,28 +128,25 @@ def _value(value: Any) -> str:
     """An option's value in a line; a schedule's options side by side."""
     if not isinstance(value, Mapping):
         return str(value)
-    return "(" + ", ".join(f"{name} {one}" for name, one in value.items()) + ")"
+    return "(" + ", ".join(f"{name} {option}" for name, option in value.items()) + ")"
 
 
 def _rounds(run: Run) -> str:
-    done, configured = run.records[-1]["round"], run.config.rounds
+    done = run.records[-1]["round"]
+    configured = run.config.rounds
     if configured in (None, done):
         return f"{done:,}"
-    return (
-        f"stopped after {done:,} of {configured:,}"
-        if is_finished(run)
-        else f"{done:,} of {configured:,} so far"
-    )
+    if is_finished(run):
+        return f"stopped after {done:,} of {configured:,}"
+    return f"{done:,} of {configured:,} so far"
 
 
 def _method(label: str, run: Run) -> str:
     """A method with its configured number of clusters."""
     clusters = run.config.clusters
-    return (
-        label
-        if clusters is None or "clusters" in label or "K = " in label
-        else f"{label} (K = {clusters})"
-    )
+    if clusters is None or "clusters" in label or "K = " in label:
+        return label
+    return f"{label} (K = {clusters})"
 
 
 def _options(section: Mapping[str, Any], without: Iterable[str] = ()) -> str:
@@ -170,5 +165,7 @@ def _options(section: Mapping[str, Any], without: Iterable[str] = ()) -> str:
 def _joined(texts: Iterable[str]) -> str:
     """Different texts, once each."""
     different = list(dict.fromkeys(text for text in texts if text))
-    more = f"; {len(different) - _SHOWN} more" if len(different) > _SHOWN else ""
-    return "; ".join(different[:_SHOWN]) + more
+    text = "; ".join(different[:_SHOWN])
+    if len(different) > _SHOWN:
+        text += f"; {len(different) - _SHOWN} more"
+    return text

@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else. Every text that comes from files is escaped."""
+"""A report as one HTML file that needs nothing else. Every text from files is escaped."""
 
 from __future__ import annotations
 
@@ -15,13 +15,10 @@ from fedkin.reporting.html.clustering_table import HEADING
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.style import COLOURS
 
-PALETTE = (
-    *COLOURS,
-    "#882255",
-    "#44AA99",
-    "#AA4499",
-)  # three of Paul Tol's: an alluvial chart has up to ten bands
-PLOTLY = "4.1.1"  # the npm package plotly.js-cartesian-dist-min: a third of the whole plotly.js; MIT, plotly/LICENSE
+# An alluvial chart has up to ten bands, so three colours of Paul Tol's come on top.
+PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")
+# The npm package plotly.js-cartesian-dist-min, a third of the whole plotly.js; MIT, plotly/LICENSE.
+PLOTLY = "4.1.1"
 _ACCURACY_FIGURES = (  # of a setting
     ("accuracy", "Accuracy over rounds", "wide", "tall"),
     ("bottom", "Bottom 10% of clients", "", ""),
@@ -39,24 +36,18 @@ _SIMILARITY_FIGURES = (
     ("labels", "Labels by cluster", "wide", ""),
 )
 _MEMBERSHIP = ("membership", "Soft membership", "wide", "")
-_DETAILS = (
-    ("migrants", "Who migrated"),
-    ("suspects", "Whom the rule suspects"),
-)  # tables of one run's clients
+# Tables of one run's clients.
+_DETAILS = (("migrants", "Who migrated"), ("suspects", "Whom the rule suspects"))
 
 
 def page(contents: Json) -> str:
     """The HTML of a report's contents."""
-    runs, first = contents["runs"], contents["runs"][contents["opening"]]
+    runs = contents["runs"]
+    first = runs[contents["opening"]]
     versions = list(first["versions"].items())
-    agreement = any("ari" in line for one in contents["accuracy"] for line in one["lines"])
-    measures = [(f"measure-{one['name']}", one["heading"], "", "") for one in contents["measures"]]
-    soft = any(run["membership"] for run in runs)
-    figures = [
-        *_FIGURES,
-        *([_MEMBERSHIP] if soft else []),
-        *(_SIMILARITY_FIGURES if contents["similarities"] else ()),
-    ]
+    settings = [chart["setting"] or "-" for chart in contents["accuracy"]]
+    labels = [run["label"] for run in runs]
+    details = [_details(name, title, **first[name]) for name, title in _DETAILS]
     parts = {
         "title": escape(contents["title"]),
         "subtitle": escape(contents["subtitle"]),
@@ -65,16 +56,11 @@ def page(contents: Json) -> str:
         "overview": _overview(contents["overview"]),
         "notes": _notes(contents["notes"]),
         "tables": _tables(contents),
-        "setting_chooser": _chooser(
-            "setting", "Setting", [one["setting"] or "-" for one in contents["accuracy"]]
-        ),
-        "run_chooser": _chooser("run", "Run", [run["label"] for run in runs], contents["opening"]),
-        "accuracy": "\n".join(
-            _figure(*one)
-            for one in (*_ACCURACY_FIGURES, *([_AGREEMENT] if agreement else []), *measures)
-        ),
-        "figures": "\n".join(_figure(*one) for one in figures),
-        "details": "\n".join(_details(name, title, **first[name]) for name, title in _DETAILS),
+        "setting_chooser": _chooser("setting", "Setting", settings),
+        "run_chooser": _chooser("run", "Run", labels, contents["opening"]),
+        "accuracy": "\n".join(_figure(*figure) for figure in _accuracy_figures(contents)),
+        "figures": "\n".join(_figure(*figure) for figure in _run_figures(contents)),
+        "details": "\n".join(details),
         "hint": f'<p class="small">{escape(contents["hint"])}</p>' if contents["hint"] else "",
         "first": escape(first["label"]),
         "config": escape(first["config"]),
@@ -90,11 +76,30 @@ def page(contents: Json) -> str:
     return Template(_file("page.html")).substitute(parts)
 
 
+def _accuracy_figures(contents: Json) -> list[tuple[str, str, str, str]]:
+    """The figures of a setting."""
+    figures = list(_ACCURACY_FIGURES)
+    if any("ari" in line for chart in contents["accuracy"] for line in chart["lines"]):
+        figures.append(_AGREEMENT)
+    for measure in contents["measures"]:
+        figures.append((f"measure-{measure['name']}", measure["heading"], "", ""))
+    return figures
+
+
+def _run_figures(contents: Json) -> list[tuple[str, str, str, str]]:
+    """The figures of one run."""
+    figures = list(_FIGURES)
+    if any(run["membership"] for run in contents["runs"]):
+        figures.append(_MEMBERSHIP)
+    if contents["similarities"]:
+        figures += _SIMILARITY_FIGURES
+    return figures
+
+
 def in_script(value: Any) -> str:
     """JSON that can stand inside a script element whatever it holds."""
-    text = json.dumps(
-        value, separators=(",", ":"), allow_nan=False
-    )  # in ASCII, so that U+2028 is spelled out
+    # The text is ASCII, so that U+2028 is spelled out.
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
@@ -106,9 +111,8 @@ def _verdict(verdict: Json) -> str:
 
 def _navigation(contents: Json) -> str:
     """Links to the sections."""
-    tables = [(_slug(one["heading"]), one["heading"]) for one in contents["comparison"]] or [
-        ("methods", "Methods")
-    ]
+    headings = [table["heading"] for table in contents["comparison"]] or ["Methods"]
+    tables = [(_slug(heading), heading) for heading in headings]
     if contents.get("clustering"):
         tables.append((_slug(HEADING), "Clusters and shifts"))
     links = [
@@ -136,17 +140,23 @@ def _notes(notes: Sequence[str]) -> str:
     if not notes:
         return ""
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return f'<aside class="notes" aria-label="What is missing"><strong>What is missing</strong><ul>{items}</ul></aside>'
+    return (
+        f'<aside class="notes" aria-label="What is missing"><strong>What is missing</strong>'
+        f"<ul>{items}</ul></aside>"
+    )
 
 
 def _tables(contents: Json) -> str:
-    """The table of all methods; of a comparison its own, and its findings."""
+    """The table of all methods, or the tables of a comparison and its findings; and what happened
+    to the clusters."""
     methods = [{"heading": "Methods", **contents["table"]}]
-    clustering = [contents["clustering"]] if contents.get("clustering") else []
+    parts = [_section(**table) for table in contents["comparison"] or methods]
     items = "".join(f"<li>{escape(line)}</li>" for line in contents["findings"])
-    findings = [f"<ul>{items}</ul>"] if items else []
-    parts = [_section(**one) for one in contents["comparison"] or methods]
-    return "\n".join([*parts, *findings, *(_section(**one) for one in clustering)])
+    if items:
+        parts.append(f"<ul>{items}</ul>")
+    if contents.get("clustering"):
+        parts.append(_section(**contents["clustering"]))
+    return "\n".join(parts)
 
 
 def _section(
@@ -175,23 +185,16 @@ def _table(
     """A table whose cells [row, column] in ``bold`` are. Cells name their column, for where a table
     becomes a list."""
     places = {tuple(place) for place in bold}
-    cells = [
-        [
-            f"<strong>{escape(str(text))}</strong>" if (r, c) in places else escape(str(text))
-            for c, text in enumerate(row)
-        ]
-        for r, row in enumerate(rows)
-    ]
     head = "".join(f'<th scope="col">{escape(str(text))}</th>' for text in heads)
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td data-label="{escape(str(label))}">{text}</td>'
-            for label, text in zip(heads, row, strict=True)
-        )
-        + "</tr>"
-        for row in cells
-    )
+    body = ""
+    for number, row in enumerate(rows):
+        cells = ""
+        for column, (column_head, text) in enumerate(zip(heads, row, strict=True)):
+            content = escape(str(text))
+            if (number, column) in places:
+                content = f"<strong>{content}</strong>"
+            cells += f'<td data-label="{escape(str(column_head))}">{content}</td>'
+        body += f"<tr>{cells}</tr>"
     kind = ' class="list"' if len(heads) > 3 else ""
     table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     region = f'<div class="table card" tabindex="0" role="region" aria-label="{escape(label)}">'
@@ -207,20 +210,27 @@ def _chooser(name: str, label: str, choices: Sequence[str], opening: int = 0) ->
         for i, text in enumerate(choices)
     )
     sticky = " sticky" if name == "run" else ""
-    return f'<div class="choose{sticky}"><label for="{name}">{label}</label><select id="{name}">{options}</select></div>'
+    return (
+        f'<div class="choose{sticky}"><label for="{name}">{label}</label>'
+        f'<select id="{name}">{options}</select></div>'
+    )
 
 
 def _figure(name: str, heading: str, wide: str, tall: str) -> str:
     buttons = ""
     if name == "map":
         choices = (("cluster", "by cluster", "true"), ("true_cluster", "by true cluster", "false"))
-        html = (
+        choice_buttons = "".join(
             f'<button type="button" id="by-{by}" aria-pressed="{on}">{text}</button>'
             for by, text, on in choices
         )
-        buttons = f'<div class="choose" role="group" aria-label="colours of the map">{"".join(html)}</div>'
+        buttons = (
+            f'<div class="choose" role="group" aria-label="colours of the map">'
+            f"{choice_buttons}</div>"
+        )
     return (
-        f'<figure id="f-{name}" class="{wide}" aria-labelledby="h-{name}"><h3 id="h-{name}">{escape(heading)}</h3>'
+        f'<figure id="f-{name}" class="{wide}" aria-labelledby="h-{name}">'
+        f'<h3 id="h-{name}">{escape(heading)}</h3>'
         f'<p class="note"></p>{buttons}<div class="plot {tall}" id="{name}"></div>'
         f'<details><summary>As a table</summary><div class="table" tabindex="0" role="region" '
         f'aria-label="{escape(heading)}, table"></div></details></figure>'
@@ -230,11 +240,13 @@ def _figure(name: str, heading: str, wide: str, tall: str) -> str:
 def _details(
     name: str, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str
 ) -> str:
-    """A table of clients, closed: of the run that is shown first, and then of the one that is
-    chosen."""
+    """A closed table of clients, of the run that is shown first; the page fills it again for a run
+    that is chosen."""
+    hidden = "" if rows else " hidden"
     return (
-        f'<details id="{name}" class="wide clients"{"" if rows else " hidden"}><summary>{title}</summary>'
-        f'<p class="note">{escape(note)}</p><div class="table" tabindex="0" role="region" aria-label="{title}">'
+        f'<details id="{name}" class="wide clients"{hidden}><summary>{title}</summary>'
+        f'<p class="note">{escape(note)}</p>'
+        f'<div class="table" tabindex="0" role="region" aria-label="{title}">'
         f"{_table('', heads, rows)}</div></details>"
     )
 

@@ -1,4 +1,4 @@
-"""The figures of a report for a paper: one column wide (3.3 inches), 8 points, as PDF, SVG and PNG."""
+"""Figures of a report for a paper: one column wide (3.3 inches), 8 points, as PDF, SVG and PNG."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class _PaperFigure(NamedTuple):
 
 
 def _figures(contents: Json) -> Iterator[_PaperFigure]:
-    charts, run = contents["accuracy"], contents["runs"][contents["opening"]]
+    charts = contents["accuracy"]
+    run = contents["runs"][contents["opening"]]
     for chart in charts:
         ending = f"-{_file_name(chart['setting'])}" if len(charts) > 1 else ""
         yield _PaperFigure(
@@ -156,8 +157,11 @@ def _curves(axes: Axes, chart: Json, name: str) -> None:
     for place, line in enumerate(chart["lines"]):
         if name not in line:
             continue
-        colour, dash, x = PALETTE[place % len(PALETTE)], DASHES[place % len(DASHES)], line["rounds"]
-        low, high = _numbers(line[f"{name}_low"]), _numbers(line[f"{name}_high"])
+        colour = PALETTE[place % len(PALETTE)]
+        dash = DASHES[place % len(DASHES)]
+        x = line["rounds"]
+        low = _numbers(line[f"{name}_low"])
+        high = _numbers(line[f"{name}_high"])
         if np.isfinite(low).any():
             axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
         if "partial" in line and name == "accuracy":
@@ -171,11 +175,16 @@ def _clients(figure: Figure, chart: Json) -> None:
     axes.grid(axis="y", color=FAINT, lw=0.5)
     axes.axvspan(0, 0.1, color="#E4E4E4", lw=0, zorder=0)
     for place, line in enumerate(chart["lines"]):
-        if line["clients"]:
-            style = {"color": PALETTE[place % len(PALETTE)], "ls": DASHES[place % len(DASHES)]}
-            own = line["clients"]
+        clients = line["clients"]
+        if clients:
             axes.step(
-                own["shares"], own["accuracy"], where="mid", lw=1.2, label=line["method"], **style
+                clients["shares"],
+                clients["accuracy"],
+                where="mid",
+                lw=1.2,
+                label=line["method"],
+                color=PALETTE[place % len(PALETTE)],
+                ls=DASHES[place % len(DASHES)],
             )
     axes.set(
         xlim=(0, 1),
@@ -191,39 +200,33 @@ def _clusters(figure: Figure, run: Json) -> None:
     axes = _over_rounds(figure, run["events"], f"{run['split']} accuracy")
     for line in run["cluster_accuracy"]["lines"]:
         place = _hue(run, line["cluster"])
-        style = {"color": PALETTE[place], "ls": DASHES[place % len(DASHES)]}
         axes.plot(
             run["cluster_accuracy"]["rounds"],
             _numbers(line["accuracy"]),
             lw=1.2,
             label=f"{line['cluster']}",
-            **style,
+            color=PALETTE[place],
+            ls=DASHES[place % len(DASHES)],
         )
     _legend(figure, axes, "cluster")
 
 
 def _alluvial(figure: Figure, run: Json) -> None:
-    axes, chart = figure.subplots(), run["alluvial"]
+    axes = figure.subplots()
+    chart = run["alluvial"]
     for place, band in enumerate(chart["bands"]):
         colour = _colour(run, band["cluster"])
         columns = zip(chart["rounds"], chart["ends"], chart["base"], chart["sizes"], strict=True)
         blocks = [
             _block(start, end, base[place], sizes[place]) for start, end, base, sizes in columns
         ]
-        flows = [
-            (source == target, shape)
-            for _, source, target, _, shape in chart["flows"]
-            if source == place
-        ]
-        stay = [shape for stays, shape in flows if stays]
+        flows = [flow for flow in chart["flows"] if flow[1] == place]
+        staying = [shape for _, source, target, _, shape in flows if source == target]
+        leaving = [shape for _, source, target, _, shape in flows if source != target]
         axes.add_collection(
-            PolyCollection([*blocks, *stay], facecolor=colour, edgecolor="none", alpha=0.85)
+            PolyCollection([*blocks, *staying], facecolor=colour, edgecolor="none", alpha=0.85)
         )
-        axes.add_collection(
-            PolyCollection(
-                [s for stays, s in flows if not stays], facecolor=colour, lw=0, alpha=0.5
-            )
-        )
+        axes.add_collection(PolyCollection(leaving, facecolor=colour, lw=0, alpha=0.5))
         axes.plot([], [], color=colour, lw=4, label=band["name"].removeprefix("cluster "))
     top = max(
         base[-1] + sizes[-1] for base, sizes in zip(chart["base"], chart["sizes"], strict=True)
@@ -241,7 +244,8 @@ def _alluvial(figure: Figure, run: Json) -> None:
 
 
 def _communication(figure: Figure, run: Json) -> None:
-    axes, rows = figure.subplots(), run["communication"]
+    axes = figure.subplots()
+    rows = run["communication"]
     at = np.arange(len(rows))
     for side, shift, place, hatch in (("download", -0.2, 0, ""), ("upload", 0.2, 1, "////")):
         values = [row[side] for row in rows]
@@ -264,13 +268,12 @@ def _communication(figure: Figure, run: Json) -> None:
                 va="center",
                 fontsize=6,
             )
-    axes.set_yticks(
-        at, [row["operation"] + (f" ({row['kind']})" if row["kind"] else "") for row in rows]
-    )
-    axes.set(
-        xlabel="bytes",
-        xlim=(0, 1.3 * max(1, *(row[side] for row in rows for side in ("download", "upload")))),
-    )
+    names = [
+        f"{row['operation']} ({row['kind']})" if row["kind"] else row["operation"] for row in rows
+    ]
+    axes.set_yticks(at, names)
+    most = max(1, *(row[side] for row in rows for side in ("download", "upload")))
+    axes.set(xlabel="bytes", xlim=(0, 1.3 * most))
     axes.invert_yaxis()
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(lambda value, _: byte_text(value))
@@ -278,12 +281,17 @@ def _communication(figure: Figure, run: Json) -> None:
 
 
 def _map(figure: Figure, run: Json, similarity: Json) -> None:
-    axes, clusters = figure.subplots(), np.array(run["assignment"])
-    x, y = np.array(similarity["x"]), np.array(similarity["y"])
+    axes = figure.subplots()
+    clusters = np.array(run["assignment"])
+    x = np.array(similarity["x"])
+    y = np.array(similarity["y"])
     for k in np.unique(clusters).tolist():
-        members, own = clusters == k, k in run["largest_clusters"]
-        marker = _MARKERS[_hue(run, k) % len(_MARKERS)] if own else "."
-        name = f"cluster {k}" if own else "no cluster" if k < 0 else None
+        members = clusters == k
+        marker = "."
+        name = "no cluster" if k < 0 else None
+        if k in run["largest_clusters"]:
+            marker = _MARKERS[_hue(run, k) % len(_MARKERS)]
+            name = f"cluster {k}"
         axes.scatter(
             x[members],
             y[members],
@@ -305,44 +313,66 @@ def _map(figure: Figure, run: Json, similarity: Json) -> None:
 
 
 def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
-    beside, axes = figure.subplots(1, 2, width_ratios=(0.38, 1))
-    tree, n = run["tree"], len(similarity["ids"])
+    left, right = figure.subplots(1, 2, width_ratios=(0.38, 1))
+    tree = run["tree"]
+    n = len(similarity["ids"])
     low, high = similarity["range"]
     steps = np.frombuffer(base64.b64decode(similarity["cosines"]), np.uint8).reshape(n, n)
     matrix = (low + (high - low) * steps / 255)[np.ix_(tree["order"], tree["order"])]
     off_diagonal = matrix[~np.eye(n, dtype=bool)] if n > 1 else matrix.ravel()
     least, most = np.quantile(off_diagonal, [0.02, 0.98])
-    scale: Any = {"vmin": least, "vmax": max(most, least + 1e-6), "cmap": "cividis"}
-    image = axes.imshow(
-        matrix, aspect="auto", interpolation="nearest", **scale
-    )  # as high as the tree beside it
-    figure.colorbar(image, ax=axes, label="cosine", shrink=0.8, aspect=25)
-    clusters = np.array(run["assignment"])[tree["order"]]
+    # With this aspect the matrix is as high as the tree on its left.
+    image = right.imshow(
+        matrix,
+        aspect="auto",
+        interpolation="nearest",
+        vmin=float(least),
+        vmax=float(max(most, least + 1e-6)),
+        cmap="cividis",
+    )
+    figure.colorbar(image, ax=right, label="cosine", shrink=0.8, aspect=25)
+    _mark_clusters(right, np.array(run["assignment"])[tree["order"]])
+    _tree(left, tree, n)
+
+
+def _mark_clusters(axes: Axes, clusters: np.ndarray) -> None:
+    """Lines between the clusters of a matrix, and their names, where they are few."""
+    n = len(clusters)
     edges = [0, *(np.flatnonzero(np.diff(clusters)) + 1).tolist(), n]
-    few = len(edges) <= 13
-    for edge in edges[1:-1] if few else ():
+    axes.set_xticks([])
+    if len(edges) > 13:
+        axes.set_ylabel("clients, by cluster")
+        axes.set_yticks([], [])
+        return
+    for edge in edges[1:-1]:
         axes.axhline(edge - 0.5, color="white", lw=0.7)
         axes.axvline(edge - 0.5, color="white", lw=0.7)
-    middles = [(a + b - 1) / 2 for a, b in pairwise(edges)] if few else []
-    axes.set_xticks([])
-    axes.set_ylabel("cluster" if few else "clients, by cluster")
-    axes.set_yticks(
-        middles,
-        [str(clusters[a]) if clusters[a] >= 0 else "none" for a in edges[:-1]] if few else [],
-    )
-    beside.add_collection(
-        LineCollection([np.array(line) for line in tree["lines"]], colors="#222222", lw=0.5)
-    )
-    heights = [h for line in tree["lines"] for h, _ in line] or [0, 1]
-    ends = (0, max(heights) * 1.03) if tree["kind"] == "splits" else (max(heights) * 1.03 or 1, 0)
-    beside.set(xlim=ends, ylim=(n - 0.5, -0.5), yticks=[])
-    beside.set_xlabel("round" if tree["kind"] == "splits" else "dissimilarity", fontsize=7)
-    beside.xaxis.set_major_locator(MaxNLocator(2))
-    beside.spines["left"].set_visible(False)
+    middles = [(start + end - 1) / 2 for start, end in pairwise(edges)]
+    names = [str(clusters[start]) if clusters[start] >= 0 else "none" for start in edges[:-1]]
+    axes.set_ylabel("cluster")
+    axes.set_yticks(middles, names)
+
+
+def _tree(axes: Axes, tree: Json, n: int) -> None:
+    """The tree of n clients, whose places are those of the matrix's rows."""
+    lines = [np.array(line) for line in tree["lines"]]
+    axes.add_collection(LineCollection(lines, colors="#222222", lw=0.5))
+    heights = [height for line in tree["lines"] for height, _ in line] or [0, 1]
+    if tree["kind"] == "splits":
+        ends = (0, max(heights) * 1.03)
+        label = "round"
+    else:
+        ends = (max(heights) * 1.03 or 1, 0)
+        label = "dissimilarity"
+    axes.set(xlim=ends, ylim=(n - 0.5, -0.5), yticks=[])
+    axes.set_xlabel(label, fontsize=7)
+    axes.xaxis.set_major_locator(MaxNLocator(2))
+    axes.spines["left"].set_visible(False)
 
 
 def _labels(figure: Figure, run: Json) -> None:
-    axes, labels = figure.subplots(), run["labels"]
+    axes = figure.subplots()
+    labels = run["labels"]
     counts = np.array(labels["counts"], np.float64)
     shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
     image = axes.imshow(shares, cmap="cividis", aspect="auto", vmin=0, interpolation="nearest")
@@ -401,7 +431,8 @@ def _colour(run: Json, cluster: int) -> str:
 def _block(
     start: float | int, end: float, low: float, height: float | int
 ) -> list[tuple[float, float]]:
-    left, high = float(start), float(low + height)
+    left = float(start)
+    high = float(low + height)
     return [(left, low), (end, low), (end, high), (left, high)]
 
 

@@ -45,9 +45,8 @@ class ReportedRun:
     def label(self) -> str:
         """How a reader selects it."""
         state = "" if self.complete else "incomplete"
-        return ", ".join(
-            part for part in (self.setting, self.method, f"seed {self.seed}", state) if part
-        )
+        parts = (self.setting, self.method, f"seed {self.seed}", state)
+        return ", ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,11 +106,9 @@ def read_runs(source: Any) -> ReportInput:
 def assignments(run: Run) -> list[Int[np.ndarray, "N"]]:
     """The assignment after each round; empty where it is not known, or where the migrations do not
     fit the run."""
-    return (
-        replayed(run.migrations, len(run.assignment), run.records, run.state.clusters)
-        if run.migrations
-        else []
-    )
+    if not run.migrations:
+        return []
+    return replayed(run.migrations, len(run.assignment), run.records, run.state.clusters)
 
 
 def _read(path: Path) -> ReportInput:
@@ -133,7 +130,8 @@ def _read(path: Path) -> ReportInput:
 def _read_seeds(path: Path, config: Description) -> ReportInput:
     runs: list[ReportedRun] = []
     notes: list[str] = []
-    first, seeds = config.seed, config.seeds
+    first = config.seed
+    seeds = config.seeds
     if isinstance(seeds, int) and isinstance(first, int):
         names = [str(seed) for seed in range(first, first + seeds)]
     else:
@@ -154,7 +152,7 @@ def _read_seeds(path: Path, config: Description) -> ReportInput:
 
 
 def _read_comparison(path: Path) -> ReportInput:
-    """Its finished runs, and of the others what there is."""
+    """The finished runs of a comparison, and the unfinished ones as far as they can be read."""
     grid = comparison_folder.reopen(path)
     finished: dict[Key, Run] = {}
     incomplete: dict[Key, Run] = {}
@@ -164,9 +162,10 @@ def _read_comparison(path: Path) -> ReportInput:
         notes += remarks
         if run is not None:
             (finished if complete else incomplete)[cell.key] = run
-    known = comparison_folder.read_failed(path)
-    failed = {key: reason for key, reason in known.items() if key not in finished}
-    return _of_comparison(Comparison(grid, finished, failed, path), path, incomplete, notes)
+    all_failed = comparison_folder.read_failed(path)
+    failed = {key: reason for key, reason in all_failed.items() if key not in finished}
+    comparison = Comparison(grid, finished, failed, path)
+    return _of_comparison(comparison, path, incomplete, notes)
 
 
 class _CellRun(NamedTuple):
@@ -186,12 +185,8 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
             return _CellRun(run, True, [])
     except FedkinError as error:
         problem = f"{error}."
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ):  # of a line or a table that is something else
+    # A line or a table that is something else makes its reader raise one of these.
+    except (KeyError, TypeError, ValueError, AttributeError):
         problem = f"{cell.path} is damaged."
     if not run_folder.holds_run(cell.path):
         return _CellRun(None, False, [])
@@ -233,42 +228,52 @@ def _of_comparison(
     incomplete: Mapping[Key, Run] | None = None,
     remarks: Sequence[str] = (),
 ) -> ReportInput:
-    known = {**(incomplete or {}), **comparison.finished}
-    runs = [
-        ReportedRun(
-            setting,
-            method,
-            known[setting, method, seed],
-            (setting, method, seed) in comparison.finished,
-        )
+    by_key = {**(incomplete or {}), **comparison.finished}
+    keys = [
+        (setting, method, seed)
         for setting in comparison.settings
         for method in comparison.methods
         for seed in comparison.seeds
-        if (setting, method, seed) in known
+    ]
+    runs = [
+        ReportedRun(
+            setting=key[0],
+            method=key[1],
+            run=by_key[key],
+            complete=key in comparison.finished,
+        )
+        for key in keys
+        if key in by_key
     ]
     missing = [
         ", ".join(str(part) for part in (*key[:2], f"seed {key[2]}") if part)
         for key in comparison.missing
     ]
-    more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-    what = (
-        "runs are incomplete, and in no mean"
-        if len(missing) > 1
-        else "run is incomplete, and in no mean"
-    )
-    notes = [f"{len(missing)} {what}: {'; '.join(missing[:5])}{more}."] if missing else []
+    notes = []
+    if missing:
+        verb = "runs are" if len(missing) > 1 else "run is"
+        listed = "; ".join(missing[:5])
+        if len(missing) > 5:
+            listed += f" and {len(missing) - 5} more"
+        notes.append(f"{len(missing)} {verb} incomplete, and in no mean: {listed}.")
     if not runs:
-        nothing = (
+        problem = (
             f"{path or 'the comparison'} has no run that can be shown yet; resume it, then report"
         )
-        raise CheckpointError(" ".join([nothing, *remarks]))
-    shown = comparison if comparison.finished else None  # else its tables are empty
-    return ReportInput("comparison", tuple(runs), [*notes, *remarks], path, shown)
+        raise CheckpointError(" ".join([problem, *remarks]))
+    return ReportInput(
+        kind="comparison",
+        runs=tuple(runs),
+        notes=[*notes, *remarks],
+        folder=path,
+        # Without a finished run the tables of the comparison are empty.
+        comparison=comparison if comparison.finished else None,
+    )
 
 
 def _with_others(run: Run) -> tuple[ReportedRun, ...]:
-    """A run and those beside it."""
+    """A run and the runs of other methods in its folder."""
     return tuple(
-        ReportedRun("", method_title(one.config.method_with_options), one)
-        for one in (run, *run.against.values())
+        ReportedRun("", method_title(method_run.config.method_with_options), method_run)
+        for method_run in (run, *run.against.values())
     )

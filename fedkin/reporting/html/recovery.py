@@ -45,8 +45,9 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     if not records:
         return None, [f"{path} has no round that can be shown.", *remarks]
     registry.define_states(config.method_name)
+    last = records[-1]["round"]
     migrations = [
-        one for one in _read_migrations(path, remarks) if one["round"] <= records[-1]["round"]
+        migration for migration in _read_migrations(path, remarks) if migration["round"] <= last
     ]
     newest = _checkpoint(path)
     remarks += _changed(path, newest[0]) if newest else ()
@@ -57,32 +58,26 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
             f"it is left out."
         )
         migrations = []
-    last = records[-1]["round"]
     summary = _summary(path, remarks) if newest and newest[0].round == last else {}
     finished = summary.get("rounds") == last
     if not finished:
         rounds = config.rounds
         of = f" of {rounds}" if rounds else ""
         remarks.append(f"{path} is incomplete: shown up to round {last}{of}.")
-    state = (
-        newest[0].state if newest and finished else _last_known_state(migrations, newest, records)
-    )
-    others = {}
-    for inner in sorted((path / run_folder.AGAINST).glob("*")):
-        if run_folder.holds_run(inner):
-            other, notes = read_run(inner)
-            remarks += notes
-            others |= {other.config.method_name: other} if other else {}
-    clients, fingerprint = _clients(path, remarks if finished else []), newest[1] if newest else ""
+    if newest and finished:
+        state = newest[0].state
+    else:
+        state = _last_known_state(migrations, newest, records)
+    against = _runs_against(path, remarks)
     run = Run(
-        config,
-        records,
-        state,
-        clients,
-        _seconds(path),
-        others,
-        path,
-        fingerprint,
+        config=config,
+        records=records,
+        state=state,
+        clients=_clients(path, remarks if finished else []),
+        seconds=_seconds(path),
+        against=against,
+        folder=path,
+        fingerprint=newest[1] if newest else "",
         migrations=migrations,
     )
     if newest and finished:
@@ -92,10 +87,24 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     return run, remarks
 
 
+def _runs_against(path: Path, remarks: list[str]) -> dict[str, Run]:
+    """The runs of other methods in a run's folder, by method."""
+    against = {}
+    for inner in sorted((path / run_folder.AGAINST).glob("*")):
+        if not run_folder.holds_run(inner):
+            continue
+        run, notes = read_run(inner)
+        remarks += notes
+        if run:
+            against[run.config.method_name] = run
+    return against
+
+
 def is_finished(run: Run) -> bool:
     """Whether a run has all its rounds, or has stopped early; where rounds were scored on
     validation samples, also its test results."""
-    rounds, final = run.config.rounds, run.final
+    rounds = run.config.rounds
+    final = run.final
     ended = rounds in (None, run.records[-1]["round"]) or bool(final.get("stopped"))
     return ended and (run.scored_split == "test" or "final_accuracy" in final)
 
@@ -107,12 +116,9 @@ def has_summary(run: Run) -> bool:
 
 def is_intact(run: Run) -> bool:
     """Whether a run has all its records, and all of them are plausible."""
-    records = list(enumerate(run.records))
-    if not all(
-        isinstance(one, dict) and one.get("round") == round and plausible(one)
-        for round, one in records
-    ):
-        return False
+    for round, record in enumerate(run.records):
+        if not isinstance(record, dict) or record.get("round") != round or not plausible(record):
+            return False
     try:
         run.summary()
     except (KeyError, TypeError, ValueError, IndexError):
@@ -189,14 +195,11 @@ def plausible(record: Record) -> bool:
     lists: list[Any] = [record.get(name) or [] for name in ("accuracy_by_cluster", "cluster_sizes")]
     inner = all(isinstance(each, list) and all(map(_number, each)) for each in lists)
     operations = record.get("bytes_by_operation", {})
-    pairs = isinstance(operations, dict) and all(
-        isinstance(p, list) and len(p) == 2 for p in operations.values()
-    )
-    return (
-        numbers
-        and inner
-        and pairs
-        and all(isinstance(n, int) for p in operations.values() for n in p)
+    if not (numbers and inner and isinstance(operations, dict)):
+        return False
+    return all(
+        isinstance(pair, list) and len(pair) == 2 and all(isinstance(n, int) for n in pair)
+        for pair in operations.values()
     )
 
 
@@ -227,8 +230,8 @@ def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
     migrations: list[Migrations] = []
     for number, line in enumerate(complete_lines(path / run_folder.MIGRATIONS), 1):
         try:
-            one = json.loads(line)
-            if migrants(one)[0].min(initial=0) < 0 or int(one["round"]) < 0:
+            migration = json.loads(line)
+            if migrants(migration)[0].min(initial=0) < 0 or int(migration["round"]) < 0:
                 raise ValueError
         except (ValueError, KeyError, TypeError, OverflowError):
             remarks.append(
@@ -236,7 +239,7 @@ def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
                 f"are not shown."
             )
             break
-        migrations.append(one)
+        migrations.append(migration)
     return migrations
 
 
@@ -248,7 +251,7 @@ def _checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, str] | None:
 
 
 def _changed(path: Path, newest: checkpoint.Checkpoint) -> list[str]:
-    """That files are not what the run wrote."""
+    """A remark for each file that has changed since the run wrote it."""
     try:
         changed = integrity.changed_files(path, newest)
     except FedkinError as error:

@@ -45,7 +45,7 @@ def report(
             the run's folder (``similarity.safetensors``), and later reports show it by themselves.
         data: for ``similarity`` of a run started from Python: its data; a run from a configuration
             needs none.
-        model: likewise, its model.
+        model: for ``similarity`` of a run started from Python: its model.
 
     Returns:
         Path of the file.

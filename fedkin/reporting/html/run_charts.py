@@ -72,10 +72,10 @@ def client_accuracy(runs: Sequence[Run]) -> Json | None:
     ``shares`` are their places from 0 (lowest) to 1; ``bottom`` is the mean of the bottom 10%,
     ``spread`` the standard deviation, ``quartiles`` are at 25, 50 and 75%.
     """
-    own = [
+    by_run = [
         run.clients["accuracy"].to_numpy(np.float64) for run in runs if "accuracy" in run.clients
     ]
-    accuracies = np.concatenate([np.zeros(0), *own])
+    accuracies = np.concatenate([np.zeros(0), *by_run])
     accuracies = np.sort(accuracies[np.isfinite(accuracies)])
     if not len(accuracies):
         return None

@@ -24,15 +24,15 @@ from fedkin.reporting.html.read_runs import ReportedRun
 from fedkin.run.results import Run
 from fedkin.simulation.workers import AnyModel
 
-LIMIT = (
-    24  # similarities at most, where settings do not ask for more: each has up to 200 x 200 cosines
-)
+# Similarities at most, where settings do not ask for more: each has up to 200 x 200 cosines.
+LIMIT = 24
 HINT = (
     "To add a map of the clients, their similarities and labels by cluster: fedkin report DIR "
-    "--similarity (trains up "
-    "to 200 clients for one epoch)."
+    "--similarity (trains up to 200 clients for one epoch)."
 )
-_CLASSES, _CLUSTERS = 100, 24  # of the chart of labels, at most
+# Limits of the chart of labels.
+_CLASSES = 100
+_CLUSTERS = 24
 _MISSING = "No client map, similarity matrix and labels"
 
 
@@ -44,12 +44,12 @@ class Similarities(NamedTuple):
 
 
 def stored_similarities(runs: Sequence[ReportedRun], keys: Sequence[str]) -> Similarities:
-    """What is in the runs' folders already."""
-    stored = {
-        key: similarity
-        for one, key in zip(runs, keys, strict=True)
-        if (similarity := stored_similarity(one.run))
-    }
+    """The similarities that are in the runs' folders already."""
+    stored = {}
+    for reported, key in zip(runs, keys, strict=True):
+        similarity = stored_similarity(reported.run)
+        if similarity:
+            stored[key] = similarity
     return Similarities(stored, [])
 
 
@@ -65,35 +65,42 @@ def compute_similarities(
     Args:
         runs: all runs of the report.
         keys: of each run; runs with the same one share a similarity.
-        data: those of runs started from Python.
-        model: likewise.
+        data: of runs started from Python.
+        model: of runs started from Python.
     """
     cells = list(zip(runs, keys, strict=True))
-    firsts = {one.setting: (one, key) for one, key in reversed(cells)}
+    firsts = {reported.setting: (reported, key) for reported, key in reversed(cells)}
     ordered = dict.fromkeys(key for _, key in (*reversed(firsts.values()), *cells))
     selected = list(ordered)[: max(LIMIT, len(firsts))]
-    by_key, notes = {}, []
+    by_key = {}
+    notes = []
     for key in selected:
-        one = next(one for one, own in cells if own == key)
+        reported = next(run for run, run_key in cells if run_key == key)
         try:
-            by_key[key] = client_similarity(one.run, data, model)
+            by_key[key] = client_similarity(reported.run, data, model)
         except FedkinError as error:
-            notes.append(f"{_MISSING}{f' for {one.setting}' if one.setting else ''}: {error}.")
-    omitted = [one.label for one, key in cells if key not in selected]
+            setting = f" for {reported.setting}" if reported.setting else ""
+            notes.append(f"{_MISSING}{setting}: {error}.")
+    omitted = [reported.label for reported, key in cells if key not in selected]
     if omitted:
-        shown = f"{'; '.join(omitted[:3])}{' ...' if len(omitted) > 3 else ''}"
+        shown = "; ".join(omitted[:3])
+        if len(omitted) > 3:
+            shown += " ..."
         notes.append(f"{_MISSING} of {len(omitted)} runs with other data shifts: {shown}.")
     return Similarities(by_key, notes)
 
 
 def similarity_json(similarity: ClientSimilarity) -> Json:
-    """What all runs with this similarity share; cosines as bytes, from the least (0) to the largest
-    (255)."""
+    """The part of the charts that all runs with this similarity share; cosines as bytes, from the
+    least (0) to the largest (255)."""
     cosines = similarity.cosines
-    low, high = float(cosines.min()), float(cosines.max())
+    low = float(cosines.min())
+    high = float(cosines.max())
     steps = np.rint(255 * (cosines - low) / ((high - low) or 1)).astype(np.uint8)
     scale = float(np.abs(similarity.scores).max()) or 1.0
-    ids, true_clusters, names = similarity.ids, similarity.true_clusters, similarity.names
+    ids = similarity.ids
+    true_clusters = similarity.true_clusters
+    names = similarity.names
     return {
         "ids": ids.tolist(),
         "x": rounded(similarity.scores[:, 0] / scale),
@@ -135,10 +142,10 @@ def run_charts(
 def _labels(run: Run, similarity: ClientSimilarity) -> Json:
     """Training samples of each class, by cluster."""
     sizes = {int(k): int((run.assignment == k).sum()) for k in np.unique(run.assignment)}
-    largest = sorted(
-        sorted((k for k in sizes if k != UNASSIGNED), key=lambda k: -sizes[k])[:_CLUSTERS]
-    )
-    order = [*largest, *([UNASSIGNED] if UNASSIGNED in sizes else [])]
+    by_size = sorted((k for k in sizes if k != UNASSIGNED), key=lambda k: -sizes[k])
+    order = sorted(by_size[:_CLUSTERS])
+    if UNASSIGNED in sizes:
+        order.append(UNASSIGNED)
     counts = np.stack([similarity.label_counts[run.assignment == k].sum(axis=0) for k in order])
     classes = np.arange(counts.shape[1])
     if len(classes) > _CLASSES:  # the most frequent ones
@@ -159,7 +166,7 @@ def _tree(
     clusters: Int[np.ndarray, "n"],
     assignments: Sequence[Int[np.ndarray, "N"]],
 ) -> Tree:
-    """The splits, where the method splits clusters in two; else a dendrogram of the similarities."""
+    """The splits, where the method splits clusters in two; else a dendrogram."""
     distances = (1 - similarity.cosines.astype(np.float64)) / 2
     history = splits(assignments) if assignments else None
     if history:

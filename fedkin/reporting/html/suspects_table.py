@@ -18,43 +18,47 @@ def suspects_table(run: Run) -> Json:
     Args:
         run: with a robust rule; any other has no rows.
     """
-    weights, attackers = run.final.get("rule_weights") or [], run.final.get("attackers")
-    known = {"client", "name"} <= set(run.clients)
-    names = dict(zip(run.clients["client"], run.clients["name"], strict=True)) if known else {}
+    weights = run.final.get("rule_weights") or []
+    attackers = run.final.get("attackers")
+    has_names = {"client", "name"} <= set(run.clients)
+    names = dict(zip(run.clients["client"], run.clients["name"], strict=True)) if has_names else {}
     suspects = sorted(
-        (w, c)
-        for c, w in enumerate(weights[: len(run.assignment)])
-        if w is not None and w < SUSPECT
+        (weight, client)
+        for client, weight in enumerate(weights[: len(run.assignment)])
+        if weight is not None and weight < SUSPECT
     )
-    rows = [
-        [
-            str(names.get(c, c)),
-            cluster_name(int(run.assignment[c])),
+    heads: list[str] = [*_HEADS]
+    if attackers is not None:
+        heads.append("role")
+    rows = []
+    for weight, client in suspects[:LIMIT]:
+        row = [
+            str(names.get(client, client)),
+            cluster_name(int(run.assignment[client])),
             f"{weight:.2f}",
-            *([] if attackers is None else ["attacker" if c in attackers else "honest"]),
         ]
-        for weight, c in suspects[:LIMIT]
-    ]
-    heads = [*_HEADS, *([] if attackers is None else ["role"])]
-    return {"heads": heads, "rows": rows, "note": _note([c for _, c in suspects], attackers)}
+        if attackers is not None:
+            row.append("attacker" if client in attackers else "honest")
+        rows.append(row)
+    note = _note([client for _, client in suspects], attackers)
+    return {"heads": heads, "rows": rows, "note": note}
 
 
 def _note(suspects: list[int], attackers: list[int] | None) -> str:
     if not suspects:
         return ""
-    more = (
-        f" The first {LIMIT} are shown; run.summary() has all weights."
-        if len(suspects) > LIMIT
-        else ""
-    )
-    guilty = ""
+    roles = ""
     if attackers is not None:
-        both = len(set(attackers) & set(suspects))
-        guilty = f" {both} of {len(attackers)} attackers are among them, and {len(suspects) - both} honest clients."
+        found = len(set(attackers) & set(suspects))
+        roles = (
+            f" {found} of {len(attackers)} attackers are among them, and "
+            f"{len(suspects) - found} honest clients."
+        )
+    limit = ""
+    if len(suspects) > LIMIT:
+        limit = f" The first {LIMIT} are shown; run.summary() has all weights."
     return (
         f"The robust rule gave these clients' updates less than {SUSPECT:g} of the weight that a "
-        f"mean gives "
-        "(0: left out in every round): they were far from the others of their cluster, as a "
-        "client is that attacks, or "
-        f"whose data are unlike theirs.{guilty}{more}"
+        f"mean gives (0: left out in every round): they were far from the others of their "
+        f"cluster, as a client is that attacks, or whose data are unlike theirs.{roles}{limit}"
     )

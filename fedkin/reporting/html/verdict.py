@@ -29,11 +29,14 @@ BASELINE = "fedavg"
 SETTINGS = 8  # of a comparison: so many have a sentence
 _POINTS = "Differences are in percentage points. "
 _TESTS = "Tests: paired t-test over the seeds, two-sided, p Holm-adjusted; intervals: Student's t."
-_SIGN_TEST = " Where the difference is the same in all seeds, p is the sign test's, and there is no interval."
+_SIGN_TEST = (
+    " Where the difference is the same in all seeds, p is the sign test's, and there is no "
+    "interval."
+)
 
 
 class Verdict(NamedTuple):
-    """A sentence per setting, and how to read the numbers in it (empty where nothing was tested)."""
+    """A sentence per setting, and how to read its numbers (empty where nothing was tested)."""
 
     sentences: list[str]
     note: str
@@ -46,15 +49,21 @@ class Verdict(NamedTuple):
 def verdict(report: ReportInput) -> Verdict:
     """The verdict on the runs of a report, finished or not."""
     results = [_Setting.of(report, setting) for setting in report.settings]
-    sentences = [
-        f"{f'{one.label}: ' if one.label else ''}{one.sentence()}" for one in results[:SETTINGS]
-    ]
+    sentences = []
+    for result in results[:SETTINGS]:
+        prefix = f"{result.label}: " if result.label else ""
+        sentences.append(f"{prefix}{result.sentence()}")
     if len(results) > SETTINGS:
         sentences.append(f"{len(results) - SETTINGS} more settings are in the table.")
-    tested = [row for one in results for row in one.tests if row["p"] is not None]
-    points = _POINTS if results[0].measure.points else ""
-    note = points + _TESTS + (_SIGN_TEST if any(map(_same_in_all, tested)) else "")
-    return Verdict(sentences, note if tested else "")
+    tested = [row for result in results for row in result.tests if row["p"] is not None]
+    if not tested:
+        return Verdict(sentences, "")
+    note = _TESTS
+    if results[0].measure.points:
+        note = _POINTS + note
+    if any(map(_same_in_all, tested)):
+        note += _SIGN_TEST
+    return Verdict(sentences, note)
 
 
 def main_method(
@@ -125,7 +134,17 @@ class _Setting(NamedTuple):
         tests = pairs(values, None if report.kind == "comparison" else main, reasons, measure.sign)
         complete = all(one.complete for one in report.runs if one.setting == setting)
         finished = complete and all(map(is_finished, every))
-        return cls(setting, measure, runs, last, main, means, reasons, rows_of(tests), finished)
+        return cls(
+            label=setting,
+            measure=measure,
+            runs=runs,
+            last=last,
+            main=main,
+            means=means,
+            reasons=reasons,
+            tests=rows_of(tests),
+            finished=finished,
+        )
 
     def sentence(self) -> str:
         """The verdict."""
@@ -172,8 +191,8 @@ class _Setting(NamedTuple):
         )
 
     def _without_score(self) -> str:
-        """The sentence of a main method that cannot be compared: what it reached all the same, and
-        why not."""
+        """The sentence of a main method that cannot be compared: its number, and why it is not
+        compared."""
         reason = self.reasons.get(self.main, "no client was tested")
         reached = [_reading(run, self.measure, self.last) for run in self.runs[self.main]]
         known = [value for value in reached if value is not None]
@@ -189,58 +208,52 @@ class _Setting(NamedTuple):
         values = _present(
             np.array([_score(run, self.measure, self.last).value for run in self.runs[self.main]])
         )
-        interval, seeds = mean_and_interval("mean", values), len(values)
+        interval = mean_and_interval("mean", values)
+        seeds = len(values)
         mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
         if interval["mean_high"] is not None:
             mean = f" (mean of {seeds} seeds, 95% interval {_ends(interval, self.measure)})"
-        why = (
-            f"{' and '.join(others)} share no seed that has a score"
-            if others
-            else "no other method was run beside it"
-        )
+        why = "no other method was run beside it"
+        if others:
+            why = f"{' and '.join(others)} share no seed that has a score"
         value = self.measure.text_with_unit(interval["mean"])
         reached = f"{self.main} reaches {value} {self._words}{self._when}{mean}"
         return f"{self._so_far}{reached}; {why}, so there is nothing to compare it with."
 
     def _compared(self, baseline: str, rival: str | None) -> str:
-        """The sentence of a method beside others: against the baseline, then against the best of
-        the rest."""
+        """The sentence of a method that is compared: with the baseline, then with the best other
+        method."""
+        measure = self.measure
         row = self._test(baseline)
         doubt = "no significant difference: " if row["verdict"] == NOT_SIGNIFICANT else ""
-        what = f"{_gain(row, self.measure)} of {self._words} {_over(row, self.measure)} {baseline}{self._when}"
-        text = f"{doubt}{self.main} {what} ({_evidence(row, self.measure)}){self._cost(baseline)}"
+        gain = f"{_gain(row, measure)} of {self._words} {_over(row, measure)} {baseline}"
+        evidence = _evidence(row, measure)
+        text = f"{doubt}{self.main} {gain}{self._when} ({evidence}){self._cost(baseline)}"
         if rival is not None:
-            rest = self._test(rival)
-            gain = f"{_gain(rest, self.measure)} {_over(rest, self.measure)} {rival}"
-            text += f"; {gain} ({_evidence(rest, self.measure, brief=True)})"
+            row = self._test(rival)
+            gain = f"{_gain(row, measure)} {_over(row, measure)} {rival}"
+            text += f"; {gain} ({_evidence(row, measure, brief=True)})"
         text = self._so_far + text
         return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
 
     def _test(self, other: str) -> dict[str, Any]:
-        """The test of the main method against another, its difference from the main method's side."""
-        row = next(
-            row for row in self.tests if {row["method"], row["against"]} == {self.main, other}
-        )
+        """The test of the main method against another; positive where the main one is higher."""
+        pair = {self.main, other}
+        row = next(row for row in self.tests if {row["method"], row["against"]} == pair)
         if row["method"] == self.main or row["difference"] is None:
             return row
-        ends = {"low": row["high"], "high": row["low"]}
-        return (
-            row
-            | {name: None if value is None else -value for name, value in ends.items()}
-            | {"difference": -row["difference"]}
-        )
+        low = None if row["high"] is None else -row["high"]
+        high = None if row["low"] is None else -row["low"]
+        return row | {"low": low, "high": high, "difference": -row["difference"]}
 
     def _cost(self, baseline: str) -> str:
-        """What the main method sent, compared with the baseline."""
-        ours, theirs = (_traffic(self.runs[name], self.last) for name in (self.main, baseline))
+        """The traffic of the main method as a multiple of the baseline's."""
+        ours = _traffic(self.runs[self.main], self.last)
+        theirs = _traffic(self.runs[baseline], self.last)
         if not ours or not theirs:
             return ""
-        ratio = ours / theirs
-        return (
-            ", at as many bytes"
-            if f"{ratio:.2f}" == "1.00"
-            else f", at {ratio:.2f} times the bytes"
-        )
+        ratio = f"{ours / theirs:.2f}"
+        return ", at as many bytes" if ratio == "1.00" else f", at {ratio} times the bytes"
 
     def _unassigned(self) -> str:
         """Which methods left clients without a cluster in the last round, or did not score all, and
@@ -281,11 +294,11 @@ def _is_baseline(runs: Sequence[Run]) -> bool:
 
 def _by_seed(scores: Mapping[str, Mapping[int, Score]]) -> dict[str, Float[np.ndarray, "S"]]:
     """A number a seed for each method; NaN where a seed has none."""
-    seeds = sorted({seed for own in scores.values() for seed in own})
+    seeds = sorted({seed for by_seed in scores.values() for seed in by_seed})
     nothing = Score(float("nan"))
     return {
-        name: np.array([own.get(seed, nothing).value for seed in seeds])
-        for name, own in scores.items()
+        name: np.array([by_seed.get(seed, nothing).value for seed in seeds])
+        for name, by_seed in scores.items()
     }
 
 
@@ -342,9 +355,11 @@ def _traffic(runs: Sequence[Run], last: int | None) -> float:
 
 def _ends(interval: Mapping[str, float | None], measure: Measure) -> str:
     """The ends of the interval of a mean; those of a share are cut to what is possible."""
-    low, high = interval["mean_low"] or 0.0, interval["mean_high"] or 0.0
+    low = interval["mean_low"] or 0.0
+    high = interval["mean_high"] or 0.0
     if measure.unit == "share":
-        low, high = max(0.0, low), min(1.0, high)
+        low = max(0.0, low)
+        high = min(1.0, high)
     return f"{measure.text(low)} to {measure.text(high)}"
 
 

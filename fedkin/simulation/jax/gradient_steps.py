@@ -1,5 +1,5 @@
-"""Parts of a step of local training: terms of its gradient, the step itself, and that of a model
-trained beside it."""
+"""Parts of a step of local training: terms of its gradient, the step itself, and the step of a
+second model of the client."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ def stepped(model: Model, w: Tree, change: Tree, rate: Array, updated: Any) -> T
     """A model after one step.
 
     Args:
-        model, w: the model, and its parameters.
-        change: what the optimiser takes away, times the rate.
+        model: the model.
+        w: its parameters.
+        change: direction of the optimiser, which is subtracted times the rate.
         rate: learning rate.
         updated: new running statistics; None: it has none.
     """
@@ -72,7 +73,8 @@ def begun(
     none.
 
     Args:
-        model, optimizer: of the training.
+        model: the model of the training.
+        optimizer: the optimiser of the training.
         mixed: of the row; None: none.
     """
     if mixed is None:
@@ -92,26 +94,29 @@ def own_step(
     batch: tuple[Any, ...],
 ) -> tuple[Tree, Any]:
     """One step of a client's own model v on the loss of ``share v + (1 - share) w``, where w is a
-    constant. Running statistics of v are then those of the mix, after the batch.
+    constant. The running statistics of v become those of the mix, after the batch.
 
     Args:
-        model, optimizer: of the training.
+        model: the model of the training.
+        optimizer: the optimiser of the training.
         objective: from parameters and a batch to its loss and new running statistics.
         own: v, and its optimiser's memory.
-        w: the model that is trained beside it, before its step.
+        w: the model that is trained with it, before its step.
         share: of v in the mix.
         rate: learning rate.
-        batch: what the objective takes.
+        batch: the arguments of the objective after the parameters.
     """
     assert share is not None
     v, memory = own
     mix = jax.tree.map(lambda a, b: share * a + (1 - share) * b, v, w)
     (_, updated), gradient = jax.value_and_grad(objective, has_aux=True)(mix, *batch)
-    gradient = jax.tree.map(lambda g: share * g, gradient)  # by v
+    # The gradient by v: v has this share in the mix.
+    gradient = jax.tree.map(lambda g: share * g, gradient)
     if updated is not None:
         gradient = without_statistics(model, gradient)
     change, memory = optimizer.update(gradient, memory, v)
-    return stepped(model, v, change, rate, updated), memory
+    v = stepped(model=model, w=v, change=change, rate=rate, updated=updated)
+    return v, memory
 
 
 def envelope_gradient(
@@ -132,23 +137,23 @@ def envelope_gradient(
         steps: of gradient descent, which give theta.
         envelope: strength and learning rate of these steps.
         w: where the gradient is wanted.
-        gradient: that of the loss at w.
-        batch: what the objective takes.
+        gradient: of the loss at w.
+        batch: the arguments of the objective after the parameters.
     """
     strength, lr = envelope
 
-    def trained(slope: Tree) -> Tree:
-        """Without running statistics, and what else is not trained."""
-        return without_statistics(model, slope) if model.statistics else slope
+    def trained(gradient: Tree) -> Tree:
+        """The gradient without running statistics, which are not trained."""
+        return without_statistics(model, gradient) if model.statistics else gradient
 
-    def slope(theta: Tree) -> Tree:
-        return trained(jax.grad(lambda theta: objective(theta, *batch)[0])(theta))
+    def loss(theta: Tree) -> Array:
+        return objective(theta, *batch)[0]
 
-    def inner(_: Array, theta: Tree) -> Tree:
-        return jax.tree.map(
-            lambda a, g, b: a - lr * (g + strength * (a - b)), theta, slope(theta), w
-        )
+    def inner_step(_: Array, theta: Tree) -> Tree:
+        gradient = trained(jax.grad(loss)(theta))
+        return jax.tree.map(lambda a, g, b: a - lr * (g + strength * (a - b)), theta, gradient, w)
 
-    first = jax.tree.map(lambda a, g: a - lr * g, w, trained(gradient))  # at w itself nothing pulls
-    theta = jax.lax.fori_loop(1, steps, inner, first)
+    # The first step starts at w, where the proximal term has no gradient.
+    first = jax.tree.map(lambda a, g: a - lr * g, w, trained(gradient))
+    theta = jax.lax.fori_loop(1, steps, inner_step, first)
     return jax.tree.map(lambda a, b: strength * (a - b), w, theta), theta

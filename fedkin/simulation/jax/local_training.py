@@ -8,11 +8,13 @@ time (``lanes``).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
@@ -69,7 +71,8 @@ def train(model: Model, recipe: Recipe, mesh: Mesh, shared: Shared, work: Plan) 
     """Local training of every row.
 
     Args:
-        model, recipe: the model; optimiser and other static options.
+        model: the model.
+        recipe: optimiser and other static options.
         mesh: D devices, each of which trains its own rows.
         shared: models, learning rate and mu.
         work: the plan, with a leading axis of devices.
@@ -82,97 +85,197 @@ def train(model: Model, recipe: Recipe, mesh: Mesh, shared: Shared, work: Plan) 
 
 
 def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
-    """The function ``compute(shared, own)`` on every device, with its own slice of the leading
-    axis."""
+    """A function that runs ``compute(shared, slices)`` on every device.
 
-    def one(shared: Any, own: Any) -> Any:
-        return jax.tree.map(lambda a: a[None], compute(shared, jax.tree.map(lambda a: a[0], own)))
+    Args:
+        compute: takes arrays that all devices share, and a device's slices of stacked arrays.
+        mesh: D devices, the leading axis of the stacked arrays.
+    """
+
+    def on_device(shared: Any, stacked: Any) -> Any:
+        slices = jax.tree.map(lambda array: array[0], stacked)
+        results = compute(shared, slices)
+        return jax.tree.map(lambda array: array[None], results)
 
     split = PartitionSpec("devices")
     whole = PartitionSpec()
-    return jax.shard_map(one, mesh=mesh, in_specs=(whole, split), out_specs=split, check_vma=False)
+    return jax.shard_map(
+        on_device, mesh=mesh, in_specs=(whole, split), out_specs=split, check_vma=False
+    )
 
 
 def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpdates:
+    """Local training of the rows of one device."""
     if shared.samples is not None:
         x, y = shared.samples
         work = work._replace(x=x, y=y)
     computed = model if recipe.precision is None else in_bfloat16(model)
-    optimizer = direction(recipe)
-    objective = partial(batch_loss, computed, recipe.label_smoothing)
-    of_envelope = partial(envelope_gradient, model, objective, recipe.inner_steps, shared.envelope)
-    trained = shared.trained
-
-    def one(row: PlannedRows, member: Array | None) -> LocalUpdates:
-        """Training of one model of a row; ``member`` is its number in a group."""
-        received = shared.models[row.model_index]
-        start = model.unflatten(received)
-        base_key = jax.random.wrap_key_data(row.words) if model.random else None
-
-        def step(
-            s: Array, carry: tuple[Tree, Any, Any, Array, Array]
-        ) -> tuple[Tree, Any, Any, Array, Array]:
-            w, memory, own, last_sum, first_sum = carry
-            at = row.first + s
-            count = work.steps.valid[at]
-            key = None if base_key is None else jax.random.fold_in(base_key, s)
-            batch = _batch(work, row, at, key, member)
-            (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(w, *batch)
-            if recipe.inner_steps:  # pFedMe
-                gradient, theta = of_envelope(w, gradient, batch)
-            if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
-                gradient = jax.tree.map(lambda g, a, b: g + shared.mu * (a - b), gradient, w, start)
-            gradient = held(model, with_terms(model, gradient, w, row.terms), trained)
-            if recipe.clip_norm is not None and updated is not None:
-                gradient = without_statistics(model, gradient)
-            change, memory = optimizer.update(gradient, memory, w)
-            rate = shared.lr if work.steps.rates is None else work.steps.rates[at]
-            if recipe.inner_steps:
-                own = theta if updated is None else model.with_statistics(theta, updated), None
-            elif row.mixed is not None:
-                own = own_step(model, optimizer, objective, own, w, row.mixed.share, rate, batch)
-            after = stepped(model, w, change, rate, updated)
-            w = (
-                after
-                if trained is None
-                else jax.tree.map(jnp.where, model.unflatten(trained), after, w)
-            )
-            summed = jnp.stack([loss * count, count])
-            last_sum = last_sum + jnp.where(s >= row.num_steps - row.per_epoch, summed, 0)
-            return w, memory, own, last_sum, first_sum + jnp.where(s < row.per_epoch, summed, 0)
-
-        own = (start, None) if recipe.inner_steps else begun(model, optimizer, row.mixed)
-        begin = (start, optimizer.init(start), own, jnp.zeros(2), jnp.zeros(2))
-        w, _, own, last_sum, first_sum = jax.lax.fori_loop(0, row.num_steps, step, begin)
-        at_start = None
-        if recipe.gradient:
-            first_epoch = jnp.minimum(row.per_epoch, row.num_steps)
-            at_start = _full_gradient(model, start, work, row.first, first_epoch)
-        own_start = received if row.mixed is None else row.mixed.start
-        return LocalUpdates(
-            update=flatten(w) - received,
-            loss=last_sum[0] / jnp.maximum(last_sum[1], 1),
-            first_loss=first_sum[0] / jnp.maximum(first_sum[1], 1),
-            gradient=at_start,
-            own=None if own is None else flatten(own[0]) - own_start,
-        )
-
-    client = partial(_each_model, one, recipe.detects)
+    training = _Training(
+        model=model,
+        recipe=recipe,
+        shared=shared,
+        work=work,
+        optimizer=direction(recipe),
+        objective=partial(batch_loss, computed, recipe.label_smoothing),
+    )
+    client = partial(_each_model, training.of_model, recipe.detects)
     return jax.lax.map(client, work.rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
 
 
+class _Begun(NamedTuple):
+    """A model of a row where its training starts."""
+
+    row: PlannedRows
+    member: Array | None  # number of the model in a group; None where the row has one model
+    start: Tree
+    key: Any  # for dropout; None without
+
+
+class _Carry(NamedTuple):
+    """State of a model's training between two steps."""
+
+    w: Tree
+    memory: Any  # the optimiser's
+    own: Any  # a second model and its optimiser's memory; None without one
+    last_sum: Array  # losses of the last epoch, and the samples that they are of
+    first_sum: Array  # ... of the first epoch
+
+
+@dataclass(frozen=True)
+class _Training:
+    """The training of all rows of one device."""
+
+    model: Model
+    recipe: Recipe
+    shared: Shared
+    work: Plan
+    optimizer: optax.GradientTransformation
+    objective: Callable
+
+    def of_model(self, row: PlannedRows, member: Array | None) -> LocalUpdates:
+        """Training of one model of a row; ``member`` is its number in a group."""
+        model = self.model
+        recipe = self.recipe
+        received = self.shared.models[row.model_index]
+        start = model.unflatten(received)
+        key = jax.random.wrap_key_data(row.words) if model.random else None
+        begun_row = _Begun(row=row, member=member, start=start, key=key)
+        if recipe.inner_steps:
+            own = (start, None)
+        else:
+            own = begun(model, self.optimizer, row.mixed)
+        first = _Carry(
+            w=start,
+            memory=self.optimizer.init(start),
+            own=own,
+            last_sum=jnp.zeros(2),
+            first_sum=jnp.zeros(2),
+        )
+        end = jax.lax.fori_loop(0, row.num_steps, partial(self._step, begun_row), first)
+        gradient = None
+        if recipe.gradient:
+            gradient = _full_gradient(
+                model=model,
+                w=start,
+                work=self.work,
+                first=row.first,
+                steps=jnp.minimum(row.per_epoch, row.num_steps),
+            )
+        own_start = received if row.mixed is None else row.mixed.start
+        return LocalUpdates(
+            update=flatten(end.w) - received,
+            loss=end.last_sum[0] / jnp.maximum(end.last_sum[1], 1),
+            first_loss=end.first_sum[0] / jnp.maximum(end.first_sum[1], 1),
+            gradient=gradient,
+            own=None if end.own is None else flatten(end.own[0]) - own_start,
+        )
+
+    def _step(self, begun_row: _Begun, s: Array, carry: _Carry) -> _Carry:
+        """One step of a model, on the batch ``s`` of its row."""
+        row = begun_row.row
+        at = row.first + s
+        count = self.work.steps.valid[at]
+        key = None if begun_row.key is None else jax.random.fold_in(begun_row.key, s)
+        batch = _batch(work=self.work, row=row, at=at, key=key, member=begun_row.member)
+        compute = jax.value_and_grad(self.objective, has_aux=True)
+        (loss, updated), gradient = compute(carry.w, *batch)
+        theta = None
+        if self.recipe.inner_steps:
+            gradient, theta = envelope_gradient(
+                model=self.model,
+                objective=self.objective,
+                steps=self.recipe.inner_steps,
+                envelope=self.shared.envelope,
+                w=carry.w,
+                gradient=gradient,
+                batch=batch,
+            )
+        gradient = self._moving_gradient(begun_row, carry.w, gradient, updated)
+        change, memory = self.optimizer.update(gradient, carry.memory, carry.w)
+        rate = self.shared.lr if self.work.steps.rates is None else self.work.steps.rates[at]
+        own = self._own_step(row, carry, theta, updated, rate=rate, batch=batch)
+        w = stepped(model=self.model, w=carry.w, change=change, rate=rate, updated=updated)
+        trained = self.shared.trained
+        if trained is not None:
+            w = jax.tree.map(jnp.where, self.model.unflatten(trained), w, carry.w)
+        summed = jnp.stack([loss * count, count])
+        in_last_epoch = s >= row.num_steps - row.per_epoch
+        last_sum = carry.last_sum + jnp.where(in_last_epoch, summed, 0)
+        first_sum = carry.first_sum + jnp.where(s < row.per_epoch, summed, 0)
+        return _Carry(w=w, memory=memory, own=own, last_sum=last_sum, first_sum=first_sum)
+
+    def _moving_gradient(self, begun_row: _Begun, w: Tree, gradient: Tree, updated: Any) -> Tree:
+        """The gradient that the optimiser takes: with all terms, and zero where nothing is
+        trained."""
+        if self.recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
+            gradient = jax.tree.map(
+                lambda g, a, b: g + self.shared.mu * (a - b), gradient, w, begun_row.start
+            )
+        gradient = with_terms(self.model, gradient, w, begun_row.row.terms)
+        gradient = held(self.model, gradient, self.shared.trained)
+        if self.recipe.clip_norm is not None and updated is not None:
+            gradient = without_statistics(self.model, gradient)
+        return gradient
+
+    def _own_step(
+        self,
+        row: PlannedRows,
+        carry: _Carry,
+        theta: Any,
+        updated: Any,
+        *,
+        rate: Array,
+        batch: tuple[Any, ...],
+    ) -> Any:
+        """A client's second model after the step: pFedMe's theta, or APFL's own model."""
+        if self.recipe.inner_steps:
+            return theta if updated is None else self.model.with_statistics(theta, updated), None
+        if row.mixed is None:
+            return carry.own
+        return own_step(
+            model=self.model,
+            optimizer=self.optimizer,
+            objective=self.objective,
+            own=carry.own,
+            w=carry.w,
+            share=row.mixed.share,
+            rate=rate,
+            batch=batch,
+        )
+
+
 def _each_model(
-    one: Callable[[PlannedRows, Any], LocalUpdates],
+    train_model: Callable[[PlannedRows, Any], LocalUpdates],
     detects: bool,
     row: PlannedRows,
 ) -> LocalUpdates:
     """Training of a row: of its one model, or side by side of all models of its group."""
     if not row.model_index.ndim:
-        return one(row._replace(positive=None), None)
+        return train_model(row._replace(positive=None), None)
 
     def of_member(model_index: Array, positive: Any, member: Array) -> LocalUpdates:
         positive = positive if detects else None
-        return one(row._replace(model_index=model_index, positive=positive), member)
+        return train_model(row._replace(model_index=model_index, positive=positive), member)
 
     return jax.vmap(of_member)(row.model_index, row.positive, jnp.arange(len(row.model_index)))
 
@@ -223,7 +326,7 @@ def gradients(
 def _gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[Array, "n P"]:
     def client(row: PlannedRows) -> Array:
         w = model.unflatten(models[row.model_index])
-        return _full_gradient(model, w, work, row.first, row.num_steps)
+        return _full_gradient(model=model, w=w, work=work, first=row.first, steps=row.num_steps)
 
     return jax.lax.map(client, work.rows)
 
@@ -235,9 +338,8 @@ def _full_gradient(
     sample once."""
 
     def summed(w: Tree, indices: Array, mask: Array) -> Array:
-        return jnp.sum(
-            sample_losses(model.apply(w, rows_of(work.x, indices), None), work.y[indices]) * mask
-        )
+        scores = model.apply(w, rows_of(work.x, indices), None)
+        return jnp.sum(sample_losses(scores, work.y[indices]) * mask)
 
     def step(s: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
         total, examples = carry
@@ -262,18 +364,28 @@ def score(
     """Whether each sample is classified correctly, and its loss.
 
     Args:
-        model, mesh, models: the model, D devices, and the parameters that the blocks refer to.
+        model: the model.
+        mesh: D devices.
+        models: parameters of K models, which the blocks refer to.
         blocks: the samples; block i of a device is scored by model ``model_index[i]``.
     """
 
-    def block(args: SampleBlocks, models: Array) -> tuple[Array, Array]:
-        k, xs, ys = args
-        scores = (detector_scores if model.spec.detects else model_scores)(model, models, k, xs)
-        return jnp.argmax(scores, axis=-1) == ys, sample_losses(scores, ys)
+    scores_of = detector_scores if model.spec.detects else model_scores
 
-    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(
-        models, blocks
-    )
+    def block(samples: SampleBlocks, models: Array) -> tuple[Array, Array]:
+        scores = scores_of(model, models, samples.model_index, samples.x)
+        return jnp.argmax(scores, axis=-1) == samples.y, sample_losses(scores, samples.y)
+
+    return _each_block(block, mesh)(models, blocks)
+
+
+def _each_block(block: Callable, mesh: Mesh) -> Callable:
+    """A function of models and blocks that runs ``block(samples, models)`` for every block."""
+
+    def of_device(models: Array, blocks: SampleBlocks) -> Any:
+        return jax.lax.map(partial(block, models=models), blocks)
+
+    return on_each_device(of_device, mesh)
 
 
 def model_scores(
@@ -282,7 +394,9 @@ def model_scores(
     """Scores of samples by one model.
 
     Args:
-        model, models, k: the model, parameters of several, and which of them.
+        model: the model.
+        models: parameters of several.
+        k: which of them.
         x: samples [S ...].
     """
     return model.apply(model.unflatten(models[k]), x, None)
@@ -294,7 +408,8 @@ def detector_scores(
     """Scores of samples by one detector of each class; a class without one scores lowest.
 
     Args:
-        model, models: the detector, and parameters of several.
+        model: the detector.
+        models: parameters of several.
         model_index: which of them detects each class; -1 for none.
         x: samples [S ...].
     """
@@ -306,33 +421,22 @@ def detector_scores(
 def raw_scores(
     model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
 ) -> Float[Array, "D b S C"]:
-    """The scores of each sample; of a detector, its one.
+    """The scores of each sample, of a detector its only one; arguments as of ``score``."""
 
-    Args:
-        model, mesh, models, blocks: as for ``score``.
-    """
+    def block(samples: SampleBlocks, models: Array) -> Array:
+        return model_scores(model, models, samples.model_index, samples.x)
 
-    def block(args: SampleBlocks, models: Array) -> Array:
-        return model_scores(model, models, *args[:2])
-
-    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(
-        models, blocks
-    )
+    return _each_block(block, mesh)(models, blocks)
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
 def predict(
     model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
 ) -> Int[Array, "D b S"]:
-    """The predicted class of each sample.
+    """The predicted class of each sample; arguments as of ``score``."""
 
-    Args:
-        model, mesh, models, blocks: as for ``score``.
-    """
+    def block(samples: SampleBlocks, models: Array) -> Array:
+        scores = model_scores(model, models, samples.model_index, samples.x)
+        return jnp.argmax(scores, axis=-1)
 
-    def block(args: tuple[Array, Array, Array], models: Array) -> Array:
-        return jnp.argmax(model_scores(model, models, *args[:2]), axis=-1)
-
-    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(
-        models, blocks
-    )
+    return _each_block(block, mesh)(models, blocks)

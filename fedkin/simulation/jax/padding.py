@@ -1,4 +1,4 @@
-"""The batches of a call as flat, padded arrays of few shapes: the input of the compiled programs."""
+"""The batches of a call as flat, padded arrays of few shapes: the input of compiled programs."""
 
 from __future__ import annotations
 
@@ -90,9 +90,8 @@ class PlannedRows(NamedTuple):
 class Plan(NamedTuple):
     """Input of a training program."""
 
-    x: (
-        Shaped[np.ndarray, "R ..."] | None
-    )  # samples of the clients in the call; None: of all, on the device
+    # Samples of the clients in the call; None: the device has the samples of all clients.
+    x: Shaped[np.ndarray, "R ..."] | None
     y: Int[np.ndarray, "R"]
     steps: PlannedSteps
     rows: PlannedRows
@@ -116,7 +115,7 @@ def plan(
     """
     unique, slot = np.unique(rows.clients, return_inverse=True)
     samples = [owned[int(client)] for client in unique]
-    base = np.concatenate([[0], np.cumsum([len(own) for own in samples])])
+    base = np.concatenate([[0], np.cumsum([len(positions) for positions in samples])])
     used = np.concatenate(samples)
     taken = [
         batches.rows + base[client] if gather else samples[client][batches.rows]

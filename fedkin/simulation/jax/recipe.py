@@ -14,7 +14,9 @@ class Recipe(NamedTuple):
     momentum: float
     proximal: bool
     lanes: int
-    gradient: bool = False  # also the gradient of the full loss at the start, from the batches of the first epoch
+    # Whether to compute the gradient of the full loss at the start, too, from the batches of the
+    # first epoch.
+    gradient: bool = False
     detects: bool = False  # models are detectors
     weight_decay: float = 0.0
     nesterov: bool = False
@@ -27,16 +29,18 @@ class Recipe(NamedTuple):
 def direction(recipe: Recipe) -> optax.GradientTransformation:
     """The optimiser without its learning rate, by Optax: clipping, L2 weight decay, direction,
     decoupled decay."""
-    parts = [] if recipe.clip_norm is None else [optax.clip_by_global_norm(recipe.clip_norm)]
+    parts = []
+    if recipe.clip_norm is not None:
+        parts.append(optax.clip_by_global_norm(recipe.clip_norm))
     decay = [optax.add_decayed_weights(recipe.weight_decay)] if recipe.weight_decay else []
-    if recipe.optimizer == "sgd":
-        parts += decay + (
-            [optax.trace(recipe.momentum, recipe.nesterov)] if recipe.momentum else []
-        )
+    if recipe.optimizer == "adamw":
+        parts += [optax.scale_by_adam(), *decay]
+    elif recipe.optimizer == "adam":
+        parts += [*decay, optax.scale_by_adam()]
     else:
-        parts += (
-            [optax.scale_by_adam(), *decay]
-            if recipe.optimizer == "adamw"
-            else [*decay, optax.scale_by_adam()]
-        )
-    return parts[0] if len(parts) == 1 else optax.chain(*parts) if parts else optax.identity()
+        parts += decay
+        if recipe.momentum:
+            parts.append(optax.trace(recipe.momentum, recipe.nesterov))
+    if not parts:
+        return optax.identity()
+    return parts[0] if len(parts) == 1 else optax.chain(*parts)

@@ -35,12 +35,13 @@ class RepeatedSamples:
         self._last = SamplesOfCall()
 
     def begin(self, clients: Sequence[Int[np.ndarray, "_"]]) -> SamplesOfCall:
-        """What a call finds on the devices.
+        """The samples of a call that are on the devices already.
 
         Args:
             clients: of the call's rows, by device.
         """
-        key, last = tuple(np.unique(own).tobytes() for own in clients), self._last
+        key = tuple(np.unique(device_clients).tobytes() for device_clients in clients)
+        last = self._last
         if key != last.clients:
             self._last = SamplesOfCall(key)
             return self._last

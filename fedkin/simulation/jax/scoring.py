@@ -3,7 +3,7 @@ of one size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,8 @@ from fedkin.simulation.jax.local_training import SampleBlocks
 _BLOCK = 64  # samples: one width for all, so that a score does not depend on the other clients
 _CHUNK_BYTES = 64 * 2**20  # samples that one compiled call may hold
 _CACHE_BYTES = 512 * 2**20  # samples in blocks that are kept between rounds
-_AT_ONCE = 2**20  # samples: of more, which are not kept, a quarter of that is laid out at a time
+# Samples of one call. A call of more, which are not kept, is scored a quarter of that at a time.
+_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,9 @@ class Scorer:
     devices."""
 
     def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
-        self._data, self._model, self._mesh = data, model, mesh_of(devices)
+        self._data = data
+        self._model = model
+        self._mesh = mesh_of(devices)
         self._cache: dict[tuple[str, int], tuple[tuple, tuple]] = {}
 
     def losses(
@@ -101,24 +104,19 @@ class Scorer:
         if not self._data.part(split).sizes[clients].sum():
             return [np.zeros(0, np.int32) for _ in models]
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
-        each = [replicate(self._mesh, model[None]) for model in models]
+        replicas = [replicate(self._mesh, model[None]) for model in models]
         classes = [
-            [local_training.predict(self._model, self._mesh, one, part) for one in each]
+            [local_training.predict(self._model, self._mesh, replica, part) for replica in replicas]
             for part in batches
         ]
-        return [
-            np.concatenate([np.asarray(part).ravel() for part in parts])[place]
-            for parts in zip(*classes, strict=True)
-        ]
+        return [_samples_of(parts)[place] for parts in zip(*classes, strict=True)]
 
     def _penalty(self, flat: Float[np.ndarray, "P"]) -> float:
         """The term that the model adds to a training loss, such as L2."""
         penalty = self._model.penalty
-        return (
-            0.0
-            if penalty is None
-            else float(penalty(self._model.unflatten(jax.numpy.asarray(flat))))
-        )
+        if penalty is None:
+            return 0.0
+        return float(penalty(self._model.unflatten(jax.numpy.asarray(flat))))
 
     def raw_scores(
         self,
@@ -134,23 +132,22 @@ class Scorer:
         scored = [
             local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches
         ]
-        scores = np.concatenate([np.asarray(part).ravel() for part in scored])[place]
+        scores = _samples_of(scored)[place]
         return np.where(np.isnan(scores), -np.inf, scores)
 
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), "train")
-        each = [replicate(self._mesh, model[None]) for model in models]
-        scored = [
-            [local_training.score(self._model, self._mesh, one, part)[1] for one in each]
+        replicas = [replicate(self._mesh, model[None]) for model in models]
+        losses = [
+            [
+                local_training.score(self._model, self._mesh, replica, part)[1]
+                for replica in replicas
+            ]
             for part in batches
         ]
-        losses = (
-            np.concatenate([np.asarray(part).ravel() for part in parts])
-            for parts in zip(*scored, strict=True)
-        )
-        return np.stack([own[place] for own in losses])
+        return np.stack([_samples_of(parts)[place] for parts in zip(*losses, strict=True)])
 
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
@@ -162,9 +159,8 @@ class Scorer:
         scored = [
             local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches
         ]
-        return np.concatenate([np.asarray(part).reshape(-1, part.shape[-1]) for part in scored])[
-            place
-        ]
+        rows = [np.asarray(part).reshape(-1, part.shape[-1]) for part in scored]
+        return np.concatenate(rows)[place]
 
     def score(
         self,
@@ -187,8 +183,8 @@ class Scorer:
         place, batches = self._blocks(clients, model_index, split)
         whole = replicate(self._mesh, models)
         scored = [local_training.score(self._model, self._mesh, whole, part) for part in batches]
-        correct = np.concatenate([np.asarray(r).ravel() for r, _ in scored])[place]
-        loss = np.concatenate([np.asarray(v).ravel() for _, v in scored])[place]
+        correct = _samples_of([right for right, _ in scored])[place]
+        loss = _samples_of([losses for _, losses in scored])[place]
         return ScoreSums(sums_by_row(correct, sizes), sums_by_row(loss, sizes), sizes)
 
     def _blocks(
@@ -196,18 +192,24 @@ class Scorer:
     ) -> tuple:
         """Positions of the samples, and their blocks on the devices: cached while clients and
         models stay the same."""
-        key, slot = (clients.tobytes(), model_index.tobytes()), (split, model_index.ndim)
-        kept = self._cache.get(slot)  # read once: another thread may score other clients meanwhile
+        key = (clients.tobytes(), model_index.tobytes())
+        slot = (split, model_index.ndim)
+        # The cache is read once: another thread may score other clients meanwhile.
+        kept = self._cache.get(slot)
         if kept is not None and kept[0] == key:
             return kept[1]
         owned = self._data.part(split).select(clients)
         devices = self._mesh.size
-        sets, own = np.unique(model_index, axis=0, return_inverse=True)
-        b = make_blocks(owned.rows, np.repeat(own.ravel(), owned.sizes), devices)
-        x, y = self._data.x, self._data.y
+        sets, set_of_row = np.unique(model_index, axis=0, return_inverse=True)
+        b = make_blocks(owned.rows, np.repeat(set_of_row.ravel(), owned.sizes), devices)
+        x = self._data.x
+        y = self._data.y
         slices = chunks(b, x, _CHUNK_BYTES, devices)
-        scoring = sets[b.model_index].astype(np.int32)
-        parts = (self._put(SampleBlocks(scoring[s], x[b.take[s]], y[b.take[s]])) for s in slices)
+        block_models = sets[b.model_index].astype(np.int32)
+        parts = (
+            self._put(SampleBlocks(model_index=block_models[s], x=x[b.take[s]], y=y[b.take[s]]))
+            for s in slices
+        )
         small = b.take.size * x[:1].nbytes <= _CACHE_BYTES
         blocks = (b.place, list(parts) if small else parts)
         if small:
@@ -216,6 +218,11 @@ class Scorer:
 
     def _put(self, part: SampleBlocks) -> Any:
         """The blocks, split over the devices."""
-        return shard(
-            self._mesh, SampleBlocks(*(a.reshape(self._mesh.size, -1, *a.shape[1:]) for a in part))
-        )
+        devices = self._mesh.size
+        split = SampleBlocks(*(array.reshape(devices, -1, *array.shape[1:]) for array in part))
+        return shard(self._mesh, split)
+
+
+def _samples_of(parts: Sequence[Any]) -> Shaped[np.ndarray, "_"]:
+    """The numbers of all samples of some blocks, end to end."""
+    return np.concatenate([np.asarray(part).ravel() for part in parts])

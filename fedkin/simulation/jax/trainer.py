@@ -95,10 +95,8 @@ class Trainer:
         batches = self._batches(call)
         rows = self._program_rows(call, batches)
         if call.weights is not None:
-            rows = replace(
-                rows,
-                weights=[own[b.rows] for own, b in zip(call.weights, batches, strict=True)],
-            )
+            pairs = zip(call.weights, batches, strict=True)
+            rows = replace(rows, weights=[weights[drawn.rows] for weights, drawn in pairs])
         # Batches of a number of steps may have a sample twice, or not at all: a full gradient needs
         # batches of all samples.
         separate = call.gradient and call.work.steps is not None
@@ -150,7 +148,13 @@ class Trainer:
             envelope=envelope,
         )
         shared = replicate(mesh, shared)._replace(samples=self._kept.get(mesh.size))
-        updates = local_training.train(self._model, recipe, mesh, shared, shard(mesh, plans))
+        updates = local_training.train(
+            model=self._model,
+            recipe=recipe,
+            mesh=mesh,
+            shared=shared,
+            work=shard(mesh, plans),
+        )
         return jax.tree.map(lambda part: _gathered(np.asarray(part), owned), updates)
 
     def gradients(
@@ -193,9 +197,17 @@ class Trainer:
         )
         kept = SamplesOfCall()
         if not self._keep:
-            kept = self._repeated.begin([rows.clients[own] for own in owned])
-        x = self._data.x if kept.samples is None else None
-        plans = [plan(x, self._data.y, self._data.train, rows.select(own), gather) for own in owned]
+            kept = self._repeated.begin([rows.clients[device_rows] for device_rows in owned])
+        plans = [
+            plan(
+                x=self._data.x if kept.samples is None else None,
+                y=self._data.y,
+                owned=self._data.train,
+                rows=rows.select(device_rows),
+                gather=gather,
+            )
+            for device_rows in owned
+        ]
         whole = stack_plans(plans)
         if not self._keep:
             mesh = mesh_of(self._devices[: len(owned)])
@@ -231,12 +243,12 @@ class Trainer:
         pairs = list(zip(call.clients.tolist(), call.num_steps.tolist(), strict=True))
         drawn = {
             (client, steps): local_batches(
-                int(sizes[client]),
-                call.work,
-                steps,
-                int(self._ids[client]),
-                call.stream,
-                self._largest,
+                samples=int(sizes[client]),
+                work=call.work,
+                num_steps=steps,
+                client=int(self._ids[client]),
+                stream=call.stream,
+                largest=self._largest,
             )
             for client, steps in dict.fromkeys(pairs)
         }
@@ -297,8 +309,10 @@ def _group_weights(
         weights: of the samples of each row of the call.
         members: rows of the call that are the members of each group.
     """
-    groups = zip(members, batches, strict=True)
-    return [np.stack([weights[row][b.rows] for row in group], axis=1) for group, b in groups]
+    return [
+        np.stack([weights[row][drawn.rows] for row in group], axis=1)
+        for group, drawn in zip(members, batches, strict=True)
+    ]
 
 
 def by_client(

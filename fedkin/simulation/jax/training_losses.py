@@ -12,13 +12,12 @@ from fedkin.models.model import Model, Tree
 
 def sample_losses(scores: Float[Array, "B C"], y: Int[Array, "B"]) -> Float[Array, "B"]:
     """Softmax cross entropy of each sample."""
-    return (
-        jax.nn.logsumexp(scores, axis=-1) - jnp.take_along_axis(scores, y[:, None], axis=-1)[:, 0]
-    )
+    normaliser = jax.nn.logsumexp(scores, axis=-1)
+    return normaliser - jnp.take_along_axis(scores, y[:, None], axis=-1)[:, 0]
 
 
 def detection_losses(scores: Float[Array, "B 1"], positive: Bool[Array, "B"]) -> Float[Array, "B"]:
-    """Binary cross entropy of each sample; ``positive`` says whether it is of the detector's class."""
+    """Binary cross entropy of each sample; ``positive``: whether it is of the detector's class."""
     return jax.nn.softplus(scores[:, 0]) - jnp.where(positive, scores[:, 0], 0)
 
 
@@ -29,14 +28,19 @@ def weighted_losses(
     of each sample.
 
     Args:
-        scores, y: of a batch.
+        scores: of a batch.
+        y: its labels.
         weights: of the classes.
         smoothing: share of a label that is spread over all classes.
+
+    Returns:
+        The losses [B], and the weight of each sample's class [B].
     """
     negative = jax.nn.logsumexp(scores, axis=-1, keepdims=True) - scores  # -log p, [B C]
-    own = weights[y]
-    hard = own * jnp.take_along_axis(negative, y[:, None], axis=-1)[:, 0]
-    return (1 - smoothing) * hard + smoothing * jnp.mean(negative * weights, axis=-1), own
+    label_weights = weights[y]
+    hard = label_weights * jnp.take_along_axis(negative, y[:, None], axis=-1)[:, 0]
+    losses = (1 - smoothing) * hard + smoothing * jnp.mean(negative * weights, axis=-1)
+    return losses, label_weights
 
 
 def batch_loss(
@@ -54,24 +58,32 @@ def batch_loss(
     where there are any.
 
     Args:
-        model, smoothing, w: the model, the share of label smoothing, and parameters.
-        x, y: samples [B ...] and labels; of a detector, whether a sample is of its class.
+        model: the model.
+        smoothing: share of a label that is spread over all classes.
+        w: parameters.
+        x: samples [B ...].
+        y: labels; of a detector, whether a sample is of its class.
         mask: 1 for samples, 0 for padding.
         key: for dropout; None without.
         class_weights: of the loss; None: all 1.
         weights: of the samples; None: all 1. The divisor is as without them.
     """
     counted = mask if weights is None else mask * weights
-    scores, updated = (
-        (model.apply(w, x, key), None) if model.fit is None else model.fit(w, x, mask, key)
-    )
+    updated = None
+    if model.fit is None:
+        scores = model.apply(w, x, key)
+    else:
+        scores, updated = model.fit(w, x, mask, key)
     if smoothing or class_weights is not None:
-        of_classes = jnp.ones(scores.shape[-1]) if class_weights is None else class_weights
-        losses, own = weighted_losses(scores, y, of_classes, smoothing)
-        loss = jnp.sum(losses * counted) / jnp.maximum(
-            jnp.sum(own * mask), jnp.finfo(jnp.float32).tiny
-        )
-        return (loss if model.penalty is None else loss + model.penalty(w)), updated
-    losses = (detection_losses if model.spec.detects else sample_losses)(scores, y)
-    loss = jnp.sum(losses * counted) / jnp.maximum(jnp.sum(mask), 1)
-    return (loss if model.penalty is None else loss + model.penalty(w)), updated
+        if class_weights is None:
+            class_weights = jnp.ones(scores.shape[-1])
+        losses, label_weights = weighted_losses(scores, y, class_weights, smoothing)
+        summed = jnp.sum(losses * counted)
+        loss = summed / jnp.maximum(jnp.sum(label_weights * mask), jnp.finfo(jnp.float32).tiny)
+    else:
+        losses_of = detection_losses if model.spec.detects else sample_losses
+        summed = jnp.sum(losses_of(scores, y) * counted)
+        loss = summed / jnp.maximum(jnp.sum(mask), 1)
+    if model.penalty is not None:
+        loss = loss + model.penalty(w)
+    return loss, updated

@@ -33,7 +33,12 @@ def worker_factory(
     """
     used = local_devices(devices)
     lanes = clients_per_batch or (1 if used[0].platform == "cpu" else None)
-    return lambda data: (Scorer(data, model, used), Trainer(data, model, used, lanes, ids))
+
+    def workers(data: FederatedData) -> tuple[Scorer, Trainer]:
+        trainer = Trainer(data=data, model=model, devices=used, lanes=lanes, ids=ids)
+        return Scorer(data, model, used), trainer
+
+    return workers
 
 
 def check_samples(model: Model, data: Samples) -> ModelSpec:
@@ -53,10 +58,13 @@ def check_samples(model: Model, data: Samples) -> ModelSpec:
             f"model {model.name!r} does not take {data.name}'s samples of shape "
             f"{data.x.shape[1:]}: {reason}"
         ) from error
-    parts = zip(
-        model.statistics, model.spec.slices.values(), strict=False
-    )  # a model without them has no flags
-    spec = replace(
-        model.spec, untrained=tuple(part for is_statistic, part in parts if is_statistic)
+    # A model without running statistics has no flags, so the lengths may differ.
+    parts = zip(model.statistics, model.spec.slices.values(), strict=False)
+    untrained = tuple(part for is_statistic, part in parts if is_statistic)
+    return spec_for_data(
+        spec=replace(model.spec, untrained=untrained),
+        name=model.name,
+        data=data.name,
+        classes=data.classes,
+        scores=scores.shape,
     )
-    return spec_for_data(spec, model.name, data.name, data.classes, scores.shape)

@@ -34,10 +34,11 @@ from fedkin.simulation.row_replies import RowReplies
 from fedkin.simulation.workers import AnyModel, worker_factory
 
 LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process belongs to already
-_TRIES = (
-    5  # of a call's rows, each on another actor: what fails on so many is not the machines' fault
-)
-_START_SECONDS = 300  # for an actor that reads much data
+# Tries of a call's rows, each on another actor. Rows that fail on so many are at fault, and not the
+# machines.
+_TRIES = 5
+# Enough for an actor that reads much data.
+_START_SECONDS = 300
 _LESS_MEMORY = (
     "take fewer actors (run.actors), fewer clients at a time (run.cohort), or packed data"
 )
@@ -60,17 +61,10 @@ class Cluster:
     def __init__(self, engine: str, actors: int | None) -> None:
         self.ray = _import_ray()
         if not self.ray.is_initialized():
-            # "local", as Ray would connect to the machine's last cluster otherwise, be it alive or
-            # not
-            address = "local" if engine == LOCAL else engine.removeprefix("ray:").removeprefix("//")
-            options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-            if engine == LOCAL:
-                options |= {"num_cpus": os.cpu_count(), "include_dashboard": False}
             try:
-                with warnings.catch_warnings(
-                    action="ignore", category=RuntimeWarning
-                ):  # JAX's, of a fork that execs
-                    self.ray.init(address, **options)
+                # JAX warns of a fork, which here only starts another program.
+                with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+                    self._connect(engine)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = " ".join(str(error).split())
                 raise ConfigError(
@@ -78,7 +72,8 @@ class Cluster:
                 ) from error
         machines = [node for node in self.ray.nodes() if node["Alive"]]
         resources = self.ray.cluster_resources()
-        self.total_cores = cores = int(resources.get("CPU", 1))
+        cores = int(resources.get("CPU", 1))
+        self.total_cores = cores
         self.one_machine = len(machines) == 1
         gpus = int(resources.get("GPU", 0))
         self.actors = actors or gpus or (cores if self.one_machine else len(machines))
@@ -88,12 +83,26 @@ class Cluster:
         if room < self.actors:
             _log.warning(
                 "the cluster's machines have room for %d of %d actors of %d cores each; the "
-                "others never start: set "
-                "run.actors so that the smallest machine has room for one",
+                "others never start: set run.actors so that the smallest machine has room for one",
                 room,
                 self.actors,
                 self.cores,
             )
+
+    def _connect(self, engine: str) -> None:
+        """Start a cluster on this machine's cores, or connect to the one at an address."""
+        if engine != LOCAL:
+            address = engine.removeprefix("ray:").removeprefix("//")
+            self.ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+            return
+        # Without "local" Ray would connect to the machine's last cluster, be it alive or not.
+        self.ray.init(
+            "local",
+            num_cpus=os.cpu_count(),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
 
 
 class ActorPool:
@@ -123,10 +132,10 @@ class ActorPool:
         self._ids = ids
         self._cluster: Cluster | None = None
         self._clients_per_batch = clients_per_batch
-        self._actors: list[Any] = []  # that compute
-        self._starting: dict[
-            Any, Any
-        ] = {}  # actors that are being started, by the future of their first reply
+        # Actors that compute.
+        self._actors: list[Any] = []
+        # Actors that are being started, by the future of their first reply.
+        self._starting: dict[Any, Any] = {}
         self._last_error = ""
 
     def _start(self) -> None:
@@ -138,9 +147,11 @@ class ActorPool:
         devices = 1 if cluster.cores == 1 else None
         self._parts = self.ray.put((held, self._model, self._ids, self._clients_per_batch, devices))
         options: dict[str, Any] = {"num_cpus": cluster.cores, "scheduling_strategy": "SPREAD"}
-        if cluster.gpus:  # Ray shows an actor those that it has reserved for it, and no others
+        # Ray shows an actor the GPUs that it has reserved for it, and no others.
+        if cluster.gpus:
             options["num_gpus"] = cluster.gpus
-        if cluster.cores == 1:  # for each actor; a machine may have several
+        # A machine may have several actors, each with one core.
+        if cluster.cores == 1:
             options["runtime_env"] = {"env_vars": ONE_CORE}
         self._kind = self.ray.remote(**options)(_Actor)
         for _ in range(cluster.actors):
@@ -158,10 +169,7 @@ class ActorPool:
         """
         if self._cluster is None:
             self._start()
-        seconds = 0 if self._actors else _START_SECONDS
-        ready, _ = (
-            self.ray.wait(list(self._starting), timeout=seconds) if self._starting else ([], [])
-        )
+        ready = self._started(0 if self._actors else _START_SECONDS)
         while ready:
             for future in ready:
                 actor = self._starting.pop(future)
@@ -172,15 +180,19 @@ class ActorPool:
                     self._actors.append(actor)
                 except self.ray.exceptions.RayError as error:
                     self._last_error = self._reason(error)
-            ready, _ = (
-                self.ray.wait(list(self._starting), timeout=0) if self._starting else ([], [])
-            )
+            ready = self._started(0)
         if not self._actors:
-            why = (
-                self._last_error
-                or f"none was ready in {_START_SECONDS} seconds; ray status shows what the cluster has"
+            why = self._last_error or (
+                f"none was ready in {_START_SECONDS} seconds; ray status shows what the cluster has"
             )
             raise WorkerError(f"no actor of Ray could be started: {why}")
+
+    def _started(self, seconds: float) -> list[Any]:
+        """Futures of actors that are ready, after waiting so long for a first one."""
+        if not self._starting:
+            return []
+        ready, _ = self.ray.wait(list(self._starting), timeout=seconds)
+        return ready
 
     def _check_samples(self, machine: str, digest: str | None) -> None:
         """Refuse a machine (DataError) whose folder has other packed data under the same path."""
@@ -194,8 +206,8 @@ class ActorPool:
     def deal(
         self, clients: Int[np.ndarray, "r"], work: Int[np.ndarray, "r"]
     ) -> list[Int[np.ndarray, "_"]]:
-        """The rows of each actor: those of a client together, the most work first, to whom has the
-        least.
+        """The rows of each actor. All rows of a client go to one actor: clients with the most work
+        first, each to the actor that has the least work.
 
         Args:
             clients: of each row.
@@ -209,9 +221,9 @@ class ActorPool:
         for client in np.argsort(-total, kind="stable"):
             owner[client] = np.argmin(loads)
             loads[owner[client]] += total[client]
-        return [
-            rows for a in range(len(loads)) if len(rows := np.flatnonzero(owner[row.ravel()] == a))
-        ]
+        owner_of_row = owner[row.ravel()]
+        dealt = [np.flatnonzero(owner_of_row == actor) for actor in range(len(loads))]
+        return [rows for rows in dealt if len(rows)]
 
     def compute(self, method: str, shared: tuple, parts: Sequence[tuple]) -> list[Any]:
         """Results of a method of an actor's trainer, scorer or replies, of every part of a call.
@@ -307,32 +319,32 @@ class _Actor:
 
 
 def versions() -> dict[str, str]:
-    """Of what decides on the bits of a client's work, where it is installed, and of Python, in
-    which work is sent."""
-    own = {"Python": ".".join(platform.python_version_tuple()[:2])}
+    """Versions of the installed packages that decide on the bits of a client's work, and of
+    Python."""
+    found = {"Python": ".".join(platform.python_version_tuple()[:2])}
     for name in ("fedkin", "jax", "jaxlib", "numpy", "equinox", "optax", "torch", "torchax"):
         with suppress(PackageNotFoundError):
-            own[name] = version(name)
-    return own
+            found[name] = version(name)
+    return found
 
 
 def check_versions(machine: str, there: dict[str, str], here: dict[str, str]) -> None:
-    """That a machine computes as this one does. Raises ConfigError where it has other versions.
+    """Check that a machine computes as this one does. Raises ConfigError for other versions.
 
     Args:
         machine: its name.
         there: the versions that it has.
         here: those of the machine that runs the rounds.
     """
-    other = [
-        f"{name} {there.get(name)}, here {own}"
-        for name, own in here.items()
-        if there.get(name) != own
+    differences = [
+        f"{name} {there.get(name)}, here {here_version}"
+        for name, here_version in here.items()
+        if there.get(name) != here_version
     ]
-    if other:
+    if differences:
         raise ConfigError(
-            f"machine {machine} of the cluster has {'; '.join(other)}: install the same on all "
-            f"machines"
+            f"machine {machine} of the cluster has {'; '.join(differences)}: install the same on "
+            f"all machines"
         )
 
 

@@ -46,7 +46,13 @@ def ray_factory(
     """
 
     def workers(data: FederatedData) -> Workers:
-        pool = ActorPool(lambda: Cluster(engine, actors), data, model, ids, clients_per_batch)
+        pool = ActorPool(
+            cluster=lambda: Cluster(engine, actors),
+            data=data,
+            model=model,
+            ids=ids,
+            clients_per_batch=clients_per_batch,
+        )
         return RayScorer(pool), RayTrainer(pool)
 
     return workers
@@ -88,10 +94,13 @@ class RayTrainer:
             stream=rows.stream,
         )
         dealt = [active[owned] for owned in self._pool.deal(clients, samples)]
-        parts = [(PartOfRows(own, rows.clients[own], rows.steps[own]),) for own in dealt]
+        parts = [
+            (PartOfRows(rows=part, clients=rows.clients[part], steps=rows.steps[part]),)
+            for part in dealt
+        ]
         replies = self._pool.compute("replies.partial", (call,), parts)
-        for own, reply in zip(dealt, replies, strict=True):
-            builder.merge(own, reply)
+        for part, reply in zip(dealt, replies, strict=True):
+            builder.merge(part, reply)
 
     def gradients(
         self,
@@ -189,7 +198,7 @@ def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np
 
 
 def _by_row(dealt: Rows, parts: Any) -> Any:
-    """The parts' rows in the order of the call; None where they are."""
+    """The parts' rows in the order of the call; None where the parts are None."""
     if parts[0] is None:
         return None
     out = np.empty((sum(map(len, dealt)), *parts[0].shape[1:]), parts[0].dtype)

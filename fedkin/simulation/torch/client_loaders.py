@@ -26,17 +26,22 @@ def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> F
     Raises:
         DataError: not such a data set, samples of different shapes, no training sample.
     """
-    parts = [_read(part, f"{name}: {what}") for part, what in ((train, "train"), (test, "test"))]
-    (x, y), (test_x, test_y) = parts
+    x, y = _read(train, f"{name}: train")
+    test_x, test_y = _read(test, f"{name}: test")
     if len(test_y) and test_x.shape[1:] != x.shape[1:]:
         raise DataError(
             f"{name}: samples of shape {x.shape[1:]} to train and of shape {test_x.shape[1:]} to "
             f"test"
         )
     train_rows, test_rows = np.split(np.arange(len(y) + len(test_y)), [len(y)])
-    xs = np.concatenate([x, test_x]) if len(test_y) else x
-    ys = np.concatenate([y, test_y])
-    return FederatedData(name, xs, ys, classes, Ragged.of([train_rows]), Ragged.of([test_rows]))
+    return FederatedData(
+        name=name,
+        x=np.concatenate([x, test_x]) if len(test_y) else x,
+        y=np.concatenate([y, test_y]),
+        classes=classes,
+        train=Ragged.of([train_rows]),
+        test=Ragged.of([test_rows]),
+    )
 
 
 def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
@@ -57,11 +62,9 @@ def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
         )
     try:
         pairs = [data[i] for i in range(len(data))]
-        x = (
-            np.stack([torch.as_tensor(x).detach().cpu().numpy() for x, _ in pairs])
-            if pairs
-            else np.zeros((0, 1), np.float32)
-        )
+        x = np.zeros((0, 1), np.float32)
+        if pairs:
+            x = np.stack([torch.as_tensor(x).detach().cpu().numpy() for x, _ in pairs])
         y = np.array([_label(y) for _, y in pairs], np.int64)
     except (TypeError, ValueError, RuntimeError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
@@ -83,8 +86,8 @@ def _of_loader(loader: DataLoader[Any], place: str) -> Any:
     if not isinstance(loader.sampler, (SequentialSampler, RandomSampler)):
         raise DataError(
             f"{place}: a loader's {type(loader.sampler).__name__} is not used, so its data set "
-            f"would be taken whole; "
-            "give a data set of the samples that are meant (torch.utils.data.Subset)"
+            f"would be taken whole; give a data set of the samples that are meant "
+            f"(torch.utils.data.Subset)"
         )
     return loader.dataset
 

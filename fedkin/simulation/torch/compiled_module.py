@@ -31,7 +31,8 @@ def compile_module(model: FlatModule) -> Model:
         MissingExtra: torchax is not installed.
     """
     prepare_jax()
-    call, parts = _call(model.module), list(model.spec.slices.values())
+    call = _call(model.module)
+    parts = list(model.spec.slices.values())
     shapes = [tuple(entry.shape) for entry in float_entries(model.module).values()]
     trained = trainable_entries(model.module).keys()
     fixed = tuple(name not in trained for name in float_entries(model.module))
@@ -50,11 +51,11 @@ def compile_module(model: FlatModule) -> Model:
             return call(leaves, x, key, training=True)
 
     return Model(
-        model.name,
-        model.spec,
-        init,
-        apply,
-        unflatten,
+        name=model.name,
+        spec=model.spec,
+        init=init,
+        apply=apply,
+        unflatten=unflatten,
         random=True,
         fit=fit,
         statistics=fixed,
@@ -63,12 +64,14 @@ def compile_module(model: FlatModule) -> Model:
 
 
 def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
-    """``(leaves, x, key, training) -> scores, leaves after the call``: what the call wrote in place
-    is in these."""
-    env, names = environment(), list(float_entries(module))
-    from torchax.tensor import Tensor as Wrapped  # which can be imported only now
+    """``(leaves, x, key, training) -> scores, leaves after the call``: entries that the call wrote
+    in place are in the returned leaves."""
+    env = environment()
+    names = list(float_entries(module))
+    # torchax can be imported only after ``environment``.
+    from torchax.tensor import Tensor as Wrapped
 
-    own = {mode: copy.deepcopy(module).train(mode) for mode in (True, False)}
+    by_mode = {mode: copy.deepcopy(module).train(mode) for mode in (True, False)}
     constants = {
         name: jnp.asarray(entry.numpy())
         for name, entry in module.state_dict().items()
@@ -81,7 +84,7 @@ def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
             state = {name: Wrapped(leaf, env) for name, leaf in zip(names, leaves, strict=True)}
             held = {name: Wrapped(value, env) for name, value in constants.items()}
             scores = torch.func.functional_call(
-                own[training], {**state, **held}, (Wrapped(x, env),)
+                by_mode[training], {**state, **held}, (Wrapped(x, env),)
             )
             return scores.jax(), [state[name].jax() for name in names]
 

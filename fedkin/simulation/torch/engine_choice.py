@@ -1,9 +1,9 @@
-"""Whether a PyTorch module is trained by PyTorch or compiled by JAX: what was asked for, and a
-trial beside PyTorch.
+"""Whether a PyTorch module is trained by PyTorch or compiled by JAX: the user's choice, and a trial
+that compares both.
 
     torch   by PyTorch
     jax     by JAX; an error where the trial fails
-    auto    by JAX where the trial succeeds and it pays, else by PyTorch; one line says which, and why
+    auto    by JAX where the trial succeeds and it pays, else by PyTorch; a line says why
 
 The trial is two epochs on fourteen samples in batches of eight, by both: the losses and the updates
 must agree to 1e-4 of their largest number. So it finds what JAX cannot trace, what torchax computes
@@ -42,8 +42,9 @@ _log = logging.getLogger("fedkin")
 
 ENGINES = ("torch", "jax", "auto")
 TOLERANCE = 1e-4  # of the largest number of an update
-_SAMPLES, _WORK = 14, LocalTraining(epochs=2, batch_size=8, lr=0.01)
-_ONE = np.zeros(1, np.int64)
+_SAMPLES = 14
+_WORK = LocalTraining(epochs=2, batch_size=8, lr=0.01)
+_ONLY_CLIENT = np.zeros(1, np.int64)
 _CHOICES: WeakKeyDictionary[FlatModule, dict[Any, Model | None]] = WeakKeyDictionary()
 
 
@@ -56,7 +57,8 @@ def model_in_jax(model: FlatModule, data: FederatedData) -> Model | None:
     """
     if model.engine == "torch":
         return None
-    choices, shape = _CHOICES.setdefault(model, {}), (data.x.shape[1:], str(data.x.dtype))
+    choices = _CHOICES.setdefault(model, {})
+    shape = (data.x.shape[1:], str(data.x.dtype))
     if shape not in choices:
         choices[shape] = _choose(model, data)
     return choices[shape]
@@ -98,7 +100,10 @@ def _refusal(model: FlatModule) -> str | None:
         name for name, layer in layers if isinstance(layer, nn.Conv2d) and max(layer.stride) > 1
     ]
     if model.engine == "auto" and strided and _on_cpu():
-        return f"JAX is slower at {strided[0]!r}, a convolution with a stride, on a CPU; engine='jax' compiles it still"
+        return (
+            f"JAX is slower at {strided[0]!r}, a convolution with a stride, on a CPU; "
+            f"engine='jax' compiles it still"
+        )
     return None
 
 
@@ -113,22 +118,23 @@ def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
     number."""
     from fedkin.simulation.torch.compiled_module import compile_module
 
-    compiled, sample = compile_module(model), _few_samples(data)
+    compiled = compile_module(model)
+    sample = _few_samples(data)
     still = dataclasses.replace(model, module=without_dropout(model.module), engine="torch")
     trial = compiled if still.module is model.module else compile_module(still)
     try:
         ours = _updates(trial, model, sample)
     except FedkinError:
         raise
-    except (
-        Exception
-    ) as error:  # operators that torchax has not, Python's `if` on a tensor, the user's own code
+    # Operators that torchax has not, Python's `if` on a tensor, and the user's own code may fail.
+    except Exception as error:
         raise ModelError(
             f"model {model.name!r} cannot be compiled by JAX: {_cause(error)}; engine='torch' "
             f"trains it by PyTorch"
         ) from error
     theirs = _updates(still, model, sample)
-    if _draws(still, sample):  # random numbers of its own code
+    # With dropout switched off, only the module's own code can draw random numbers.
+    if _draws(still, sample):
         _log.warning(
             "model %r draws random numbers in its own code: the trial compares inference only",
             model.name,
@@ -139,14 +145,13 @@ def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
     if not difference <= TOLERANCE:
         raise ModelError(
             f"model {model.name!r} compiled by JAX differs from PyTorch's by {difference:.0e} of "
-            f"the update in a trial "
-            f"({_suspects(model.module)} may be the cause); engine='torch' trains it by PyTorch"
+            f"the update in a trial ({_suspects(model.module)} may be the cause); engine='torch' "
+            f"trains it by PyTorch"
         )
     if hooked := hooked_layer(model.module):
         _log.warning(
             "model %r has hooks (layer %r): compiled by JAX, they run when it is compiled, not at "
-            "every batch; where "
-            "they do more than compute, take engine='torch'",
+            "every batch; where they do more than compute, take engine='torch'",
             model.name,
             hooked,
         )
@@ -176,21 +181,23 @@ def hooked_layer(module: nn.Module) -> str | None:
     parametrisation is no hook."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     for name, layer in module.named_modules():
-        if any(getattr(layer, kind) for kind in kinds) or any(
-            parameter._backward_hooks for parameter in layer.parameters(recurse=False)
-        ):
+        has_hook = any(getattr(layer, kind) for kind in kinds)
+        parameters = layer.parameters(recurse=False)
+        if has_hook or any(parameter._backward_hooks for parameter in parameters):
             return name or type(layer).__name__
     return None
 
 
-def _differ(one: Float[np.ndarray, "..."], other: Float[np.ndarray, "..."]) -> float:
-    """The largest difference, as a share of the largest number."""
-    return float(np.abs(one - other).max() / max(np.abs(other).max(), np.finfo(np.float32).tiny))
+def _differ(values: Float[np.ndarray, "..."], expected: Float[np.ndarray, "..."]) -> float:
+    """The largest difference, as a share of the largest expected number."""
+    largest = max(np.abs(expected).max(), np.finfo(np.float32).tiny)
+    return float(np.abs(values - expected).max() / largest)
 
 
 def without_dropout(module: nn.Module) -> nn.Module:
     """The module itself where it has no dropout; else a copy whose layers drop nothing."""
-    copied, changed = copy.deepcopy(module), False
+    copied = copy.deepcopy(module)
+    changed = False
     for layer in copied.modules():
         name = "p" if isinstance(layer, nn.modules.dropout._DropoutNd) else "dropout"
         if isinstance(getattr(layer, name, None), float) and getattr(layer, name) > 0:
@@ -200,17 +207,23 @@ def without_dropout(module: nn.Module) -> nn.Module:
 
 
 def _few_samples(data: FederatedData) -> FederatedData:
-    """Fourteen training samples as one client's, or fewer; not so many that one would be left over
-    for a last batch."""
+    """At most fourteen training samples as those of one client, so many that no batch has a single
+    sample."""
     rows = np.zeros(0, np.int64)
     for client in range(data.clients):
         rows = np.unique(np.concatenate([rows, data.train[client]]))[:_SAMPLES]
         if len(rows) == _SAMPLES:
             break
-    rows = rows[: len(rows) - (len(rows) > 1 and len(rows) % _WORK.batch_size == 1)]
-    own = Ragged.of([np.arange(len(rows))])
+    if len(rows) > 1 and len(rows) % _WORK.batch_size == 1:
+        rows = rows[:-1]
+    only_client = Ragged.of([np.arange(len(rows))])
     return FederatedData(
-        "trial", np.asarray(data.x[rows]), np.asarray(data.y[rows]), data.classes, own, own
+        name="trial",
+        x=np.asarray(data.x[rows]),
+        y=np.asarray(data.y[rows]),
+        classes=data.classes,
+        train=only_client,
+        test=only_client,
     )
 
 
@@ -223,23 +236,33 @@ def _draws(model: FlatModule, sample: FederatedData) -> bool:
 
 
 def _updates(trained: Model | FlatModule, model: FlatModule, sample: FederatedData) -> LocalUpdates:
-    """Of the one client, from the same start for both engines."""
+    """Training of the only client, from the same start for both engines."""
     if isinstance(trained, FlatModule):
-        trainer: Any = Trainer(sample, trained, _ONE)
+        trainer: Any = Trainer(sample, trained, _ONLY_CLIENT)
     else:
         from fedkin.simulation.jax import workers as jax_workers
 
-        trainer = jax_workers.worker_factory(trained, _ONE, 1, 1)(sample)[1]
-    work = (
-        dataclasses.replace(_WORK, positive=sample.y[:1].astype(np.int64))
-        if model.spec.detects
-        else _WORK
-    )
+        trainer = jax_workers.worker_factory(trained, _ONLY_CLIENT, 1, 1)(sample)[1]
+    detects = model.spec.detects
+    work = _WORK
+    if detects:
+        work = dataclasses.replace(_WORK, positive=sample.y[:1].astype(np.int64))
     steps = np.array([work.epochs * -(-len(sample.y) // work.batch_size)])
     start = model.initial(np.array([1, 2], np.uint32))[None]
-    gradient = not model.spec.detects
-    out = trainer.train(TrainCall(start, _ONE, _ONE, work, steps, Stream(0), gradient=gradient))
-    update = np.asarray(out.update)
+    call = TrainCall(
+        models=start,
+        clients=_ONLY_CLIENT,
+        model_index=_ONLY_CLIENT,
+        work=work,
+        num_steps=steps,
+        stream=Stream(0),
+        gradient=not detects,
+    )
+    local = trainer.train(call)
+    update = np.asarray(local.update)
     return LocalUpdates(
-        update, out.loss, out.first_loss, np.asarray(out.gradient) if gradient else update
+        update=update,
+        loss=local.loss,
+        first_loss=local.first_loss,
+        gradient=update if detects else np.asarray(local.gradient),
     )

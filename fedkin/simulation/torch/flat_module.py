@@ -27,15 +27,12 @@ class FlatModule:
     spec: ModelSpec
     module: nn.Module
     threads: int  # cores for one client
-    make: Callable[
-        [], nn.Module
-    ]  # makes the module; its weights are drawn from PyTorch's random state
-    engine: str = field(
-        default="torch", kw_only=True
-    )  # what trains it: torch, jax, or auto, whichever pays
-    optimizer: Callable[..., Any] | None = field(
-        default=None, kw_only=True
-    )  # (parameters, lr) -> torch's optimizer
+    # Makes the module; its weights are drawn from PyTorch's random state.
+    make: Callable[[], nn.Module]
+    # The library that trains it: torch, jax, or auto for the one that pays.
+    engine: str = field(default="torch", kw_only=True)
+    # (parameters, lr) -> torch's optimizer
+    optimizer: Callable[..., Any] | None = field(default=None, kw_only=True)
 
     def initial(self, words: UInt32[np.ndarray, "2"]) -> Float[np.ndarray, "P"]:
         """A fresh flat model from two uint32 words of randomness."""

@@ -1,8 +1,8 @@
 """PyTorch's layers in JAX where torchax's are slow on a CPU; and batch normalisation over the
 samples that count.
 
-Shapes are PyTorch's: images [B c H W], kernels [o i k k]. Convolutions and pooling are fedkin's own
-layers with the axes moved, where those apply, and torchax's else: XLA's gradients of the plain
+Shapes are PyTorch's: images [B c H W], kernels [o i k k]. Convolutions and pooling are layers of
+fedkin with the axes moved, where those apply, else those of torchax: XLA's gradients of the plain
 forms are several times slower.
 """
 
@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from fedkin.models import convolution as images
 from fedkin.models.layers import product
 
-# Which samples of the batch count, in training; None in inference and where nobody asks.
+# Which samples of the batch count, in training; None in inference, and where all of them count.
 _MASK: ContextVar[Float[Array, "B"] | None] = ContextVar("mask", default=None)
 
 
@@ -49,16 +49,18 @@ def convolution(theirs: Callable[..., Array]) -> Callable[..., Array]:
         padding: Any,
         dilation: Any,
         transposed: bool,
-        *rest: Any,
+        *output_padding_and_groups: Any,
     ) -> Array:
-        square = (
-            kernel.ndim == 4
-            and kernel.shape[2] == kernel.shape[3]
-            and len({*stride}) == len({*padding}) == 1
-        )
-        if transposed or not square or {*dilation} != {1} or rest[-1] != 1 or x.ndim != 4:
-            return theirs(x, kernel, bias, stride, padding, dilation, transposed, *rest)
-        size, around, step = kernel.shape[2], padding[0], stride[0]
+        is_square = kernel.ndim == 4 and kernel.shape[2] == kernel.shape[3]
+        is_even = len({*stride}) == len({*padding}) == 1
+        is_plain = not transposed and {*dilation} == {1} and output_padding_and_groups[-1] == 1
+        if not (is_square and is_even and is_plain and x.ndim == 4):
+            return theirs(
+                x, kernel, bias, stride, padding, dilation, transposed, *output_padding_and_groups
+            )
+        size = kernel.shape[2]
+        around = padding[0]
+        step = stride[0]
         same = step == 1 and size % 2 == 1 and around == size // 2 > 0
         x = x.transpose(0, 2, 3, 1)
         if around and not same:
@@ -70,7 +72,7 @@ def convolution(theirs: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def max_pool(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """``max_pool2d``: by our own for windows of 2 x 2 side by side.
+    """``max_pool2d``: by our own layer for windows of 2 x 2 that do not overlap.
 
     Args:
         theirs: for all others.
@@ -82,16 +84,17 @@ def max_pool(theirs: Callable[..., Any]) -> Callable[..., Any]:
         stride: Any = None,
         padding: Any = 0,
         dilation: Any = 1,
-        *rest: Any,
-        **more: Any,
+        *flags: Any,
+        **named_flags: Any,
     ) -> Any:
         stride = stride or kernel_size
         sizes = [
             {value} if isinstance(value, int) else {*value}
             for value in (kernel_size, stride, padding, dilation)
         ]
-        if sizes != [{2}, {2}, {0}, {1}] or any(rest) or any(more.values()) or x.ndim != 4:
-            return theirs(x, kernel_size, stride, padding, dilation, *rest, **more)
+        has_flags = any(flags) or any(named_flags.values())
+        if sizes != [{2}, {2}, {0}, {1}] or has_flags or x.ndim != 4:
+            return theirs(x, kernel_size, stride, padding, dilation, *flags, **named_flags)
         return images.max_pool(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
 
     return pool
@@ -115,13 +118,16 @@ def batch_norm(
 
     Args:
         x: [B c ..].
-        running_mean, running_var: [c], or None.
-        weight, bias: [c], or None.
+        running_mean: [c], or None.
+        running_var: [c], or None.
+        weight: [c], or None.
+        bias: [c], or None.
         training: by the batch's statistics; else by the running ones.
         momentum: the share of a running statistic that is new.
         eps: added to the variance.
     """
-    values, axes = x.jax(), (0, *range(2, x.ndim))
+    values = x.jax()
+    axes = (0, *range(2, x.ndim))
     shape = (1, -1, *(1 for _ in axes[1:]))
     if training:
         mask = _MASK.get()
@@ -134,10 +140,14 @@ def batch_norm(
             _move(running_mean, mean, momentum)
             _move(running_var, variance * (number / (number - 1)), momentum)
     else:
-        mean, variance = running_mean.jax(), running_var.jax()
+        mean = running_mean.jax()
+        variance = running_var.jax()
     out = (values - mean.reshape(shape)) * jax.lax.rsqrt(variance + eps).reshape(shape)
-    out = out if weight is None else out * weight.jax().reshape(shape)
-    return type(x)(out if bias is None else out + bias.jax().reshape(shape), x._env)
+    if weight is not None:
+        out = out * weight.jax().reshape(shape)
+    if bias is not None:
+        out = out + bias.jax().reshape(shape)
+    return type(x)(out, x._env)
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
@@ -160,20 +170,25 @@ def lstm(theirs: Callable[..., Any]) -> Callable[..., Any]:
         theirs: for both directions, projections, packed sequences, and dropout between layers.
     """
 
-    def run(x: Any, state: Any, weights: Any, *rest: Any) -> Any:
-        if len(rest) != 6 or x.ndim != 3:
-            return theirs(x, state, weights, *rest)
-        biases, layers, dropout, training, both_ways, batch_first = rest
-        each = 4 if biases else 2
-        if both_ways or len(weights) != each * layers or (dropout and training):
-            return theirs(x, state, weights, *rest)
-        values, (h, c) = x.jax(), (part.jax() for part in state)
-        values, ends = values.swapaxes(0, 1) if batch_first else values, []
+    def run(x: Any, state: Any, weights: Any, *settings: Any) -> Any:
+        if len(settings) != 6 or x.ndim != 3:
+            return theirs(x, state, weights, *settings)
+        biases, layers, dropout, training, both_ways, batch_first = settings
+        per_layer = 4 if biases else 2
+        if both_ways or len(weights) != per_layer * layers or (dropout and training):
+            return theirs(x, state, weights, *settings)
+        values = x.jax()
+        h, c = (part.jax() for part in state)
+        if batch_first:
+            values = values.swapaxes(0, 1)
+        ends = []
         for layer in range(layers):
-            own = [weight.jax() for weight in weights[each * layer : each * (layer + 1)]]
-            values, end = _lstm_layer(values, h[layer], c[layer], own)
+            first = per_layer * layer
+            layer_weights = [weight.jax() for weight in weights[first : first + per_layer]]
+            values, end = _lstm_layer(values, h[layer], c[layer], layer_weights)
             ends.append(end)
-        values = values.swapaxes(0, 1) if batch_first else values
+        if batch_first:
+            values = values.swapaxes(0, 1)
         hidden, cells = (jnp.stack(part) for part in zip(*ends, strict=True))
         return tuple(type(x)(array, x._env) for array in (values, hidden, cells))
 

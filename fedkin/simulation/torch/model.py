@@ -55,15 +55,20 @@ class TorchModel(FlatModule):
         """
         scores = self.scores(data)
         spec = spec_for_data(
-            self.spec, self.name, data.name, int(data.classes), tuple(scores.shape)
+            spec=self.spec,
+            name=self.name,
+            data=data.name,
+            classes=int(data.classes),
+            scores=tuple(scores.shape),
         )
         if not (scores.requires_grad and scores.is_floating_point()):
             raise ModelError(
                 f"model {self.name!r}: its scores do not depend on any parameter that can be "
                 f"trained"
             )
+        # A model that JAX cannot compile is refused before a run begins, not in its first round.
         if isinstance(data, FederatedData):
-            model_in_jax(self, data)  # refused before a run begins, not in its first round
+            model_in_jax(self, data)
         return spec
 
     def scores(self, data: Samples) -> Tensor:
@@ -97,15 +102,14 @@ class TorchModel(FlatModule):
         return Scorer(data, self), Trainer(data, self, ids)
 
     def description(self) -> dict[str, str]:
-        """The module's class, in the entry that a configuration has for the function that makes it."""
+        """The module's class, under the key by which a configuration names its function."""
         module_type = type(self.module)
         described = {"torch": f"{module_type.__module__}:{module_type.__qualname__}"}
-        described |= {} if self.engine == "torch" else {"engine": self.engine}
-        return (
-            described
-            if self.optimizer is None
-            else {**described, "optimizer": _place_of(self.optimizer)}
-        )
+        if self.engine != "torch":
+            described["engine"] = self.engine
+        if self.optimizer is not None:
+            described["optimizer"] = _place_of(self.optimizer)
+        return described
 
     def digest(self, data: FederatedData) -> str:
         """A digest of the names and shapes of the entries, of how the module prints itself, and of
@@ -120,8 +124,9 @@ class TorchModel(FlatModule):
         text = _without_addresses(str(self.module))
         digest = hashlib.sha256(repr((shapes, text, self.spec.detects)).encode())
         digest.update(self.initial(np.array([1, 2], np.uint32)).tobytes())
-        if isinstance(self.optimizer, partial):  # its function is in the description
-            arguments = self.optimizer.args, sorted(self.optimizer.keywords.items())
+        # The function of a partial is in the description, its arguments are not.
+        if isinstance(self.optimizer, partial):
+            arguments = (self.optimizer.args, sorted(self.optimizer.keywords.items()))
             digest.update(_without_addresses(repr(arguments)).encode())
         return digest.hexdigest()
 
@@ -134,7 +139,9 @@ def _without_addresses(text: str) -> str:
 def _place_of(factory: Callable[..., Any]) -> str:
     """Where a function is defined, as a configuration names it."""
     function = getattr(factory, "func", factory)  # of a partial
-    return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', type(function).__qualname__)}"
+    module = getattr(function, "__module__", "?")
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{module}:{name}"
 
 
 def build_model(
@@ -170,9 +177,15 @@ def build_model(
         raise ModelError(
             f"model {name!r}: every layer needs its sizes: {error_reason(error)}"
         ) from error
-    start, spec = (lambda: module) if fixed else make, spec_from_shapes(shapes, detects)
+    spec = spec_from_shapes(shapes, detects)
     trained = trainable_entries(module)
-    spec = replace(
-        spec, untrained=tuple(part for key, part in spec.slices.items() if key not in trained)
+    untrained = tuple(part for key, part in spec.slices.items() if key not in trained)
+    return TorchModel(
+        name=name,
+        spec=replace(spec, untrained=untrained),
+        module=module,
+        threads=threads,
+        make=(lambda: module) if fixed else make,
+        optimizer=optimizer,
+        engine=engine,
     )
-    return TorchModel(name, spec, module, threads, start, optimizer=optimizer, engine=engine)

@@ -20,7 +20,10 @@ from fedkin.core.train_call import GradientTerms, TrainCall
 from fedkin.core.training import LocalTraining
 from fedkin.simulation.torch.flat_module import FlatModule, error_reason
 
-_B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam
+# Constants of Adam.
+_B1 = 0.9
+_B2 = 0.999
+_EPSILON = 1e-8
 Factory = Callable[..., Any]  # (parameters, lr) -> torch.optim.Optimizer
 
 
@@ -37,19 +40,22 @@ def make_optimizer(
         entries: what is trained.
         work: settings of the run.
         rate: learning rate of the round.
-        model: may have a factory of its own.
+        model: may have a factory of an optimiser.
         terms: what a call changes in the gradients; None: nothing.
 
     Raises:
         ConfigError: settings of the run that the model's own optimiser would ignore.
         ModelError: the model's own factory fails.
     """
-    factory = model.optimizer
     gradients = Gradients(entries, work, terms)
-    return (
-        Optimizer(gradients, work)
-        if factory is None
-        else OwnOptimizer(gradients, work, rate, factory, model.name)
+    if model.optimizer is None:
+        return Optimizer(gradients, work)
+    return OwnOptimizer(
+        gradients=gradients,
+        work=work,
+        rate=rate,
+        factory=model.optimizer,
+        model=model.name,
     )
 
 
@@ -144,11 +150,10 @@ class Optimizer:
         self._entries = entries
         self._work = work
         self._gradients = gradients
-        adaptive = work.optimizer != "sgd"
-        self._mean = (
-            [torch.zeros_like(entry) for entry in entries] if work.momentum or adaptive else []
-        )
-        self._square = [torch.zeros_like(entry) for entry in entries] if adaptive else []
+        is_adaptive = work.optimizer != "sgd"
+        has_mean = work.momentum or is_adaptive
+        self._mean = [torch.zeros_like(entry) for entry in entries] if has_mean else []
+        self._square = [torch.zeros_like(entry) for entry in entries] if is_adaptive else []
         self._time = 0
 
     def step(self, loss: Tensor, rate: float) -> None:
@@ -157,21 +162,20 @@ class Optimizer:
         decoupled = self._work.optimizer == "adamw"
         with torch.no_grad():
             self._time += 1
-            moves = self._direction(gradients if decoupled else self._decayed(gradients))
-            for entry, move in zip(
-                self._entries, self._decayed(moves) if decoupled else moves, strict=True
-            ):
+            if decoupled:
+                moves = self._decayed(self._direction(gradients))
+            else:
+                moves = self._direction(self._decayed(gradients))
+            for entry, move in zip(self._entries, moves, strict=True):
                 entry.sub_(move, alpha=rate)
         self._gradients.hold()
 
     def _decayed(self, moves: list[Tensor]) -> list[Tensor]:
-        """With the weight decay."""
+        """Moves with the weight decay added."""
         decay = self._work.weight_decay
-        return (
-            [m.add(w, alpha=decay) for m, w in zip(moves, self._entries, strict=True)]
-            if decay
-            else moves
-        )
+        if not decay:
+            return moves
+        return [move.add(w, alpha=decay) for move, w in zip(moves, self._entries, strict=True)]
 
     def _direction(self, gradients: list[Tensor]) -> list[Tensor]:
         if self._square:
@@ -224,8 +228,8 @@ class OwnOptimizer:
         of local steps."""
         for entry, gradient in zip(self._gradients.entries, self._gradients.of(loss), strict=True):
             entry.grad = gradient
-        for group, own in zip(self._optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = own * (rate / self._rate) if self._rate else 0.0
+        for group, group_rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = group_rate * (rate / self._rate) if self._rate else 0.0
         try:
             cast(Any, self._optimizer).step()
         except Exception as error:
@@ -242,8 +246,7 @@ def _refuse_unused(work: LocalTraining, model: str) -> None:
         if getattr(work, name) != getattr(plain, name):
             raise ConfigError(
                 f"local.{name} = {getattr(work, name)!r} does not apply: model {model!r} has an "
-                f"optimizer of its own "
-                "(model.optimizer); set it there, and leave this out"
+                f"optimizer of its own (model.optimizer); set it there, and leave this out"
             )
 
 

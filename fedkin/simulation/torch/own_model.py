@@ -1,8 +1,8 @@
-"""A client's own model in PyTorch: trained beside another on the loss of their mix (APFL), or the
+"""A client's own model in PyTorch: trained with another on the loss of their mix (APFL), or the
 minimiser of a batch's loss with a pull to the other (pFedMe).
 
-What gradient steps do not move, such as running statistics: v's are those of the mix after its
-batch; theta's are w's after the batch. ``simulation/jax/gradient_steps.py`` does the same in JAX.
+Running statistics, which gradient steps do not move: v takes those of the mix after its batch,
+theta those of w after the batch. ``simulation/jax/gradient_steps.py`` does the same in JAX.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer
 
 
 class OwnModel:
-    """A model v beside a network w, whose steps are on the loss of ``share v + (1 - share) w``; w
-    is a constant there.
+    """A model v that is trained with a network w. Its steps are on the loss of
+    ``share v + (1 - share) w``, where w is a constant.
 
     Args:
         model: the module of both.
@@ -72,14 +72,14 @@ class OwnModel:
             for name, v in self._v.items()
         }
         with torch.no_grad():
-            for own, other in self._fixed:
-                own.mul_(self._share).add_(other, alpha=1 - self._share)
+            for of_v, of_w in self._fixed:
+                of_v.mul_(self._share).add_(of_w, alpha=1 - self._share)
         with torch.random.fork_rng(devices=[]):
-            made = scores(lambda x: functional_call(self._network, mix, (x,)))
-        self._optimizer.step(loss(made), rate)
+            mix_scores = scores(lambda x: functional_call(self._network, mix, (x,)))
+        self._optimizer.step(loss(mix_scores), rate)
 
     def moved(self) -> Float[np.ndarray, "P"]:
-        """What v has moved since the start."""
+        """How far v is from where it began."""
         return flat_vector(self._network) - self._start
 
 
@@ -116,29 +116,29 @@ class Minimiser:
                 entry.copy_(self._w[name])
         state = torch.get_rng_state()
         for _ in range(steps):
-            torch.set_rng_state(state)  # one batch, and one draw of what is dropped
-            slopes = gradients_of(loss(scores(self._network)), list(self._theta.values()))
+            # All steps are on one batch, so dropout draws the same numbers in each.
+            torch.set_rng_state(state)
+            gradients = gradients_of(loss(scores(self._network)), list(self._theta.values()))
             with torch.no_grad():
-                for (name, theta), slope in zip(self._theta.items(), slopes, strict=True):
-                    theta.sub_(slope + strength * (theta - self._w[name]), alpha=lr)
-        pulls = (
+                for (name, theta), gradient in zip(self._theta.items(), gradients, strict=True):
+                    theta.sub_(gradient + strength * (theta - self._w[name]), alpha=lr)
+        torch.set_rng_state(state)
+        distances = (
             (self._w[name] - theta.detach()).square().sum() for name, theta in self._theta.items()
         )
-        torch.set_rng_state(state)
-        return strength / 2 * sum(pulls, torch.zeros(()))
+        return strength / 2 * sum(distances, torch.zeros(()))
 
     def moved(self) -> Float[np.ndarray, "P"]:
         """How far the theta of the last batch is from where w began."""
         with torch.no_grad():
-            for own, other in self._fixed:
-                own.copy_(other)
+            for of_theta, of_w in self._fixed:
+                of_theta.copy_(of_w)
         return flat_vector(self._network) - self._start
 
 
-def fixed_entries(own: nn.Module, other: nn.Module) -> list[tuple[Tensor, Tensor]]:
-    """The floating-point entries that gradient steps do not move, of two networks side by side."""
-    moved = trainable_entries(own)
-    others = float_entries(other)
-    return [
-        (entry, others[name]) for name, entry in float_entries(own).items() if name not in moved
-    ]
+def fixed_entries(network: nn.Module, other: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """Pairs of the floating-point entries that gradient steps do not move, of two networks."""
+    moved = trainable_entries(network)
+    entries = float_entries(network)
+    other_entries = float_entries(other)
+    return [(entries[name], other_entries[name]) for name in entries if name not in moved]

@@ -20,7 +20,8 @@ class Scorer:
     """Scores models on the clients of one data set."""
 
     def __init__(self, data: FederatedData, model: FlatModule) -> None:
-        self._data, self._model = data, model
+        self._data = data
+        self._model = model
 
     def losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
@@ -36,12 +37,12 @@ class Scorer:
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
         """The classes that each model predicts for the samples of all rows, end to end."""
-        index = [np.full(len(clients), k) for k in range(len(models))]
-        scored = [self._scores(models, clients, own, split) for own in index]
-        return [
-            np.concatenate([scores.argmax(axis=1) for scores in rows] or [np.zeros(0, np.int64)])
-            for rows in scored
-        ]
+        classes = []
+        for k in range(len(models)):
+            scored = self._scores(models, clients, np.full(len(clients), k), split)
+            rows = [scores.argmax(axis=1) for scores in scored]
+            classes.append(np.concatenate(rows or [np.zeros(0, np.int64)]))
+        return classes
 
     def raw_scores(
         self,
@@ -62,7 +63,8 @@ class Scorer:
         """The loss of each model on each training sample of all rows, end to end."""
         y = to_tensor(np.concatenate(self._labels(clients, "train")))
         scores = [torch.from_numpy(self.scores(model, clients, "train")) for model in models]
-        return np.stack([cross_entropy(own, y, reduction="none").numpy() for own in scores])
+        losses = [cross_entropy(of_model, y, reduction="none") for of_model in scores]
+        return np.stack([of_model.numpy() for of_model in losses])
 
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
@@ -81,10 +83,9 @@ class Scorer:
         """Correct predictions, summed loss and number of samples of each row."""
         score = self._detector_scores if self._model.spec.detects else self._scores
         correct, loss = np.zeros((2, len(clients)))
-        scored = zip(
-            score(models, clients, model_index, split), self._labels(clients, split), strict=True
-        )
-        for row, (scores, y) in enumerate(scored):
+        scored = score(models, clients, model_index, split)
+        labels = self._labels(clients, split)
+        for row, (scores, y) in enumerate(zip(scored, labels, strict=True)):
             correct[row] = (scores.argmax(axis=1) == y).sum()
             losses = cross_entropy(torch.from_numpy(scores), to_tensor(y), reduction="none")
             loss[row] = losses.double().sum().item()

@@ -48,13 +48,12 @@ def torch_model(
             on it.
         optimizer: makes the optimiser of local training, from the parameters and the learning rate
             of the round: ``lambda parameters, lr: torch.optim.RMSprop(parameters, lr)``. It is
-            called anew for every client and call, and takes the place of ``optimizer``,
-            ``momentum``, ``nesterov`` and ``weight_decay`` of the run's local training; clipping,
-            schedules and a method's proximal term stay. One that does not use ``lr`` trains at the
-            rate of its own in every round, whatever ``lr`` and ``schedule`` say. None: the run's
-            own.
+            called for every client and call, and takes the place of ``optimizer``, ``momentum``,
+            ``nesterov`` and ``weight_decay`` of the run's local training; clipping, schedules and a
+            method's proximal term stay. One that does not use ``lr`` trains at its fixed rate in
+            every round, whatever ``lr`` and ``schedule`` say. None: the run's optimiser.
         engine: what trains it. ``torch``: PyTorch. ``jax``: JAX, by torchax (``fedkin[torchax]``),
-            which compiles it; a trial beside PyTorch shows before the run that both agree.
+            which compiles it; a trial before the run shows that it agrees with PyTorch.
             ``auto``: JAX where that trial succeeds and it pays, else PyTorch. Dropout draws other
             random numbers under JAX.
 
@@ -76,23 +75,36 @@ def torch_model(
     if optimizer is not None and not callable(optimizer):
         raise ModelError(
             f"model {name!r}: optimizer must be a function of parameters and lr that makes a "
-            f"torch.optim.Optimizer, "
-            f"got {optimizer!r}"
+            f"torch.optim.Optimizer, got {optimizer!r}"
         )
     if engine not in ENGINES:
         raise ModelError(
             f"model {name!r}: engine must be one of {', '.join(ENGINES)}, got {engine!r}"
         )
-    if isinstance(source, nn.Module):
-        return build_model(lambda: source, True, name, detects, threads, optimizer, engine)
-    if not callable(source):
+    is_module = isinstance(source, nn.Module)
+    if is_module:
+        make: Callable[[], Any] = functools.partial(_itself, source)
+    elif callable(source):
+        make = _factory(source, data, name)
+    else:
         raise ModelError(
             f"a PyTorch model is an nn.Module or a function that makes one, got "
             f"{type(source).__name__}"
         )
     return build_model(
-        _factory(source, data, name), False, name, detects, threads, optimizer, engine
+        make=make,
+        fixed=is_module,
+        name=name,
+        detects=detects,
+        threads=threads,
+        optimizer=optimizer,
+        engine=engine,
     )
+
+
+def _itself(module: Any) -> Any:
+    """The module, as a function that makes it returns it."""
+    return module
 
 
 def model_from_config(
@@ -110,14 +122,12 @@ def model_from_config(
         torch: ``package.module:factory``, searched for in the current folder too.
         detects: the model is a detector of one class.
         threads: cores for one client.
-        optimizer: ``package.module:factory`` of an optimiser of its own.
+        optimizer: ``package.module:factory`` of an optimiser for this model.
         engine: what trains it.
     """
-    factory = (
-        None
-        if optimizer is None
-        else _imported(optimizer, "optimizer", "an optimizer of parameters and lr")
-    )
+    factory = None
+    if optimizer is not None:
+        factory = _imported(optimizer, "optimizer", "an optimizer of parameters and lr")
     return torch_model(
         _imported(torch), data, detects=detects, threads=threads, optimizer=factory, engine=engine
     )
@@ -145,11 +155,8 @@ def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], A
     except (TypeError, ValueError):  # a builtin without a signature
         return source
     named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [
-        p
-        for p in parameters
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in variable]
     if not needed:
         return source
     if len(needed) > 1 or needed[0].kind not in named:
@@ -178,10 +185,10 @@ def _imported(place: str, key: str = "torch", what: str = "one") -> Callable[...
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        missing = (
-            f"there is no module {error.name!r} in {os.getcwd()} or on Python's path (PYTHONPATH)"
-        )
-        raise ConfigError(f"{key} = {place!r}: {missing}") from error
+        raise ConfigError(
+            f"{key} = {place!r}: there is no module {error.name!r} in {os.getcwd()} or on "
+            f"Python's path (PYTHONPATH)"
+        ) from error
     except Exception as error:  # whatever the user's own file raises
         raise ConfigError(
             f"{key} = {place!r}: importing it failed: {type(error).__name__}: {error}"

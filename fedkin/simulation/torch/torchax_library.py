@@ -40,21 +40,21 @@ def environment() -> Any:
             f"engine='jax' needs torchax ({error}): pip install 'fedkin[torchax]'; engine='torch' "
             f"does without"
         ) from error
-    own = torchax.tensor.Environment()
+    env = torchax.tensor.Environment()
 
     def replace(operators: tuple[Any, ...], function: Any, on_arrays: bool = True) -> None:
         for operator in operators:
-            own._ops[operator] = Operator(operator, function, on_arrays, True, False, False)
+            env._ops[operator] = Operator(operator, function, on_arrays, True, False, False)
 
     convolution = torch.ops.aten.convolution
-    theirs = own._ops[convolution].func
+    theirs = env._ops[convolution].func
     replace((convolution, convolution.default), lowerings.convolution(theirs))
     pool = functional.max_pool2d
-    replace((pool,), lowerings.max_pool(own._ops[pool].func))
+    replace((pool,), lowerings.max_pool(env._ops[pool].func))
     replace((functional.linear,), lowerings.linear)
     replace((functional.batch_norm,), lowerings.batch_norm, on_arrays=False)
     replace((torch.lstm,), lowerings.lstm(torch.lstm), on_arrays=False)
-    return own
+    return env
 
 
 @cache

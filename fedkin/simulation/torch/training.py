@@ -1,8 +1,8 @@
 """Local training and gradients by PyTorch, with the batches, steps and results of the compiled
 simulator's trainer.
 
-Clients train one after another, each row in a fresh copy of the module with random numbers of its
-own, so that nothing depends on the other clients of the call.
+Clients train one after another, each row in a fresh copy of the module with separate random
+numbers, so that nothing depends on the other clients of the call.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Trainer:
         full = None
         if call.gradient:
             full = self.gradients(call.models, call.clients, call.model_index)
-        return LocalUpdates(update, last, first, full, own)
+        return LocalUpdates(update=update, loss=last, first_loss=first, gradient=full, own=own)
 
     def gradients(
         self,
@@ -93,7 +93,8 @@ class Trainer:
         return out
 
     def _train_client(self, call: TrainCall) -> LocalUpdates:
-        """Update, last and first loss of the one client of a call, and what its own model moved."""
+        """Update, last and first loss of the one client of a call, and the update of its own
+        model."""
         client = int(call.clients[0])
         number = int(self._ids[client])
         start = call.models[call.model_index[0]]
@@ -110,7 +111,13 @@ class Trainer:
         network = self._model.network(start).train()
         own: OwnModel | Minimiser | None = None
         if call.mixed is not None:
-            own = OwnModel(self._model, network, call.mixed.select(0), call.work, call.stream.round)
+            own = OwnModel(
+                model=self._model,
+                network=network,
+                mixed=call.mixed.select(0),
+                work=call.work,
+                round=call.stream.round,
+            )
         elif call.envelope is not None:
             own = Minimiser(self._model, network, call.envelope)
         losses = self._steps(call, network, own, batches)
@@ -192,9 +199,8 @@ class Trainer:
         total = [torch.zeros_like(entry) for entry in entries.values()]
         for batch, labels in zip(x.split(_WIDTH), y.split(_WIDTH), strict=True):
             loss = cross_entropy(self._scores(network, batch, client), labels, reduction="sum")
-            for summed, gradient in zip(
-                total, gradients_of(loss, list(entries.values())), strict=True
-            ):
+            gradients = gradients_of(loss, list(entries.values()))
+            for summed, gradient in zip(total, gradients, strict=True):
                 summed += gradient
         return {name: summed / len(y) for name, summed in zip(entries, total, strict=True)}
 
@@ -222,13 +228,12 @@ class Trainer:
                     return network(x).float()
             return network(x)
         except Exception as error:  # whatever the user's own code raises
-            advice = (
-                "; choose a batch_size that leaves no single sample over" if len(x) == 1 else ""
-            )
+            advice = ""
+            if len(x) == 1:
+                advice = "; choose a batch_size that leaves no single sample over"
             raise ModelError(
                 f"model {self._model.name!r} failed on a batch of {len(x)} samples of client "
-                f"{self._name(client)}: "
-                f"{error_reason(error)}{advice}"
+                f"{self._name(client)}: {error_reason(error)}{advice}"
             ) from error
 
 
@@ -249,7 +254,8 @@ def mean_loss(
     1].
 
     Args:
-        scores, y: of a batch.
+        scores: of a batch.
+        y: its labels.
         weights: of the classes [C]; None: all 1.
         smoothing: share of a label that is spread over all classes.
         counted: weights of the samples [B]; None: all 1. The divisor is as without them.
