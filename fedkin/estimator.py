@@ -41,9 +41,8 @@ from fedkin.run.trained.placement import Placement, newcomer_policy
 
 _NO_GROUPS = (
     "Clustered.fit was given no groups, so all samples are one client's and nothing is clustered; "
-    "give the client of "
-    "each: fit(X, y, groups=clients), in a pipeline or a search by metadata routing, "
-    "set_fit_request(groups=True)"
+    "give the client of each: fit(X, y, groups=clients), in a pipeline or a search by metadata "
+    "routing, set_fit_request(groups=True)"
 )
 _NOT_PICKLED = ("run_", "_predictors")  # what holds compiled programs
 
@@ -137,7 +136,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"Clustered needs labels of at least 2 classes, got 1 class: "
+                "Clustered needs labels of at least 2 classes, got 1 class: "
                 f"{_plain(self.classes_[0])!r}"
             )
         self.groups_, clients = np.unique(owners, return_inverse=True)
@@ -238,8 +237,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if self.run_.trained.personal and self.membership_ is None:
             raise MethodError(
                 f"{self.run_.trained.method} gives each client a model of its own, and a client "
-                f"that was not in fit "
-                "has none; fit again with it"
+                "that was not in fit has none; fit again with it"
             )
         X = validate_data(self, _samples(X), dtype=np.float32, allow_nd=True, reset=False)
         labels = column_or_1d(_labels(y))
@@ -275,7 +273,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if requirements_of(method).model.detectors:
             raise MethodError(
                 f"{type(method).__name__} trains detectors, not classifiers: run it with "
-                f"fk.simulate"
+                "fk.simulate"
             )
         return method
 
@@ -302,10 +300,9 @@ class Clustered(ClassifierMixin, BaseEstimator):
             return
         raise MethodError(
             f"{type(method).__name__} with newcomers = 'own' gives a client a cluster in its "
-            f"first round, and {rounds} "
-            f"rounds of {cohort} clients reach {cohort * rounds} of {clients}: take "
-            f"cohort={-(-clients // rounds)}, "
-            "more rounds, or method_options={'newcomers': 'loss'}"
+            f"first round, and {rounds} rounds of {cohort} clients reach {cohort * rounds} of "
+            f"{clients}: take cohort={-(-clients // rounds)}, more rounds, or "
+            "method_options={'newcomers': 'loss'}"
         )
 
     def _model(self, data: Any) -> Any:
@@ -387,9 +384,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if len(unknown):
             raise ValueError(
                 f"groups: client {_plain(unknown[0])!r} was not in fit ({len(unknown)} such "
-                f"clients); "
-                "assign(X, y, group) finds its cluster from labelled samples, and groups=None "
-                "asks all models"
+                "clients); assign(X, y, group) finds its cluster from labelled samples, and "
+                "groups=None asks all models"
             )
         return np.searchsorted(self.groups_, groups)
 

@@ -89,8 +89,7 @@ def _check_writable(out: Path) -> None:
         reason = error.strerror or str(error)
         raise StorageError(
             f"--out {out}: no file can be made in {out.parent.absolute()}: {reason}; choose a "
-            f"folder that is there and "
-            "can be written"
+            "folder that is there and can be written"
         ) from error
 
 
@@ -160,9 +159,8 @@ def _number_of_clusters(advice: Advice) -> str:
     largest = " (the largest number tried)" if count.clusters == count.max_clusters else ""
     return (
         f"number of clusters: {count.clusters}{largest}, by split-half stability: at least "
-        f"{share:.0%} {meaning}; "
-        f"needed are {THRESHOLD:.0%}, and more than the {count.chance:.0%} of IID splits of the "
-        f"same data"
+        f"{share:.0%} {meaning}; needed are {THRESHOLD:.0%}, and more than the {count.chance:.0%} "
+        "of IID splits of the same data"
     )
 
 

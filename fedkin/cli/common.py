@@ -61,9 +61,8 @@ def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
     if "privacy" in config.options:
         typer.echo(
             "privacy: this looked at clients' data and updates without noise. That is not "
-            "charged: the epsilon of a "
-            "run with [privacy] does not cover what is shown here, nor settings that are chosen "
-            "by it",
+            "charged: the epsilon of a run with [privacy] does not cover what is shown here, nor "
+            "settings that are chosen by it",
             err=to_stderr,
         )
 
@@ -196,7 +195,7 @@ def error_exit() -> Iterator[None]:
         reason = next(iter(str(error).splitlines()), "no more memory")
         print_error(
             f"the machine cannot do this: {reason}; try fewer or smaller clients, or "
-            f"run.clients_per_batch=1"
+            "run.clients_per_batch=1"
         )
         raise typer.Exit(BAD_INPUT) from None
     except KeyboardInterrupt as error:
@@ -269,7 +268,7 @@ def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
     if len(files) > 1:
         raise ConfigError(
             f"expected at most one file, got {' and '.join(files)}; changes look like "
-            f"section.key=value"
+            "section.key=value"
         )
     return Path(files[0]) if files else None, [text for text in settings if text not in files]
 
@@ -293,7 +292,7 @@ def load_config(settings: list[str], resume: Path | None) -> RunConfig:
     if config.from_python:
         raise ConfigError(
             f"{resume} was started from Python; go on with simulate(..., out={str(resume)!r}, "
-            f"resume=True)"
+            "resume=True)"
         )
     return run.load(resume / run_folder.CONFIG, overrides)
 

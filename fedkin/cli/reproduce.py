@@ -90,8 +90,7 @@ def _find_papers() -> None:
             return
     raise ConfigError(
         "the papers' tables are reproduced from a checkout of the repository: clone it, run `make "
-        "demo` there (it "
-        "installs into .venv), then `.venv/bin/fedkin reproduce`"
+        "demo` there (it installs into .venv), then `.venv/bin/fedkin reproduce`"
     )
 
 

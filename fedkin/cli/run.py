@@ -79,8 +79,7 @@ def run_command(
         if (jobs not in (None, 1) or engine) and not config.run.seeds:
             raise ConfigError(
                 "--jobs and --engine run several seeds at a time: set run.seeds=4, say, or leave "
-                "them out; a cluster "
-                "computes the clients of one run by run.engine=ray"
+                "them out; a cluster computes the clients of one run by run.engine=ray"
             )
         folder = (
             resume
@@ -170,7 +169,7 @@ def _exit_of_failed(summaries: Sequence[dict[str, Any]]) -> None:
     for summary in failed:
         print_error(
             f"{summary['method']}: {summary['failed']}; a smaller local.lr, or clip_norm, keeps "
-            f"models finite"
+            "models finite"
         )
     if failed:
         raise typer.Exit(FAILED)

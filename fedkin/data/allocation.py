@@ -36,7 +36,7 @@ def sample_arrays(
         check_memory(
             {f"{samples:,} samples of {name}": size},
             f"take fewer (data.clients), or let them be written to files (fedkin data make {name} "
-            f"... --out FOLDER)",
+            "... --out FOLDER)",
         )
         return np.empty((samples, *features), np.float32), np.empty(samples, np.int64)
     return new_file(folder / "x.npy", (samples, *features), np.float32), new_file(

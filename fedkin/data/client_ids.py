@@ -73,8 +73,7 @@ def check_owners(
     if len(infinite):
         raise DataError(
             f"{place}: {name} is infinite in row {infinite[0]} ({len(infinite)} such rows); give "
-            f"the client a name or "
-            "a number"
+            "the client a name or a number"
         )
     if owners.dtype != object:
         return

@@ -89,8 +89,7 @@ def _encoding(path: Path) -> str:
     if b"\0" in first:
         raise DataError(
             f"{path}: expected a CSV file, but it holds zero bytes: it is no text, or UTF-16 "
-            f"without a byte-order "
-            "mark; write it as UTF-8"
+            "without a byte-order mark; write it as UTF-8"
         )
     return "utf-8"
 
@@ -130,7 +129,7 @@ def _check_header(header: list[str], path: Path) -> None:
         if name and name in seen:
             raise DataError(
                 f"{path}: expected columns of different names, got {name!r} twice; rename or "
-                f"remove one of them"
+                "remove one of them"
             )
         seen.add(name)
 
@@ -162,8 +161,7 @@ def _check_width(table: Table, header: list[str], path: Path) -> None:
     if extra:
         raise DataError(
             f"{path}: the header names {len(header)} columns, and rows have {len(header) + extra} "
-            f"cells; "
-            "name every column, and end no line with a separator"
+            "cells; name every column, and end no line with a separator"
         )
 
 
@@ -209,10 +207,8 @@ def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator
             row, cell = pointed[0]
             raise DataError(
                 f"{path}: column {name}, row {row} (rows count from 0) holds {cell!r}, and other "
-                f"columns have decimal "
-                "commas, so this point may separate thousands; write the number without it, or "
-                "all numbers of the "
-                "file with decimal points"
+                "columns have decimal commas, so this point may separate thousands; write the "
+                "number without it, or all numbers of the file with decimal points"
             )
 
 
@@ -248,6 +244,5 @@ def _wrong_encoding(path: Path, error: UnicodeDecodeError) -> str:
     cure = shell_command("iconv", "-f", "LATIN1", "-t", "UTF-8", str(path))
     return (
         f"{path}: expected a CSV file in UTF-8, found the byte {wrong}, which is none of UTF-8; "
-        f"convert it, such as "
-        f"{cure} > utf8.csv (in place of LATIN1 the encoding that it has)"
+        f"convert it, such as {cure} > utf8.csv (in place of LATIN1 the encoding that it has)"
     )

@@ -136,8 +136,7 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
     except RequestException as error:
         raise DataError(
             f"{url}: could not be downloaded ({error}). Check the network, or put {path.name} "
-            f"into {path.parent} "
-            "by hand, or set FEDKIN_DATA to a folder that has it"
+            f"into {path.parent} by hand, or set FEDKIN_DATA to a folder that has it"
         ) from error
     except ValueError as error:
         raise ChecksumError(

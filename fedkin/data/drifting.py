@@ -199,9 +199,8 @@ def _concepts(changes: Sequence[str], clients: int, known: int) -> Int[np.ndarra
         or not all(row and digits >= set(row) for row in changes)
     ):
         raise ConfigError(
-            f"changes must have two steps or more, each with as many of the digits 0 .. "
-            f"{known - 1} as there are "
-            f"clients, such as ('000', '010'); got {changes!r}"
+            "changes must have two steps or more, each with as many of the digits 0 .. "
+            f"{known - 1} as there are clients, such as ('000', '010'); got {changes!r}"
         )
     table = np.array([[int(digit) for digit in row] for row in changes])
     return table[:, np.arange(clients) % table.shape[1]]

@@ -151,8 +151,7 @@ class FederatedData:
         if split == "validation" and self.validation is None:
             raise DataError(
                 f"{self.name} has no validation split: make one with data.with_validation(0.1), "
-                f"in a configuration "
-                "data.validation = 0.1"
+                "in a configuration data.validation = 0.1"
             )
         return getattr(self, split)
 

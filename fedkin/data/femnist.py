@@ -18,8 +18,8 @@ from fedkin.data.files import check_labels, read_npz
 from fedkin.data.partition_options import POOLED, PartitionOptions, checked, legacy_random
 
 _HELP = (
-    "No published file has this form: help(fedkin.data.femnist) describes the layout; "
-    "set FEDKIN_DATA to the folder that has FEMNIST/ in it"
+    "No published file has this form: help(fedkin.data.femnist) describes the layout; set "
+    "FEDKIN_DATA to the folder that has FEMNIST/ in it"
 )
 LETTERS = Source(
     "femnist", {"femnist_aj_pool.npz": None}, folders=("FEMNIST", "femnist"), help=_HELP

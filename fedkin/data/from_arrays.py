@@ -70,8 +70,8 @@ def from_arrays(
     if (clients is None) == (options is None):
         raise ConfigError(
             "whose is each sample? Give its client with clients=, an id for each of the samples, "
-            "or divide them with "
-            f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
+            "or divide them with partition= and num_clients=; got "
+            f"{'neither' if options is None else 'both'}"
         )
     if clients is not None and (isinstance(clients, (str, bytes)) or not np.iterable(clients)):
         raise ConfigError(
@@ -136,8 +136,7 @@ def from_pandas(
     if (client is None) == (options is None):
         raise ConfigError(
             "whose is each sample? Name the column that says so with client=, or divide them with "
-            "partition= and "
-            f"num_clients=; got {'neither' if options is None else 'both'}"
+            f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
         )
     split = test if isinstance(test, str) else None
     chosen = (
@@ -157,7 +156,7 @@ def check_frame(frame: pd.DataFrame | Any) -> None:
     if not isinstance(frame, pd.DataFrame):
         raise DataError(
             f"expected a pandas DataFrame, got {type(frame).__name__}; arrays go to "
-            f"fk.data.from_arrays"
+            "fk.data.from_arrays"
         )
 
 

@@ -77,8 +77,8 @@ def from_hf(
     if (by is None) == (options is None):
         raise ConfigError(
             "whose is each sample? Name the column that says so, or give a partitioner, with by=; "
-            "or divide them with "
-            f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
+            "or divide them with partition= and num_clients=; got "
+            f"{'neither' if options is None else 'both'}"
         )
     split = None
     if hasattr(test, "column_names"):
@@ -115,8 +115,8 @@ def _check_dataset(dataset: Any, name: str) -> None:
     if isinstance(dataset, dict):
         raise DataError(
             f"{name}: expected one split, got a {type(dataset).__name__} with "
-            f"{', '.join(map(str, dataset))}; "
-            "choose one, such as dataset['train'] (and test=dataset['test'])"
+            f"{', '.join(map(str, dataset))}; choose one, such as dataset['train'] (and "
+            "test=dataset['test'])"
         )
     if not (
         hasattr(dataset, "column_names")
@@ -178,8 +178,7 @@ def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray
     if 0 in sizes:
         raise DataError(
             f"by: the {type(partitioner).__name__} gives client {sizes.index(0)} no samples "
-            f"({sizes.count(0)} such "
-            "clients); take fewer partitions"
+            f"({sizes.count(0)} such clients); take fewer partitions"
         )
     return concatenate_datasets(parts), np.repeat(_partition_names(partitioner, len(parts)), sizes)
 
@@ -209,8 +208,7 @@ def _client_column(dataset: Any, by: str, name: str) -> Shaped[np.ndarray, "M"]:
         row = unknown_class[0]
         raise DataError(
             f"{name}: column {by}, row {row} has no client: {owners[row]} is no class of its "
-            f"ClassLabel "
-            f"({len(unknown_class)} such rows); drop these rows"
+            f"ClassLabel ({len(unknown_class)} such rows); drop these rows"
         )
     return np.array(classes)[owners]
 
@@ -228,8 +226,7 @@ def _images(dataset: Any, column: str, rows: slice, place: str) -> Shaped[np.nda
     if missing:
         raise DataError(
             f"{place}, row {start + missing[0]} has no image ({len(missing)} such rows); drop "
-            f"these rows, or decode "
-            "them: dataset.cast_column(column, datasets.Image())"
+            "these rows, or decode them: dataset.cast_column(column, datasets.Image())"
         )
     return pixels_of_all(images, place, start)
 
@@ -272,9 +269,8 @@ class HFFeatures:
             if len(arrays) > 1 and array.ndim > 1:
                 raise DataError(
                     f"{name}: expected one column of arrays, or several of numbers; {column} has "
-                    f"shape "
-                    f"{array.shape[1:]} beside {len(arrays) - 1} others; name it alone with "
-                    f"features="
+                    f"shape {array.shape[1:]} beside {len(arrays) - 1} others; name it alone with "
+                    "features="
                 )
         block = (
             np.stack([a.astype(np.float64) for a in arrays], axis=1)
@@ -285,9 +281,8 @@ class HFFeatures:
         if self._sample_shape not in (None, block.shape[1:]):
             raise DataError(
                 f"{name}: column {self._columns[0]}: row {start} has shape {block.shape[1:]}, row "
-                f"0 "
-                f"{self._sample_shape}; resize or pad them to one shape, or name other columns "
-                f"with features="
+                f"0 {self._sample_shape}; resize or pad them to one shape, or name other columns "
+                "with features="
             )
         return block
 
@@ -311,19 +306,18 @@ def _numbers(
         if rows:
             raise DataError(
                 f"{place}, row {start + rows[0]} is missing ({len(rows)} such rows); drop these "
-                f"rows"
+                "rows"
             )
         shapes = [np.shape(value) for value in values]
         odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), 0)
         raise DataError(
             f"{place}: row {start + odd} has shape {shapes[odd]}, row {start} {shapes[0]}; resize "
-            f"or pad them to one "
-            "shape, or name other columns with features="
+            "or pad them to one shape, or name other columns with features="
         )
     if values.dtype.kind not in "iufb":
         raise DataError(
             f"{place} holds {'text' if values.dtype.kind in 'US' else values.dtype}, such as "
-            f"{values[:1].tolist()}; "
-            "make it numbers with dataset.map(...), or name the other columns with features="
+            f"{values[:1].tolist()}; make it numbers with dataset.map(...), or name the other "
+            "columns with features="
         )
     return values

@@ -117,9 +117,8 @@ def _share(test: Any) -> Any:
     """What tests a single dataset: a share, or numbers of splits."""
     if hasattr(test, "__getitem__") and not hasattr(test, "dtype"):
         raise ConfigError(
-            f"test of a single dataset must be a share, or an array with the split of each "
-            f"sample, got "
-            f"{type(test).__name__}"
+            "test of a single dataset must be a share, or an array with the split of each sample, "
+            f"got {type(test).__name__}"
         )
     return test
 
@@ -140,7 +139,7 @@ def _check_all_have_samples(sources: dict[Any, Any], owners: np.ndarray, place: 
     if empty:
         raise DataError(
             f"{place}: client {empty[0]} has no samples ({len(empty)} such clients); leave its "
-            f"dataset out"
+            "dataset out"
         )
 
 
@@ -152,8 +151,7 @@ def _stack(parts: list[_Read], places: list[str]) -> _Read:
         if mine != (first.x.shape[1:], first.x.dtype):
             raise DataError(
                 f"{place} has samples of shape {mine[0]} and type {mine[1]}, {other} of "
-                f"{first.x.shape[1:]} and "
-                f"{first.x.dtype}; make them alike"
+                f"{first.x.shape[1:]} and {first.x.dtype}; make them alike"
             )
     x = np.concatenate([part.x for part, _ in filled]) if filled else np.zeros((0, 1))
     return _Read(x, [label for part, _ in filled for label in part.y])
@@ -169,8 +167,7 @@ def _read(source: Any, place: str) -> _Read:
     except TypeError:
         raise DataError(
             f"{place}: a {type(dataset).__name__} has no length; collect its samples, and give "
-            f"them to "
-            "fk.data.from_arrays"
+            "them to fk.data.from_arrays"
         ) from None
     if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
         x, y = (_array(tensor, place) for tensor in dataset.tensors)
@@ -190,7 +187,7 @@ def _read(source: Any, place: str) -> _Read:
     if odd is not None:
         raise DataError(
             f"{place}: sample {odd} has shape {x[odd].shape}, sample 0 {x[0].shape}; resize or "
-            f"pad them to one shape"
+            "pad them to one shape"
         )
     return _Read(np.stack(x) if x else np.zeros((0, 1)), [_label(y) for _, y in pairs])
 
@@ -220,13 +217,13 @@ def _dataset(source: Any, place: str) -> Any:
     if not whole or getattr(sampler, "replacement", False):
         raise DataError(
             f"{place}: its DataLoader draws with a {type(drawn[0]).__name__}, perhaps not every "
-            f"sample once; give the "
-            "samples that are meant: torch.utils.data.Subset(dataset, indices)"
+            "sample once; give the samples that are meant: torch.utils.data.Subset(dataset, "
+            "indices)"
         )
     if source.collate_fn not in (default_collate, default_convert):
         raise DataError(
             f"{place}: its DataLoader has a collate_fn of its own, which is not read; put it in "
-            f"the dataset"
+            "the dataset"
         )
     return source.dataset
 
@@ -250,6 +247,6 @@ def import_torch() -> None:
         import torch as torch
     except ImportError as error:
         raise MissingExtra(
-            f"datasets of PyTorch need it, and it is not installed: pip install 'fedkin[torch]' "
+            "datasets of PyTorch need it, and it is not installed: pip install 'fedkin[torch]' "
             f"({error})"
         ) from error

@@ -260,7 +260,7 @@ def _counted(
         top = max(frequency.values(), default=0)
         raise DataError(
             f"{path}: no word occurs in {min_df} sentences, the commonest in {top}; take a "
-            f"smaller min_df"
+            "smaller min_df"
         )
     return CountVectorizer(vocabulary=vocabulary).transform(texts).toarray().astype(np.float32)
 
@@ -306,9 +306,8 @@ def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
     if len(eligible) < sampling.clients:
         raise DataError(
             f"{path}: {len(eligible)} of {N} users have {LEAST} spoilers and {LEAST} other "
-            f"sentences in the first "
-            f"{sampling.reviews:,} reviews, {sampling.clients} clients requested; take more "
-            f"reviews or fewer clients"
+            f"sentences in the first {sampling.reviews:,} reviews, {sampling.clients} clients "
+            "requested; take more reviews or fewer clients"
         )
     random, rows = python_random.Random(sampling.seed), []
     for user in eligible[: sampling.clients]:

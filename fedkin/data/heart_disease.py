@@ -161,8 +161,7 @@ def _complete(table: Table, path: Path, hospital: str) -> Table:
         row, column = (int(index) for index in np.argwhere(strange)[0])
         raise DataError(
             f"{path}: row {int(used.index[row]) + 1}: expected a number or ? as "
-            f"{used.columns[column]}, "
-            f"got {used.iat[row, column]!r}"
+            f"{used.columns[column]}, got {used.iat[row, column]!r}"
         )
     complete = numbers.dropna()
     if len(complete) < LEAST:

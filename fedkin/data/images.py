@@ -145,7 +145,7 @@ def mnist_writers(images: Images) -> Int[np.ndarray, "M"]:
     if not np.array_equal(table[:, 0], images.y):
         raise DataError(
             f"{folder}: the classes in QMNIST's labels are not those of MNIST; the files do not "
-            f"belong together"
+            "belong together"
         )
     return table[:, 2].astype(np.int64)
 

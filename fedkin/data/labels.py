@@ -101,8 +101,8 @@ def named_booleans(
     if len(labels) and not set(_BOOLEANS) <= set(names):
         raise DataError(
             f"{place}: labels are booleans, such as {labels[0]} in row 0, and the classes are "
-            f"named {listed(names)}: "
-            "nothing says which of them is True; write these names in place of False and True"
+            f"named {listed(names)}: nothing says which of them is True; write these names in "
+            "place of False and True"
         )
     return labels.astype(str)
 
@@ -124,7 +124,7 @@ def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
         examples = " and ".join(f"{values[row]!r} in row {row} ({kinds[row]})" for row in rows)
         raise DataError(
             f"{place}: labels must be of one type, got {examples}; make all of them text, or all "
-            f"numbers"
+            "numbers"
         )
     types = {"text": str, "a boolean": bool, "a number": np.float64}
     kind = str(kinds[0]) if len(kinds) else "a number"
@@ -155,7 +155,7 @@ def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
     if len(missing):
         raise DataError(
             f"{place}: the label is missing in row {missing[0]} ({len(missing)} such rows); drop "
-            f"these rows"
+            "these rows"
         )
 
 
@@ -165,8 +165,7 @@ def _check_names(names: Names, classes: int | None, place: Path | str) -> None:
     if classes is not None and classes != len(names):
         raise DataError(
             f"{place}: classes = {classes}, but there are {len(names)} names of classes "
-            f"({listed(names)}); "
-            "leave classes out, or name all with label_names"
+            f"({listed(names)}); leave classes out, or name all with label_names"
         )
 
 
@@ -195,7 +194,6 @@ def _largest(y: Int[np.ndarray, "M"], place: Path | str) -> int:
     if largest >= max(len(y), 1):
         raise DataError(
             f"{place}: label {largest} in row {int(y.argmax())} is more than the {len(y)} samples "
-            f"allow; "
-            f"correct it, or set classes={largest + 1}"
+            f"allow; correct it, or set classes={largest + 1}"
         )
     return largest

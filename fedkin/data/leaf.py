@@ -49,7 +49,7 @@ def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
     if isinstance(files.x, tuple):
         raise DataError(
             f"{folder}: expected x of numbers, got text such as {files.x[0][:40]!r}; encode it "
-            f"first"
+            "first"
         )
     y = check_labels(files.y, classes, folder)
     top = int(y.max())
@@ -78,8 +78,7 @@ def read_leaf(folder: Path) -> LeafFiles:
     if files is None:
         raise DataError(
             f"{folder}: expected train/*.json and test/*.json, or one *train*.json and one "
-            f"*test*.json; "
-            f"got {_listing(folder)}"
+            f"*test*.json; got {_listing(folder)}"
         )
     return read_leaf_files(
         *files, [path for name in _VALIDATION for path in _visible(folder / name, "*.json")]
@@ -257,7 +256,7 @@ def _numbers(x: list[Any], who: str) -> Float32[np.ndarray, "n ..."]:
         row = int(np.argmin(np.isfinite(small).reshape(len(small), -1).all(axis=1)))
         raise DataError(
             f"{who}: features must be finite, sample {row} holds NaN, infinity, or a number over "
-            f"3.4e38"
+            "3.4e38"
         )
     return small
 

@@ -39,8 +39,7 @@ FRAMES, EVERY, FEWEST = (
 _FOLDERS = ("FedMEx", "fedmex", "mex")
 _HELP = (
     "Put train.json and test.json of Fed-MEx there (FEDKIN_DATA names the folder that has FedMEx/ "
-    "in it), or make the "
-    "federation from the recordings of MEx with path=..."
+    "in it), or make the federation from the recordings of MEx with path=..."
 )
 PUBLISHED = Source("mex", {"train.json": None, "test.json": None}, folders=_FOLDERS, help=_HELP)
 TEST_PART = Source("mex (test part)", {"fed_mex_TESTONLY.npz": None}, folders=_FOLDERS, help=_HELP)
@@ -136,7 +135,7 @@ def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
     if len(files.train.rows):
         raise DataError(
             f"{path}: expected test samples only (split 1), {len(files.train.rows)} are marked "
-            f"for training"
+            "for training"
         )
     parts = partition.split_train_test(
         files.test, Stream(seed, purpose="data/split"), train_fraction
@@ -198,7 +197,7 @@ def _subject(folder: Path) -> dict[int, Float32[np.ndarray, "n 1280"]]:
         if name is None or not 1 <= int(name[1]) <= CLASSES:
             raise DataError(
                 f"{path}: expected a name such as 04_pm_1.csv: an exercise from 01 to 07, _pm, "
-                f"number of the recording"
+                "number of the recording"
             )
         windows.setdefault(int(name[1]) - 1, []).append(_windows(*_recording(path)))
     joined = {label: np.concatenate(parts) for label, parts in windows.items()}

@@ -200,7 +200,7 @@ def own_partition(
         if value is not None:
             raise ConfigError(
                 f"{name} = {value} belongs to a partition; set partition= ({', '.join(POOLED)}) "
-                f"as well"
+                "as well"
             )
     return None
 
@@ -258,7 +258,7 @@ def clean_features(
         if wrong:
             raise DataError(
                 f"{place}: features must be finite, row {wrong[0]} holds {what} ({len(wrong)} "
-                f"such rows)"
+                "such rows)"
             )
     return clean
 
@@ -296,8 +296,7 @@ def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path |
     elif names is None and classes[0] > 0:
         _log.warning(
             "%s: labels are %d to %d, so that no sample has class 0 (%d of the classes 0 to %d "
-            "are empty); to have "
-            "none, number them from 0, or give labels as text",
+            "are empty); to have none, number them from 0, or give labels as text",
             place,
             classes[0],
             classes[-1],

@@ -130,7 +130,7 @@ def open_packed(folder: str | Path) -> FederatedData:
     if len(fields["x"]) != len(fields["y"]):
         raise DataError(
             f"{folder}: {len(fields['x'])} samples but {len(fields['y'])} labels; pack the data "
-            f"anew"
+            "anew"
         )
     return FederatedData.trusted(packed, **fields)
 

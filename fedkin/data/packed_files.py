@@ -67,7 +67,7 @@ def check_files(states: dict[Path, tuple[int, int]], cure: str = "start") -> Non
         if state != file_state(path):
             raise DataError(
                 f"{path} has changed, or is gone, since these data were opened: {cure} the run "
-                f"again"
+                "again"
             )
 
 

@@ -52,8 +52,8 @@ def dirichlet(
             return clients_of_parts([[random.permutation(rows)] for rows in own], "dirichlet")
     raise DataError(
         f"dirichlet: alpha {alpha} leaves some of {clients} clients with under {minimum} samples "
-        f"in {MAX_DRAWS} draws; "
-        "take a larger alpha or fewer clients; of samples of your own, a smaller min_samples"
+        f"in {MAX_DRAWS} draws; take a larger alpha or fewer clients; of samples of your own, a "
+        "smaller min_samples"
     )
 
 
@@ -116,7 +116,7 @@ def shards(
     if not 1 <= shards_per_client * clients <= len(labels):
         raise ConfigError(
             f"shards: {clients} x {shards_per_client} shards cannot be cut from {len(labels)} "
-            f"samples"
+            "samples"
         )
     cut = np.array_split(np.argsort(labels, kind="stable"), clients * shards_per_client)
     shards_of_clients = stream.rng().permutation(len(cut)).reshape(clients, shards_per_client)
@@ -232,7 +232,7 @@ def clients_of_parts(parts: list[list[np.ndarray]], partition: str) -> Ragged:
     if len(empty):
         raise DataError(
             f"{partition}: nothing is left for client {empty[0]} ({len(empty)} such); use fewer "
-            f"clients"
+            "clients"
         )
     return owned
 

@@ -136,12 +136,12 @@ class PartitionOptions:
             if value is not None and option not in OPTIONS_OF[self.partition]:
                 raise ConfigError(
                     f"{option} = {value} does not apply to partition {self.partition!r}; leave it "
-                    f"out"
+                    "out"
                 )
         if self.samples is not None and self.partition not in POOLED:
             raise ConfigError(
                 f"samples = {self.samples} does not apply to partition {self.partition!r}; leave "
-                f"it out"
+                "it out"
             )
         if self.tested not in TEST_CHOICES:
             raise ConfigError(unknown("value of tested", self.tested, TEST_CHOICES))

@@ -63,8 +63,7 @@ def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
     scale = f", with values {values.min():g} to {values.max():g}" if mode == "F" else ""
     raise DataError(
         f"{place}: an image of mode {image.mode!r}{scale} has no known scale; convert it, "
-        f"image.convert('RGB'), or "
-        "give arrays of numbers in 0 .. 1 to fk.data.from_arrays"
+        "image.convert('RGB'), or give arrays of numbers in 0 .. 1 to fk.data.from_arrays"
     )
 
 
@@ -75,8 +74,8 @@ def _sixteen_bits(
     if values.min() < 0 or values.max() > _WHITE_16:
         raise DataError(
             f"{place}: an image of mode {mode!r} has values {values.min()} to {values.max()}, and "
-            f"16 bits are 0 to "
-            f"{_WHITE_16}; give arrays of numbers in 0 .. 1 to fk.data.from_arrays"
+            f"16 bits are 0 to {_WHITE_16}; give arrays of numbers in 0 .. 1 to "
+            "fk.data.from_arrays"
         )
     return (values / np.float32(_WHITE_16)).astype(np.float32)
 
@@ -116,10 +115,8 @@ def check_alike(
         if array.shape != arrays[0].shape:
             raise DataError(
                 f"{place}: the image in row {start + row} has shape {array.shape} (mode "
-                f"{modes[row]}), the one in row "
-                f"{start} {arrays[0].shape} (mode {modes[0]}); resize them to one size, or "
-                f"convert all of them to one "
-                "mode: image.convert('RGB')"
+                f"{modes[row]}), the one in row {start} {arrays[0].shape} (mode {modes[0]}); "
+                "resize them to one size, or convert all of them to one mode: image.convert('RGB')"
             )
 
 

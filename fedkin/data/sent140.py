@@ -157,8 +157,7 @@ def _form(path: Path) -> dict[str, Any]:
         return {"encoding": "latin-1", "header": None, "names": COLUMNS}
     raise DataError(
         f"{path}: expected the columns {', '.join(COLUMNS)} without a header, or a header with "
-        f"{', '.join(NEEDED)}; "
-        f"row 0 is {head[:8]}"
+        f"{', '.join(NEEDED)}; row 0 is {head[:8]}"
     )
 
 
@@ -171,7 +170,7 @@ def _complete(table: Table, path: Path, skip_bad: bool) -> Table:
             row = int(np.argmax(empty))
             raise DataError(
                 f"{path}: {name} is empty in row {row} ({empty.sum()} such rows); correct it, or "
-                f"set skip_bad=True"
+                "set skip_bad=True"
             )
         bad |= empty
     if bad.all():
@@ -187,8 +186,7 @@ def _check_labels(table: Table, path: Path) -> None:
         hint = "; neutral tweets (2) are not in this set" if label == "2" else ""
         raise DataError(
             f"{path}: unknown label {label!r} in row {row} ({wrong.sum()} such rows); polarity "
-            f"must be 0 (negative) "
-            f"or 4 (positive){hint}"
+            f"must be 0 (negative) or 4 (positive){hint}"
         )
 
 

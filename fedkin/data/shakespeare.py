@@ -167,7 +167,7 @@ def _draw_roles(
     if not eligible:
         raise DataError(
             f"{path}: no role is long enough for windows of {length} characters; lower length or "
-            f"least"
+            "least"
         )
     if clients is None:
         return eligible

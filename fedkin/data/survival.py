@@ -96,8 +96,7 @@ def risk_sets(
     if not len(deaths):
         raise DataError(
             f"{who}: of its {len(times)} patients none died while another was at risk, so a Cox "
-            f"loss has nothing to "
-            "compare; leave this client out, or join it with another"
+            "loss has nothing to compare; leave this client out, or join it with another"
         )
     sets: list[list[int]] = []
     weights: list[Float[np.ndarray, "_"]] = []

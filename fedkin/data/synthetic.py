@@ -125,7 +125,7 @@ def synthetic(
         if value is not None and iid:
             raise ConfigError(
                 f"{name} = {value} does not apply to synthetic with iid = true; leave one of them "
-                f"out"
+                "out"
             )
         if value is not None and not (np.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be zero or a positive number, got {value}")

@@ -83,7 +83,7 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
     if clash:
         raise ConfigError(
             f"{place}: column {clash[0]!r} cannot be a feature and the label, client or split as "
-            f"well"
+            "well"
         )
     if len(set(named)) < len(named):
         raise ConfigError(
@@ -115,10 +115,8 @@ def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
     if unnamed:
         raise DataError(
             f"{place}: expected a name for every column, got {unnamed[0]!r}: probably the row "
-            f"numbers that pandas "
-            "writes; leave them out with to_csv(..., index=False), give the column a name, or "
-            "name the others with "
-            "features="
+            "numbers that pandas writes; leave them out with to_csv(..., index=False), give the "
+            "column a name, or name the others with features="
         )
     return [name for name in names if name not in index]
 
@@ -251,17 +249,15 @@ def numbers(
             what = "text" if first and isinstance(first[0], str) else str(column.dtype)
             raise DataError(
                 f"{place}: expected numeric feature columns, got {name} of {what}, such as "
-                f"{listed(first)!r}; "
-                f"encode it (pandas.get_dummies(table, columns=[{name!r}])), or name the others "
-                f"with features="
+                f"{listed(first)!r}; encode it (pandas.get_dummies(table, columns=[{name!r}])), "
+                "or name the others with features="
             )
         absent = pd.isna(column).to_numpy()
         if absent.any():
             row = start + int(np.argmax(absent))
             raise DataError(
                 f"{place}: column {name}, row {row} holds NaN, a missing value ({absent.sum()} "
-                f"such "
-                "rows); fill it in, drop these rows, or name the other columns with features="
+                "such rows); fill it in, drop these rows, or name the other columns with features="
             )
         _check_size(column.to_numpy(np.float64), name, place, start)
     return table[features].to_numpy(np.float64)
@@ -282,10 +278,8 @@ def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
         row = int(np.argmax(wrong))
         raise DataError(
             f"{place}: column {name}, row {start + row} (rows count from 0) holds "
-            f"{column.iloc[row]!r}, which is no "
-            f"number ({wrong.sum()} such rows); correct it, leave these rows out, or name the "
-            f"other columns with "
-            "features="
+            f"{column.iloc[row]!r}, which is no number ({wrong.sum()} such rows); correct it, "
+            "leave these rows out, or name the other columns with features="
         )
 
 
@@ -307,10 +301,9 @@ def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None
     row = int(np.argmax([bool(_MARKED.fullmatch(str(cell))) for cell in column]))
     raise DataError(
         f"{place}: column {name}, row {start + row} (rows count from 0) holds "
-        f"{column.iloc[row]!r}, which is no "
-        "number. A decimal comma, thousands, or a word for a missing value? Write numbers as "
-        "1234.5, leave out rows "
-        "without a value, or name the other columns with features="
+        f"{column.iloc[row]!r}, which is no number. A decimal comma, thousands, or a word for a "
+        "missing value? Write numbers as 1234.5, leave out rows without a value, or name the "
+        "other columns with features="
     )
 
 

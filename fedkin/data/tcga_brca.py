@@ -153,8 +153,7 @@ def _checked(table: Table, path: Path) -> Table:
     ):
         raise DataError(
             f"{path}: expected the columns region, split, {FEATURES} features from age_at_index "
-            f"on, E, T, got "
-            f"{len(names)} columns from {names[0]} to {names[-1]}"
+            f"on, E, T, got {len(names)} columns from {names[0]} to {names[-1]}"
         )
     numbers = cast(Table, table.drop(columns="split"))
     if (

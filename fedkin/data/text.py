@@ -224,6 +224,6 @@ def _opened(path: Path, width: int | None, stack: ExitStack) -> Any:
     if len(members) != 1:
         raise DataError(
             f"{path}: expected one .txt file in it, found {names or 'none'}; unpack it and name "
-            f"the file"
+            "the file"
         )
     return stack.enter_context(archive.open(members[0]))

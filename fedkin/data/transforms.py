@@ -204,8 +204,7 @@ def _check_pixels(data: FederatedData, low: float | int, high: float | int) -> N
     if data.x.ndim not in (3, 4):
         raise ConfigError(
             f"{data.name}: augment needs images [M, H, W] or [M, H, W, c], got features of shape "
-            f"{data.x.shape}; "
-            "the named image sets have a size option (mnist: size=28)"
+            f"{data.x.shape}; the named image sets have a size option (mnist: size=28)"
         )
     if not -np.inf < low < high < np.inf:
         raise ConfigError(
@@ -219,6 +218,5 @@ def _check_pixels(data: FederatedData, low: float | int, high: float | int) -> N
     if len(data.x) and not low <= data.x.min() <= data.x.max() <= high:
         raise DataError(
             f"{data.name}: pixels lie in {data.x.min():g} .. {data.x.max():g}, outside of {low} "
-            f".. {high}; "
-            "give low and high (and augment before standardising)"
+            f".. {high}; give low and high (and augment before standardising)"
         )

@@ -63,8 +63,7 @@ def unmasked(values: Any, place: Path | str, name: str) -> Any:
         where = f" in {', '.join(places)}" if places else ""
         raise DataError(
             f"{place}: {name} is masked{where} ({masked.sum()} such entries), so its value is not "
-            f"known; leave these "
-            f"rows out, or fill them in: {name}.filled(value)"
+            f"known; leave these rows out, or fill them in: {name}.filled(value)"
         )
     return values.data
 
@@ -98,8 +97,7 @@ def _of_list(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, ".
     if masked:
         raise DataError(
             f"{place}: {name} is masked in row {masked[0]} ({len(masked)} such rows), so its "
-            f"value is not known; leave "
-            "these rows out, or fill them in: row.filled(value)"
+            "value is not known; leave these rows out, or fill them in: row.filled(value)"
         )
     try:
         return _known_type(np.asarray(values))
@@ -168,7 +166,6 @@ def decoded(
         except UnicodeDecodeError:
             raise DataError(
                 f"{place}: {name} in row {row} is {entry!r}, bytes that are no UTF-8; decode them "
-                f"with the encoding "
-                "that they have: name.decode('latin-1')"
+                "with the encoding that they have: name.decode('latin-1')"
             ) from None
     return np.array(text)

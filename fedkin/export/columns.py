@@ -62,6 +62,5 @@ def _check_values(column: Any, name: str, place: Path | str) -> None:
         )
         raise DataError(
             f"{place}: column {name!r}, row {row} (rows count from 0) holds {what} ({wrong.sum()} "
-            f"such rows); fill it "
-            "in, or leave these rows out"
+            "such rows); fill it in, or leave these rows out"
         )

@@ -172,7 +172,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ConfigError(
             f"{folder} holds no export: there is no {CARD} in it (fedkin export RUN --out DIR "
-            f"makes one)"
+            "makes one)"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder / CARD} cannot be read: {error}") from error

@@ -72,9 +72,8 @@ def torch_module(predictor: Predictor, format: str) -> nn.Module:
     if architecture is None and not isinstance(model, ModelWithWorkers):
         raise ModelError(
             f"model {model.name!r} cannot be exported as {format!r}: among JAX models that can "
-            f"mclr, mlp, cnn and "
-            "detector; take format 'safetensors', which has its layers by name, or train it as a "
-            "PyTorch module"
+            "mclr, mlp, cnn and detector; take format 'safetensors', which has its layers by "
+            "name, or train it as a PyTorch module"
         )
     if predictor.positive is None:
         return _network(predictor, architecture, predictor.vectors[0])
@@ -139,8 +138,7 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(
             f"model {predictor.model.name!r} cannot be exported as 'onnx': {reason}; take format "
-            f"'torch' or "
-            "'safetensors'"
+            "'torch' or 'safetensors'"
         ) from error
     finally:
         log.setLevel(level)

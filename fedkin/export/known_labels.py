@@ -86,8 +86,7 @@ def _number_names(
         first = int(np.argmax(wrong))
         raise DataError(
             f"the label {texts[first]} in row {rows[first]} is a number, and the run knows the "
-            f"labels "
-            f"{', '.join(names)}; write those in its place"
+            f"labels {', '.join(names)}; write those in its place"
         )
     return texts
 

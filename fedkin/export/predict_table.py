@@ -84,8 +84,7 @@ def predict_file(
     if not chosen and several and file.client is None:
         raise ConfigError(
             f"{path}: has no column {_columns(export)[1]!r} that says whose a row is, and the "
-            f"export "
-            f"{len(export.card['models'])} models; say --client NAME or --cluster K"
+            f"export {len(export.card['models'])} models; say --client NAME or --cluster K"
         )
     if not chosen and several:
         classes, proba = _by_client(export, file._replace(x=x), path)
@@ -148,8 +147,8 @@ def _by_client(export: Export, file: _File, path: Path) -> Decisions:
     if len(missing):
         raise DataError(
             f"{path}: column {column!r}, row {missing[0]} (rows count from 0) says no client "
-            f"({len(missing)} such "
-            "rows); fill it in, or predict all rows by one model: --client NAME or --cluster K"
+            f"({len(missing)} such rows); fill it in, or predict all rows by one model: --client "
+            "NAME or --cluster K"
         )
     names = np.array([str(name) for name in whole_ids(file.client)])
     for name in np.unique(names):
@@ -192,8 +191,7 @@ def _table(export: Export, path: Path) -> _File:
     if len(names) != int(np.prod(shape)):
         raise DataError(
             f"{path}: the model takes {int(np.prod(shape))} features, and the file has "
-            f"{len(names)} columns other than "
-            f"{label}, {client} and {_SPLIT}: "
+            f"{len(names)} columns other than {label}, {client} and {_SPLIT}: "
             f"{', '.join(map(str, names[:8]))}{' ...' if len(names) > 8 else ''}"
         )
     x = values_of(

@@ -93,9 +93,8 @@ class Classifier:
         if len(broken):
             raise ModelError(
                 f"{self.name}: its scores of {len(broken)} of {len(scores)} samples are NaN or "
-                f"infinite, such as those "
-                f"of sample {broken[0]}; its training may have diverged (a lower learning rate "
-                f"may help)"
+                f"infinite, such as those of sample {broken[0]}; its training may have diverged "
+                "(a lower learning rate may help)"
             )
         return Decisions(scores.argmax(axis=1), probabilities(scores, self.detects))
 
@@ -148,7 +147,7 @@ class Predictor(Classifier):
         if self.detects:
             raise ModelError(
                 f"{self.name} is {len(self.vectors)} detectors, not one model; take vectors and "
-                f"positive"
+                "positive"
             )
         return self.vectors[0]
 
@@ -247,16 +246,15 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         kind = "numbers" if floats else "integers"
         raise DataError(
             f"expected samples of shape [B, {', '.join(map(str, shape))}] ({kind}, as "
-            f"{samples.name} has them), got "
-            f"{array.dtype} of shape {list(array.shape)}; one sample is x[None]"
+            f"{samples.name} has them), got {array.dtype} of shape {list(array.shape)}; one "
+            "sample is x[None]"
         )
     if floats and array.dtype == np.uint8:
         if not getattr(samples, "from_uint8", False):
             raise DataError(
                 f"uint8 samples: {samples.name} does not say that its own were uint8 divided by "
-                f"255, so how to scale "
-                "these is not known; prepare them as those were, and give floats "
-                "(x.astype('float32'))"
+                "255, so how to scale these is not known; prepare them as those were, and give "
+                "floats (x.astype('float32'))"
             )
         array = array / _PIXELS
     array = np.ascontiguousarray(array, dtype)

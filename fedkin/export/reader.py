@@ -159,7 +159,7 @@ class Export:
         if len(entries) > 1:
             raise ConfigError(
                 f"{self.folder} has {len(entries)} models: say whose is meant, client=... or "
-                f"cluster=..."
+                "cluster=..."
             )
         return entries[0]
 
@@ -192,9 +192,8 @@ class Export:
         if model is None and entry is None:
             raise ModelError(
                 f"{self.folder}: the model is the user's own, and format {self.card['format']!r} "
-                f"has its weights only; "
-                "give it, load(folder, model=...), or export as 'onnx', which has the whole "
-                "computation"
+                "has its weights only; give it, load(folder, model=...), or export as 'onnx', "
+                "which has the whole computation"
             )
         if model is None:
             model = registry.make(registry.models(), entry, self.samples)
@@ -237,7 +236,7 @@ def _vector(model: AnyModel, arrays: dict[str, np.ndarray], prefix: str) -> Floa
     if missing:
         raise ModelError(
             f"model {model.name!r} has a layer {missing[0]!r}, and the export has not; give its "
-            f"own model"
+            "own model"
         )
     vector = np.concatenate([arrays[name].ravel() for name in names]).astype(np.float32)
     if len(vector) != model.spec.parameters:

@@ -238,8 +238,8 @@ def at_least(side: int, image: ImageShape, name: str) -> ImageShape:
     if min(image[:2]) < side:
         raise ModelError(
             f"{name}: this network needs images of at least {side} x {side}, got {image[0]} x "
-            f"{image[1]}; take mclr or "
-            f"mlp for such small ones, or larger images{_larger_images(name, side)}"
+            f"{image[1]}; take mclr or mlp for such small ones, or larger "
+            f"images{_larger_images(name, side)}"
         )
     return image
 

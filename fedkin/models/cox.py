@@ -38,8 +38,8 @@ def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
     if data.x.ndim != 3 or data.x.shape[1] != data.classes or data.x.shape[2] < 2:
         raise ModelError(
             f"{data.name}: cox needs risk sets [M, m, d + 1] with m classes, such as tcga_brca, "
-            f"got samples "
-            f"{list(data.x.shape[1:])} of {data.classes} classes; for other data use mclr or mlp"
+            f"got samples {list(data.x.shape[1:])} of {data.classes} classes; for other data use "
+            "mclr or mlp"
         )
     widths = hidden_widths("cox", hidden)
     return _cox((data.x.shape[2] - 1, *widths, 1))

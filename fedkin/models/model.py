@@ -184,8 +184,7 @@ def _refuse_pytorch(source: Any) -> None:
     if torch is not None and issubclass(kind, torch.nn.Module):
         raise ModelError(
             f"{kind.__name__} is a PyTorch module: fk.torch_model(..., engine='jax') compiles it "
-            f"by JAX, "
-            "fk.torch_model(...) trains it by PyTorch"
+            "by JAX, fk.torch_model(...) trains it by PyTorch"
         )
 
 

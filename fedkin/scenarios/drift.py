@@ -205,7 +205,7 @@ def _image_shape(data: FederatedData) -> tuple[int, ...]:
     if data.x.dtype.kind != "f" or len(shape) not in (2, 3) or shape[:2] != 2 * shape[:1]:
         raise DataError(
             f"{data.name}: only square images of real numbers can be rotated, such as [M, 784] or "
-            f"[M, 32, 32, 3]; "
-            f"got {data.x.dtype} of shape {data.x.shape}; take relabel instead of rotate"
+            f"[M, 32, 32, 3]; got {data.x.dtype} of shape {data.x.shape}; take relabel instead of "
+            "rotate"
         )
     return shape

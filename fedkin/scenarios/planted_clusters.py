@@ -125,8 +125,7 @@ def _draw(
         if len(members) * each > len(pool):
             raise DataError(
                 f"{base} has {len(pool)} images for cluster {cluster}, its {len(members)} clients "
-                f"of {each} need "
-                f"{len(members) * each}; lower clients, samples or test_samples"
+                f"of {each} need {len(members) * each}; lower clients, samples or test_samples"
             )
     rows = np.zeros((len(true_clusters), each), np.int64)
     for members, pool in zip(owners, pools, strict=True):

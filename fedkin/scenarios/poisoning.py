@@ -79,7 +79,7 @@ def with_trigger(x: np.ndarray, rows: Int[np.ndarray, "r"]) -> np.ndarray:
         x.ndim in (3, 4) or (x.ndim == 2 and side * side == x.shape[1] >= PATCH**2)
     ):
         raise DataError(
-            f"a trigger needs images, flat and square or [H, W] or [H, W, channels]; got "
+            "a trigger needs images, flat and square or [H, W] or [H, W, channels]; got "
             f"{list(shape)}"
         )
     changed = x.copy()

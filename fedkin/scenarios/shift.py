@@ -121,7 +121,7 @@ class Incremental:
         rates = (0, *self.releases)
         if len(rates) == 1 or any(late <= early for early, late in pairwise(rates)):
             raise ConfigError(
-                f"releases must be fractions in (0, 1] that rise, like 0.25, 0.5; got "
+                "releases must be fractions in (0, 1] that rise, like 0.25, 0.5; got "
                 f"{self.releases!r}"
             )
 

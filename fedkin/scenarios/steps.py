@@ -61,8 +61,7 @@ class Steps:
         if not isinstance(original, StreamData):
             raise DataError(
                 f"{original.name}: these data do not come in steps: take sine, circle, sea or "
-                f"another "
-                "fedkin.data.StreamData, or leave out the shift 'steps'"
+                "another fedkin.data.StreamData, or leave out the shift 'steps'"
             )
         last, step = len(original.steps) - 2, max(round - 1, 0) // self.every
         shifted = np.zeros(original.clients, bool)
