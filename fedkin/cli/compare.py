@@ -97,16 +97,18 @@ def compare_command(
         checked = (
             comparison_folder.reopen(resume, seeds, by)
             if resume
-            else _grid(settings or [], methods, seeds, grid or [], by)
+            else _grid(
+                settings=settings or [], methods=methods, seeds=seeds, sweeps=grid or [], by=by
+            )
         )
         check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
         _carry_out(
-            checked,
-            resume or out or new_run_folder("compare"),
-            resume is None,
-            jobs,
-            engine,
-            as_json,
+            grid=checked,
+            folder=resume or out or new_run_folder("compare"),
+            new=resume is None,
+            jobs=jobs,
+            engine=engine,
+            as_json=as_json,
         )
 
 
@@ -119,7 +121,9 @@ def _carry_out(
 
     with folder_lock(folder):
         created = comparison_folder.create(folder, grid) if new else None
-        comparison, refused, interruption = _run(grid, folder, created, jobs, engine)
+        comparison, refused, interruption = _run(
+            grid=grid, folder=folder, created=created, jobs=jobs, engine=engine
+        )
         _close(comparison, refused, folder, as_json)
     _exit_status(comparison, interruption, folder)
 
@@ -163,7 +167,15 @@ def _run(
         try:
             with ending_on_signals():
                 return (
-                    _run_cells(grid, folder, display, refused, created, jobs, engine),
+                    _run_cells(
+                        grid=grid,
+                        folder=folder,
+                        display=display,
+                        refused=refused,
+                        created=created,
+                        jobs=jobs,
+                        engine=engine,
+                    ),
                     refused,
                     None,
                 )

@@ -89,7 +89,12 @@ def run_command(
         if config.run.seeds:
             with _resumable(folder):
                 repeated = _execute_seeds(
-                    config, folder, resume is not None, track or [], jobs, engine
+                    config=config,
+                    folder=folder,
+                    resume=resume is not None,
+                    track=track or [],
+                    jobs=jobs,
+                    engine=engine,
                 )
             return _show_seeds(repeated, folder, as_json)
         with _resumable(folder):

@@ -30,7 +30,13 @@ def found_entries() -> list[FoundEntry]:
     for name, make in DATASETS.items():
         about: AboutData = make.about  # type: ignore[attr-defined]
         entries.append(
-            FoundEntry(name, _location(about), about.clients, about.samples, about.content)
+            FoundEntry(
+                name=name,
+                where=_location(about),
+                clients=about.clients,
+                samples=about.samples,
+                about=about.content,
+            )
         )
     return entries
 

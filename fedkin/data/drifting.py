@@ -80,7 +80,14 @@ def sine(
     Raises:
         ConfigError: impossible numbers or concepts.
     """
-    return _stream("sine", (clients, samples, changes, seed), 2, 1.0, _sine, 2)
+    return _stream(
+        name="sine",
+        options=(clients, samples, changes, seed),
+        features=2,
+        width=1.0,
+        label=_sine,
+        known=2,
+    )
 
 
 @named(
@@ -106,7 +113,14 @@ def circle(
     Raises:
         ConfigError: impossible numbers or concepts.
     """
-    return _stream("circle", (clients, samples, changes, seed), 2, 1.0, _circle, len(CIRCLES))
+    return _stream(
+        name="circle",
+        options=(clients, samples, changes, seed),
+        features=2,
+        width=1.0,
+        label=_circle,
+        known=len(CIRCLES),
+    )
 
 
 @named(
@@ -141,7 +155,13 @@ def sea(
     if not 0 <= noise < 1:
         raise ConfigError(f"noise must be a fraction from 0 up and below 1, got {noise}")
     return _stream(
-        "sea", (clients, samples, changes, seed), 3, 10.0, _sea, len(SEA_THRESHOLDS), float(noise)
+        name="sea",
+        options=(clients, samples, changes, seed),
+        features=3,
+        width=10.0,
+        label=_sea,
+        known=len(SEA_THRESHOLDS),
+        noise=float(noise),
     )
 
 
@@ -179,13 +199,13 @@ def _stream(
     rows = np.arange(len(each)).reshape(len(concepts), clients, samples)
     steps = tuple(Ragged.of(list(own)) for own in rows)
     return StreamData(
-        name,
-        x,
-        y.astype(np.int64),
-        2,
-        steps[0],
-        steps[1],
-        concepts[0],
+        name=name,
+        x=x,
+        y=y.astype(np.int64),
+        classes=2,
+        train=steps[0],
+        test=steps[1],
+        true_clusters=concepts[0],
         steps=steps,
         concepts=concepts,
     )

@@ -100,7 +100,15 @@ def femnist(
             )
         k = 5 if classes_per_client is None else classes_per_client
         N = 200 if clients is None else clients
-        return _letters(N, k, head, shared_images, shuffled, fraction, seed)
+        return _letters(
+            clients=N,
+            classes_per_client=k,
+            classes=head,
+            shared_images=shared_images,
+            shuffled=shuffled,
+            train_fraction=fraction,
+            seed=seed,
+        )
     options = {
         "classes_per_client": classes_per_client,
         "classes": classes,
@@ -128,7 +136,15 @@ def _letters_divided(
     train, test = partition.split_train_test(
         owned, Stream(seed, purpose="data/split"), train_fraction
     )
-    return FederatedData("femnist", x, y, classes, train, test, true_clusters)
+    return FederatedData(
+        name="femnist",
+        x=x,
+        y=y,
+        classes=classes,
+        train=train,
+        test=test,
+        true_clusters=true_clusters,
+    )
 
 
 def _letters(
@@ -147,13 +163,17 @@ def _letters(
         else np.arange(len(y))
     )
     owned = fedprox_partitions.femnist(
-        y[order], clients, classes_per_client, legacy_random(seed), shared_images
+        labels=y[order],
+        clients=clients,
+        classes_per_client=classes_per_client,
+        random=legacy_random(seed),
+        shared_images=shared_images,
     )
     owned = Ragged(order[owned.rows], owned.offsets)
     train, test = partition.split_train_test(
         owned, Stream(seed, purpose="data/split"), train_fraction
     )
-    return FederatedData("femnist", x, y, classes, train, test)
+    return FederatedData(name="femnist", x=x, y=y, classes=classes, train=train, test=test)
 
 
 def _pool(classes: int) -> tuple[Float32[np.ndarray, "M 784"], Int[np.ndarray, "M"]]:

@@ -66,7 +66,13 @@ def from_arrays(
             not finite, a client without a training sample.
         ConfigError: clients and a partition, or none of them; options of another partition.
     """
-    options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
+    options = own_partition(
+        partition=partition,
+        clients=num_clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+    )
     if (clients is None) == (options is None):
         raise ConfigError(
             "whose is each sample? Give its client with clients=, an id for each of the samples, "
@@ -79,13 +85,13 @@ def from_arrays(
         )
     split = _split(test, name)
     samples = OwnSamples(
-        name,
-        name,
-        user_array(x, name, "x"),
-        y,
-        None if clients is None else client_ids(clients, name, "clients"),
-        split,
-        None if label_names is None else tuple(label_names),
+        place=name,
+        title=name,
+        x=user_array(x, name, "x"),
+        labels=y,
+        owners=None if clients is None else client_ids(clients, name, "clients"),
+        split=split,
+        label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         integers=integers,
     )
@@ -131,7 +137,13 @@ def from_pandas(
             not finite; column and row are named.
         ConfigError: client and a partition, or none of them; options of another partition.
     """
-    options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
+    options = own_partition(
+        partition=partition,
+        clients=num_clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+    )
     check_frame(frame)
     if (client is None) == (options is None):
         raise ConfigError(

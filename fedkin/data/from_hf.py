@@ -72,7 +72,13 @@ def from_hf(
             f"client is the same as by; got client={client!r} and by={by!r}, leave one of them out"
         )
     by = client if by is None else by
-    options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
+    options = own_partition(
+        partition=partition,
+        clients=num_clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+    )
     _check_dataset(dataset, name)
     if (by is None) == (options is None):
         raise ConfigError(
@@ -94,17 +100,17 @@ def from_hf(
     x = HFFeatures(dataset, columns, name)
     labels = _column(dataset, label)
     samples = OwnSamples(
-        name,
-        name,
-        x,
-        labels,
-        owners,
-        split,
-        None if known is None else tuple(known),
-        tuple(columns) if x.plain else None,
-        classes,
-        integers,
-        column_facts(Columns(label, by if isinstance(by, str) else None)),
+        place=name,
+        title=name,
+        x=x,
+        labels=labels,
+        owners=owners,
+        split=split,
+        label_names=None if known is None else tuple(known),
+        feature_names=tuple(columns) if x.plain else None,
+        classes=classes,
+        integers=integers,
+        columns=column_facts(Columns(label, by if isinstance(by, str) else None)),
         owners_name=by if isinstance(by, str) else "client_id",
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)

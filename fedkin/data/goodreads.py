@@ -175,12 +175,12 @@ class _Encoding:
             texts, np.unique(train.rows), length=self.length, glove=self.glove, pad=self.pad
         )
         return FederatedData(
-            "goodreads",
-            words.x,
-            y,
-            CLASSES,
-            train,
-            test,
+            name="goodreads",
+            x=words.x,
+            y=y,
+            classes=CLASSES,
+            train=train,
+            test=test,
             client_names=users,
             vocabulary=words.vocabulary,
             vectors=words.vectors,
@@ -200,7 +200,13 @@ def _published(words: _Encoding | None) -> FederatedData:
         )
         raise DataError(f"{place}: expected x of word counts [M, words], got {actual}")
     return FederatedData(
-        "goodreads", files.x, files.y, CLASSES, files.train, files.test, client_names=files.users
+        name="goodreads",
+        x=files.x,
+        y=files.y,
+        classes=CLASSES,
+        train=files.train,
+        test=files.test,
+        client_names=files.users,
     )
 
 
@@ -245,7 +251,9 @@ def _from_reviews(path: Path, sampling: _Sampling, words: _Encoding | None) -> F
     if words is not None:
         return words.federation(texts, y, train, test, users)
     x = _counted(texts, survey.frequency, sampling.min_df, path)
-    return FederatedData("goodreads", x, y, CLASSES, train, test, client_names=users)
+    return FederatedData(
+        name="goodreads", x=x, y=y, classes=CLASSES, train=train, test=test, client_names=users
+    )
 
 
 def _counted(

@@ -111,12 +111,12 @@ def heart_disease(*, scaling: str = "hospital") -> FederatedData:
     else:
         x = _standardised(x, x[train.rows])
     return FederatedData(
-        "heart_disease",
-        x.astype(np.float32),
-        y,
-        2,
-        train,
-        test,
+        name="heart_disease",
+        x=x.astype(np.float32),
+        y=y,
+        classes=2,
+        train=train,
+        test=test,
         client_names=HOSPITALS,
         label_names=("healthy", "ill"),
         feature_names=FEATURES,

@@ -87,18 +87,24 @@ def digits(
         shared
             options, described in the module; clients is 60 by default.
     """
-    options = PartitionOptions(partition, clients, classes_per_client, alpha, tested)
+    options = PartitionOptions(
+        partition=partition,
+        clients=clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        tested=tested,
+    )
     options.check(POOLED)
     transform = ImageTransform(size, "unit", augment)
     transform.check(flat=8)
     images = published.digits_images()
     return _federation(
-        images,
-        options,
-        transform,
-        options.partition_labels(images.y, 60, seed),
-        seed,
-        train_fraction,
+        images=images,
+        options=options,
+        transform=transform,
+        owned=options.partition_labels(images.y, 60, seed),
+        seed=seed,
+        train_fraction=train_fraction,
     )
 
 
@@ -137,7 +143,14 @@ def mnist(
             seed: shared options, described in the module; clients is 1,000 (all writers) by
                 default.
     """
-    options = PartitionOptions(partition, clients, classes_per_client, alpha, tested, samples)
+    options = PartitionOptions(
+        partition=partition,
+        clients=clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        tested=tested,
+        samples=samples,
+    )
     options.check((*POOLED, "writer"))
     transform = ImageTransform(size, scale, augment)
     transform.check(flat=28)
@@ -147,7 +160,14 @@ def mnist(
     else:
         owned = options.partition_labels(images.y, 1000, seed)
     pooled = replace(images, train=len(images.y))  # moments of all images
-    return _federation(pooled, options, transform, owned, seed, train_fraction)
+    return _federation(
+        images=pooled,
+        options=options,
+        transform=transform,
+        owned=owned,
+        seed=seed,
+        train_fraction=train_fraction,
+    )
 
 
 @named(
@@ -187,7 +207,14 @@ def fashion_mnist(
             seed: shared options, described in the module; clients is 500 by default; train_fraction
             is 0.9 by default.
     """
-    options = PartitionOptions(partition, clients, classes_per_client, alpha, tested, samples)
+    options = PartitionOptions(
+        partition=partition,
+        clients=clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        tested=tested,
+        samples=samples,
+    )
     options.check((*POOLED, "ditto"))
     if partition == "ditto" and train_fraction is not None:
         raise ConfigError(
@@ -199,10 +226,22 @@ def fashion_mnist(
     images = published.fashion_mnist_images().sample(samples, seed)
     if partition == "ditto":
         train, test = _ditto(images, 500 if clients is None else clients, classes_per_client, seed)
-        return _transformed(images, transform, train, options.test_parts(test, seed), None, seed)
+        return _transformed(
+            images=images,
+            transform=transform,
+            train=train,
+            test=options.test_parts(test, seed),
+            true_clusters=None,
+            seed=seed,
+        )
     fraction = 0.9 if train_fraction is None else train_fraction
     return _federation(
-        images, options, transform, options.partition_labels(images.y, 500, seed), seed, fraction
+        images=images,
+        options=options,
+        transform=transform,
+        owned=options.partition_labels(images.y, 500, seed),
+        seed=seed,
+        train_fraction=fraction,
     )
 
 
@@ -241,18 +280,25 @@ def cifar10(
             seed: shared options, described in the module; clients is 100 by default.
         batches: number of training batch files to use, of five.
     """
-    options = PartitionOptions(partition, clients, classes_per_client, alpha, tested, samples)
+    options = PartitionOptions(
+        partition=partition,
+        clients=clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        tested=tested,
+        samples=samples,
+    )
     options.check(POOLED)
     transform = ImageTransform(size, scale, augment)
     transform.check()
     images = published.cifar10_images(batches).sample(samples, seed)
     return _federation(
-        images,
-        options,
-        transform,
-        options.partition_labels(images.y, 100, seed),
-        seed,
-        train_fraction,
+        images=images,
+        options=options,
+        transform=transform,
+        owned=options.partition_labels(images.y, 100, seed),
+        seed=seed,
+        train_fraction=train_fraction,
     )
 
 
@@ -261,7 +307,11 @@ def _ditto(
 ) -> tuple[Ragged, Ragged]:
     k = 5 if classes_per_client is None else classes_per_client
     train, test = ditto(
-        images.y[: images.train], images.y[images.train :], clients, k, legacy_random(DITTO_SEED)
+        train_labels=images.y[: images.train],
+        test_labels=images.y[images.train :],
+        clients=clients,
+        classes_per_client=k,
+        random=legacy_random(DITTO_SEED),
     )
     return shuffle_rows(train, Stream(seed, purpose="data/ditto")), Ragged(
         test.rows + images.train, test.offsets
@@ -279,7 +329,12 @@ def _federation(
     rows, true_clusters = owned
     train, test = split_train_test(rows, Stream(seed, purpose="data/split"), train_fraction)
     return _transformed(
-        images, transform, train, options.test_parts(test, seed), true_clusters, seed
+        images=images,
+        transform=transform,
+        train=train,
+        test=options.test_parts(test, seed),
+        true_clusters=true_clusters,
+        seed=seed,
     )
 
 
@@ -293,7 +348,15 @@ def _transformed(
 ) -> FederatedData:
     """The federation with its images resized, augmented and scaled."""
     x = resize(images.pixels, transform.size)
-    data = FederatedData(images.name, x, images.y, images.classes, train, test, true_clusters)
+    data = FederatedData(
+        name=images.name,
+        x=x,
+        y=images.y,
+        classes=images.classes,
+        train=train,
+        test=test,
+        true_clusters=true_clusters,
+    )
     data = augmented(data, transform.augment, seed=seed, high=images.white)
     x, in_colour = data.x, x.ndim == 4
     if transform.scale == "unit":

@@ -114,7 +114,7 @@ def mex(
         )
     files, folder = published
     check_labels(files.y, CLASSES, folder)
-    return _federation("mex", files, files.train, files.test, folder)
+    return _federation(name="mex", files=files, train=files.train, test=files.test, path=folder)
 
 
 def _published() -> tuple[LeafFiles, Path] | None:
@@ -151,7 +151,15 @@ def _federation(
         raise DataError(
             f"{path}: expected x of {FEATURES} numbers (5 frames of 16 x 16), got {actual}"
         )
-    return FederatedData(name, files.x, files.y, CLASSES, train, test, client_names=files.users)
+    return FederatedData(
+        name=name,
+        x=files.x,
+        y=files.y,
+        classes=CLASSES,
+        train=train,
+        test=test,
+        client_names=files.users,
+    )
 
 
 def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: int) -> FederatedData:
@@ -179,12 +187,12 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
     )
     names = tuple(f"f_{subject.name}" for subject in subjects)
     return FederatedData(
-        "mex (recorded)",
-        np.concatenate(x),
-        np.concatenate(y),
-        CLASSES,
-        train,
-        test,
+        name="mex (recorded)",
+        x=np.concatenate(x),
+        y=np.concatenate(y),
+        classes=CLASSES,
+        train=train,
+        test=test,
         client_names=names,
     )
 

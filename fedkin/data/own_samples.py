@@ -100,13 +100,13 @@ class OwnSamples:
         clients = None if owners is None else ClientNames.of(np.unique(owners))
         train, test, validation = self._split(owned, train_fraction, seed)
         return FederatedData(
-            self.title,
-            x,
-            y,
-            classes,
-            train,
-            test,
-            true_clusters,
+            name=self.title,
+            x=x,
+            y=y,
+            classes=classes,
+            train=train,
+            test=test,
+            true_clusters=true_clusters,
             client_names=clients,
             validation=validation,
             label_names=names,

@@ -63,7 +63,13 @@ def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> Ow
             columns=[c for c in (columns.label, columns.client, columns.split) if c is not None],
         )
     return with_features(
-        few, columns, features, ParquetFeatures(path, features), path, path.stem, **more
+        table=few,
+        columns=columns,
+        features=features,
+        x=ParquetFeatures(path, features),
+        place=path,
+        title=path.stem,
+        **more,
     )
 
 

@@ -161,7 +161,11 @@ class PartitionOptions:
                 labels, clients, k, legacy_random(seed)
             ),
             "dirichlet": lambda: partition.dirichlet(
-                labels, clients, alpha, legacy_random(seed), least
+                labels=labels,
+                clients=clients,
+                alpha=alpha,
+                random=legacy_random(seed),
+                minimum=least,
             ),
             "shards": lambda: partition.shards(labels, clients, k, stream),
             "iid": lambda: partition.iid(len(labels), clients, stream),

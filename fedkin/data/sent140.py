@@ -100,7 +100,7 @@ def sent140(
     users, owned = _sample_users(
         np.asarray(codes), fraction, least, Stream(seed, purpose="data/users")
     )
-    users, owned = _first_users(users, owned, clients, least, file)
+    users, owned = _first_users(users=users, owned=owned, clients=clients, least=least, path=file)
     rows = Ragged(np.arange(len(owned.rows)), owned.offsets)
     train, test = partition.split_train_test(
         rows, Stream(seed, purpose="data/split"), train_fraction
@@ -108,12 +108,12 @@ def sent140(
     texts = table["text"].to_numpy(object)[owned.rows].tolist()
     words = encode_texts(texts, train.rows, length=length, glove=glove, pad=pad, most=most)
     return FederatedData(
-        "sent140",
-        words.x,
-        labels[owned.rows],
-        2,
-        train,
-        test,
+        name="sent140",
+        x=words.x,
+        y=labels[owned.rows],
+        classes=2,
+        train=train,
+        test=test,
         client_names=tuple(str(names[user]) for user in users),
         vocabulary=words.vocabulary,
         vectors=words.vectors,

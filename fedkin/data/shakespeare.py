@@ -91,7 +91,7 @@ def shakespeare(
         for u, parts in enumerate(windows)
         if all(map(len, parts)) and sum(map(len, parts)) >= least
     ]
-    roles = _draw_roles(eligible, clients, file, length, seed)
+    roles = _draw_roles(eligible=eligible, clients=clients, path=file, length=length, seed=seed)
     first = [
         part + starts[u] for u in roles for part in windows[u]
     ]  # training and test of each role, alternating
@@ -101,7 +101,14 @@ def shakespeare(
     names = tuple(users[u] for u in roles)
     y = text[begin + length].astype(np.int64)
     return FederatedData(
-        "shakespeare", x, y, len(vocabulary), train, test, client_names=names, vocabulary=vocabulary
+        name="shakespeare",
+        x=x,
+        y=y,
+        classes=len(vocabulary),
+        train=train,
+        test=test,
+        client_names=names,
+        vocabulary=vocabulary,
     )
 
 

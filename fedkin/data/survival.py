@@ -109,7 +109,7 @@ def risk_sets(
                 if ties == "efron"
                 else np.ones(len(patients))
             )
-    return _samples(x, sets, weights, size, rng)
+    return _samples(x=x, sets=sets, weights=weights, size=size, rng=rng)
 
 
 def comparable_pairs(
@@ -128,7 +128,7 @@ def comparable_pairs(
         rng: draws which of the two is first, so that equal risks are right in half of the pairs.
     """
     pairs = np.argwhere(followed_up(times, died)).tolist()
-    return _samples(x, pairs, [np.ones(2)] * len(pairs), size, rng)
+    return _samples(x=x, sets=pairs, weights=[np.ones(2)] * len(pairs), size=size, rng=rng)
 
 
 def _beside(at_risk: Bool[np.ndarray, "n"], count: int, rng: np.random.Generator) -> list[int]:

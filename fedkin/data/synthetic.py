@@ -130,8 +130,15 @@ def synthetic(
         if value is not None and not (np.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be zero or a positive number, got {value}")
     alpha, beta = (1.0 if value is None else value for value in (alpha, beta))
-    x, y, sizes = generate(alpha, beta, clients, legacy_random(seed), iid, samples)
+    x, y, sizes = generate(
+        alpha=alpha,
+        beta=beta,
+        clients=clients,
+        random=legacy_random(seed),
+        iid=iid,
+        samples=samples,
+    )
     stream = None if samples else Stream(seed, purpose="data/synthetic/split")
     train, test = split_train_test(Ragged.consecutive(sizes), stream, train_fraction)
     name = "synthetic(iid)" if iid else f"synthetic({alpha:g}, {beta:g})"
-    return FederatedData(name, x, y, CLASSES, train, test)
+    return FederatedData(name=name, x=x, y=y, classes=CLASSES, train=train, test=test)

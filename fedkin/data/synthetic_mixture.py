@@ -76,7 +76,7 @@ def generate(
         drawn = random.uniform(-1, 1, (size, features))
         score = np.einsum("jd,jd->j", drawn, models[k]) + random.normal(0, 0.1, size)
         x[own], y[own], component[own] = drawn, score > 0, k  # the sigmoid is rounded up above 0
-    return Generated(x, y, component, sizes, shares, models)
+    return Generated(x=x, y=y, component=component, sizes=sizes, shares=shares, models=models)
 
 
 @named(
@@ -120,11 +120,26 @@ def synthetic_mixture(
     positive("test_samples", test_samples)
     if not (np.isfinite(concentration) and concentration > 0):
         raise ConfigError(f"concentration must be a positive number, got {concentration}")
-    made = generate(clients, components, features, concentration, test_samples, legacy_random(seed))
+    made = generate(
+        clients=clients,
+        components=components,
+        features=features,
+        concentration=concentration,
+        test_samples=test_samples,
+        random=legacy_random(seed),
+    )
     start = np.cumsum(made.sizes + test_samples) - (made.sizes + test_samples)
     train = Ragged.of([np.arange(s, s + n) for s, n in zip(start, made.sizes, strict=True)])
     test = Ragged.of(
         [np.arange(s + n, s + n + test_samples) for s, n in zip(start, made.sizes, strict=True)]
     )
     name = f"synthetic mixture of {components}"
-    return FederatedData(name, made.x, made.y, 2, train, test, made.shares.argmax(axis=1))
+    return FederatedData(
+        name=name,
+        x=made.x,
+        y=made.y,
+        classes=2,
+        train=train,
+        test=test,
+        true_clusters=made.shares.argmax(axis=1),
+    )

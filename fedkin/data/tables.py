@@ -57,7 +57,13 @@ def table_samples(
     columns = resolved_columns(table, columns)
     features = feature_columns(table, columns, place)
     return with_features(
-        table, columns, features, numbers(table, features, place), place, title, **more
+        table=table,
+        columns=columns,
+        features=features,
+        x=numbers(table, features, place),
+        place=place,
+        title=title,
+        **more,
     )
 
 
@@ -166,7 +172,15 @@ def with_features(
     labels = table[columns.label]
     facts = column_facts(columns)
     return OwnSamples(
-        place, title, x, labels, owners, split, feature_names=names, columns=facts, **more
+        place=place,
+        title=title,
+        x=x,
+        labels=labels,
+        owners=owners,
+        split=split,
+        feature_names=names,
+        columns=facts,
+        **more,
     )
 
 

@@ -164,7 +164,14 @@ def augmented(
     x[:M] = data.x
     for number, name in enumerate(augmentations):
         stream = Stream(seed, purpose=f"data/augment/{name}")
-        _copy(data, AUGMENTATIONS[name], x[M + number * S :], stream, float(low), float(high))
+        _copy(
+            data=data,
+            augment=AUGMENTATIONS[name],
+            to=x[M + number * S :],
+            stream=stream,
+            low=float(low),
+            high=float(high),
+        )
     y = np.concatenate([data.y, *[data.y[data.train.rows]] * len(augmentations)])
     return data.with_rows(_with_copies(data.train, M, len(augmentations)), data.test, x=x, y=y)
 

@@ -92,7 +92,14 @@ def load(
     """
     path = user_path(path)
     features = None if features is None else _feature_names(features)
-    options = own_partition(partition, clients, classes_per_client, alpha, min_samples, "clients")
+    options = own_partition(
+        partition=partition,
+        clients=clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+        count="clients",
+    )
     if client is not None and options is not None:
         raise ConfigError(
             f"client = {client} does not apply to partition = {partition}; leave one of them out"
@@ -112,7 +119,12 @@ def load(
         return open_packed(path) if packed else leaf(path, classes)
     names = None if label_names is None else tuple(label_names)
     samples = _samples(
-        path, label, client, features, options, {"label_names": names, "classes": classes}
+        path=path,
+        label=label,
+        client=client,
+        features=features,
+        partition=options,
+        more={"label_names": names, "classes": classes},
     )
     if samples.split is not None:
         _refuse_split(path, train_fraction, seed if options is None else None)
@@ -145,11 +157,24 @@ def _samples(
     client = CLIENT if client is None else str(client)
     kind = "npz" if path.is_dir() else table_kind(path, ", or a folder in LEAF's layout")
     if kind == "npz":
-        return _array_samples(path, label, client, features, partition is None, more)
+        return _array_samples(
+            path=path,
+            label=label,
+            client=client,
+            features=features,
+            owned=partition is None,
+            more=more,
+        )
     table = column_names(path) if kind == "parquet" else read_table(path, client)
     check_columns(table, [label, *([] if partition else [client])], path, _CURES)
     split = SPLIT if SPLIT in table else None
-    columns = Columns(label, None if partition else client, features, split, (client,))
+    columns = Columns(
+        label=label,
+        client=None if partition else client,
+        features=features,
+        split=split,
+        unused=(client,),
+    )
     if kind == "parquet":
         return parquet_samples(path, table, columns, **more)
     return table_samples(table, columns, path, path.stem, **more)
@@ -181,7 +206,14 @@ def _array_samples(
     owners = arrays[client] if owned else None
     facts = column_facts(Columns(label, client if owned else None))
     return OwnSamples(
-        path, path.stem, arrays[x], arrays[label], owners, arrays.get(SPLIT), columns=facts, **more
+        place=path,
+        title=path.stem,
+        x=arrays[x],
+        labels=arrays[label],
+        owners=owners,
+        split=arrays.get(SPLIT),
+        columns=facts,
+        **more,
     )
 
 

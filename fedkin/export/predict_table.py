@@ -93,7 +93,7 @@ def predict_file(
     table = _prediction_table(export, classes, proba)
     if file.y is None:
         return Predictions(table, None)
-    return _scored(export, table, classes, file.y, path)
+    return _scored(export=export, table=table, classes=classes, y=file.y, path=path)
 
 
 def _prediction_table(export: Export, classes: np.ndarray, proba: np.ndarray) -> pd.DataFrame:
@@ -117,7 +117,11 @@ def _scored(
     by_number = numbers_are_classes(export.card.get("columns"))
     try:
         known = encoded_labels(
-            y[rows], export.card["labels"], export.card["classes"], by_number, rows
+            y=y[rows],
+            label_names=export.card["labels"],
+            classes=export.card["classes"],
+            by_number=by_number,
+            rows=rows,
         )
     except DataError as error:
         raise DataError(f"{path}: column {_columns(export)[0]!r}: {error}") from error

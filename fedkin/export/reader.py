@@ -121,19 +121,25 @@ class Export:
         if self.card["format"] == "onnx":
             runtime = library("onnxruntime", "an ONNX export", "onnx")
             session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-            return OnnxModel(entry["name"], session, self.samples, labels, "detected" in entry)
+            return OnnxModel(
+                name=entry["name"],
+                session=session,
+                samples=self.samples,
+                label_names=labels,
+                detects="detected" in entry,
+            )
         detected = entry.get("detected")
         prefixes = [""] if detected is None else [f"detectors.{c}." for c in detected]
         arrays = _arrays(content, self.card["format"])
         vectors = np.stack([_vector(self._network, arrays, prefix) for prefix in prefixes])
         positive = None if detected is None else np.array(detected)
         return Predictor(
-            entry["name"],
-            self._network,
-            vectors,
-            self.samples,
-            labels,
-            positive,
+            name=entry["name"],
+            model=self._network,
+            vectors=vectors,
+            samples=self.samples,
+            label_names=labels,
+            positive=positive,
             cluster=entry["cluster"],
         )
 

@@ -61,7 +61,7 @@ def cnn(
             f"cnn: l2 acts on the femnist variant only, got l2={l2} with variant={variant!r}"
         )
     image = at_least(28 if variant == "athena" else 16, image_of(data), data.name)
-    return _cnn(image, data.classes, variant, dropout, l2)
+    return _cnn(image=image, classes=data.classes, variant=variant, drop=dropout, l2=l2)
 
 
 class MnistCNN(eqx.Module):
@@ -188,11 +188,13 @@ _NETWORKS = {
         image, classes, 0.4 if drop else 0.0, key
     ),
     "fashion_mnist": lambda image, classes, drop, key: DenseCNN(
-        image, classes, 5, (32, 64), 1024, key
+        image=image, classes=classes, window=5, outputs=(32, 64), hidden=1024, key=key
     ),
-    "fedsim": lambda image, classes, drop, key: DenseCNN(image, classes, 3, (64, 64), 2048, key),
+    "fedsim": lambda image, classes, drop, key: DenseCNN(
+        image=image, classes=classes, window=3, outputs=(64, 64), hidden=2048, key=key
+    ),
     "fedsim_as_coded": lambda image, classes, drop, key: DenseCNN(
-        image, classes, 5, (32, 64), 2048, key
+        image=image, classes=classes, window=5, outputs=(32, 64), hidden=2048, key=key
     ),
     "athena": lambda image, classes, drop, key: AthenaCNN(image, classes, key),
 }

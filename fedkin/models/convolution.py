@@ -38,7 +38,9 @@ def convolve(
         return x @ kernel[0, 0]
     if stride == 1 and min(x.shape[1:3]) >= _SMALL and (size % 2 or not same):
         return _by_xla(x, kernel, size // 2 if same else 0)
-    return _by_patches(x, kernel.reshape(-1, kernel.shape[3]), size, stride, same)
+    return _by_patches(
+        x=x, kernel=kernel.reshape(-1, kernel.shape[3]), size=size, stride=stride, same=same
+    )
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -225,7 +227,7 @@ def _by_patches(
 def _by_patches_forward(
     x: Array, kernel: Array, size: int, stride: int, same: bool
 ) -> tuple[Array, tuple[Array, Array]]:
-    return _by_patches(x, kernel, size, stride, same), (x, kernel)
+    return _by_patches(x=x, kernel=kernel, size=size, stride=stride, same=same), (x, kernel)
 
 
 def _by_patches_backward(

@@ -61,7 +61,7 @@ def glorot(key: Array, shape: tuple[int, ...]) -> Array:
     for size in shape[2:]:
         window *= size
     limit = (6 / ((shape[0] + shape[1]) * window)) ** 0.5
-    return jax.random.uniform(key, shape, jnp.float32, -limit, limit)
+    return jax.random.uniform(key=key, shape=shape, dtype=jnp.float32, minval=-limit, maxval=limit)
 
 
 class Dense(eqx.Module):

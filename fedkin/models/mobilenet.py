@@ -176,7 +176,16 @@ def _v2(
     for expansion, outputs, count, stride in _BLOCKS_V2:
         for block in range(count):
             own = stride if block == 0 else 1
-            chains.append(_inverted(channels, outputs, expansion, own, make_norm, keys))
+            chains.append(
+                _inverted(
+                    inputs=channels,
+                    outputs=outputs,
+                    expansion=expansion,
+                    stride=own,
+                    make_norm=make_norm,
+                    keys=keys,
+                )
+            )
             channels = outputs
     chains.append(
         Chain([_unit(Conv(channels, 1280, 1, next(keys), bias=False), make_norm(1280))], False)
@@ -222,7 +231,11 @@ def _named(name: str, data: Samples, norm: str, rate: float | int) -> Model:
     if not 0 <= rate < 1:
         raise ModelError(f"{name}: dropout must be at least 0 and below 1, got {rate}")
     return _mobilenet(
-        name, at_least(32, image_of(data), data.name), data.classes, norm, float(rate)
+        name=name,
+        image=at_least(32, image_of(data), data.name),
+        classes=data.classes,
+        norm=norm,
+        rate=float(rate),
     )
 
 

@@ -167,13 +167,13 @@ def as_model(
     ):
         raise ModelError(f"model {name!r}: parameters must be floating-point arrays, at least one")
     return Model(
-        name,
-        _spec(leaves, detects),
-        init,
-        apply,
-        _unflattener(example),
-        penalty,
-        random,
+        name=name,
+        spec=_spec(leaves, detects),
+        init=init,
+        apply=apply,
+        unflatten=_unflattener(example),
+        penalty=penalty,
+        random=random,
         whole=whole,
     )
 

@@ -39,7 +39,7 @@ def rnn(data: Text, hidden: int = 128, embedding: int | None = None) -> Model:
         ModelError: data that are not text, ``embedding`` together with the data's own vectors, or a
             width below 1.
     """
-    return _of("rnn", data, (hidden,), 0, embedding)
+    return _of(name="rnn", data=data, widths=(hidden,), dense=0, embedding=embedding)
 
 
 @plain_arguments
@@ -68,7 +68,7 @@ def lstm(
         raise ModelError(
             f"lstm: layers must be at least 1 and dense at least 0, got {layers} and {dense}"
         )
-    return _of("lstm", data, (hidden,) * layers, dense, embedding)
+    return _of(name="lstm", data=data, widths=(hidden,) * layers, dense=dense, embedding=embedding)
 
 
 class Vectors:
@@ -192,7 +192,13 @@ def _of(name: str, data: Text, widths: tuple[int, ...], dense: int, embedding: i
         raise ModelError(
             f"{name}: hidden and embedding must be at least 1, got {widths[0]} and {embedding}"
         )
-    return _recurrent(name, _words(name, data, embedding), widths, dense, data.classes)
+    return _recurrent(
+        name=name,
+        words=_words(name, data, embedding),
+        widths=widths,
+        dense=dense,
+        classes=data.classes,
+    )
 
 
 def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Vectors:

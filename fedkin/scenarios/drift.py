@@ -89,11 +89,19 @@ class Drift:
         if not round:  # the first variant of each client is no shift
             unshifted = np.zeros(len(now), bool)
             return self._changed(
-                _with_own_rows(original), original, now != 0, now, stream
+                data=_with_own_rows(original),
+                original=original,
+                clients=now != 0,
+                variant=now,
+                stream=stream,
             ), unshifted
         shifted = now != self.variants(original.clients, round - 1, stream)
         return (
-            self._changed(current, original, shifted, now, stream) if shifted.any() else current
+            self._changed(
+                data=current, original=original, clients=shifted, variant=now, stream=stream
+            )
+            if shifted.any()
+            else current
         ), shifted
 
     def _changed(

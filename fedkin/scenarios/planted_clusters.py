@@ -55,7 +55,14 @@ def planted(
         ConfigError: invalid options.
         DataError: the base has too few images.
     """
-    _check(base, kind, clusters, clients, samples, test_samples)
+    _check(
+        base=base,
+        kind=kind,
+        clusters=clusters,
+        clients=clients,
+        samples=samples,
+        test_samples=test_samples,
+    )
     images = IMAGES[base]() if batches is None else _some_batches(base, batches)
     if kind == "disjoint_labels" and clusters > images.classes:
         raise ConfigError(
@@ -81,7 +88,15 @@ def planted(
     x = x if x.ndim == 4 else x.reshape(len(x), -1)
     own = np.arange(rows.size).reshape(rows.shape)
     train, test = Ragged.of(list(own[:, :samples])), Ragged.of(list(own[:, samples:]))
-    return FederatedData(f"{base} {kind}", x, y, images.classes, train, test, true_clusters)
+    return FederatedData(
+        name=f"{base} {kind}",
+        x=x,
+        y=y,
+        classes=images.classes,
+        train=train,
+        test=test,
+        true_clusters=true_clusters,
+    )
 
 
 def _check(
