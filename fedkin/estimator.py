@@ -140,7 +140,9 @@ class Clustered(ClassifierMixin, BaseEstimator):
                 f"{_plain(self.classes_[0])!r}"
             )
         self.groups_, clients = np.unique(owners, return_inverse=True)
-        N, C, names = len(self.groups_), len(self.classes_), _names(self.classes_)
+        N = len(self.groups_)
+        C = len(self.classes_)
+        names = _names(self.classes_)
         data = from_arrays(
             X, labels, clients=clients, test=0, label_names=names, classes=C, name="estimator"
         )
@@ -278,7 +280,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return method
 
     def _named_method(self, clients: int) -> Method:
-        methods, options = registry.methods(), dict(self.method_options or {})
+        methods = registry.methods()
+        options = dict(self.method_options or {})
         values = registry.resolve("method", methods, {"name": self.method, **options}, str).values
         if "clusters" in values and "clusters" not in options:
             check_integer("clusters", self.clusters, 1)

@@ -22,7 +22,8 @@ from fedkin.core.errors import ConfigError, FedkinError
 if TYPE_CHECKING:
     from fedkin.config.run import RunConfig
 
-BAD_INPUT, FAILED = 2, 3
+BAD_INPUT = 2
+FAILED = 3
 _NO_OUTPUT = (
     errno.ENOSPC,
     errno.EPIPE,
@@ -107,7 +108,8 @@ class OneLineErrors(TyperGroup):
             format_message = getattr(error, "format_message", None)
             if format_message is None:
                 raise
-            message, status = format_message(), BAD_INPUT
+            message = format_message()
+            status = BAD_INPUT
             if message:  # there is none where help was printed instead
                 print_error(f"{message} (see: {_command(error)} --help)")
         sys.exit(status or 0)

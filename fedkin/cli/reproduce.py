@@ -113,7 +113,8 @@ def _run_missing(request: TableRequest) -> int:
     from papers.result_store import carry_out
     from papers.terminal_tables import Progress
 
-    missing, done = request.missing(), 0
+    missing = request.missing()
+    done = 0
     if not missing:
         return 0
     progress = Progress(missing, request.seconds())
@@ -143,7 +144,8 @@ def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
     if as_json:
         print(json.dumps(terminal_tables.numbers_as_json(request, numbers, runs)), flush=True)
     else:
-        console, sentences = Console(), request.findings()
+        console = Console()
+        sentences = request.findings()
         console.print(terminal_tables.comparison(request, numbers))
         if sentences:
             console.print()

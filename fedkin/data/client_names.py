@@ -50,10 +50,8 @@ class ClientNames(Sequence[str]):
 
     def is_whole(self) -> bool:
         """Whether the arrays, such as those of a file, hold names."""
-        offsets, integers = (
-            self.offsets,
-            self.text.dtype == np.uint8 and self.offsets.dtype.kind == "i",
-        )
+        offsets = self.offsets
+        integers = self.text.dtype == np.uint8 and self.offsets.dtype.kind == "i"
         if not integers or self.text.ndim != 1 or offsets.ndim != 1 or not len(offsets):
             return False
         return bool(
@@ -85,7 +83,8 @@ class ClientNames(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _BLOCK):
             block = self[start : start + _BLOCK]
-            text, offsets = block.text.tobytes(), block.offsets.tolist()
+            text = block.text.tobytes()
+            offsets = block.offsets.tolist()
             for begin, end in zip(offsets, offsets[1:], strict=False):
                 yield _decoded(text[begin:end])
 

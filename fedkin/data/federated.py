@@ -195,7 +195,8 @@ class FederatedData:
                 f"{self.name} has a validation split of its own; leave out the fraction {fraction}"
             )
         stream = Stream(seed, purpose="data/validation")
-        train, validation = [], []
+        train = []
+        validation = []
         for client in range(self.clients):
             rows = self.train[client]
             chosen = _stratified(self.y[rows], fraction, stream.client(client))
@@ -316,7 +317,8 @@ class FederatedData:
                 raise DataError(
                     f"{self.name}: {split}.{name} must be signed integers [n], got {type_of(array)}"
                 )
-        rows, offsets = part.rows, part.offsets
+        rows = part.rows
+        offsets = part.offsets
         if (
             not len(offsets)
             or offsets[0] != 0

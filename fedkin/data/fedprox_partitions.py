@@ -52,13 +52,15 @@ def power_law(
     """
     check_counts(len(labels), clients, classes_per_client, int(labels.max(initial=-1)) + 1)
     cursors = _Cursors(labels)
-    C, k = len(cursors.rows), classes_per_client
+    C = len(cursors.rows)
+    k = classes_per_client
     own = [[cursors.take((u + j) % C, minimum) for j in range(k)] for u in range(clients)]
     share = random.lognormal(0, 2.0, (C, -(-clients // C), k))
     share *= ((cursors.sizes - cursors.at) / share.sum(axis=(1, 2)))[:, None, None]
     for u in range(clients):
         for j in range(k):
-            c, count = (u + j) % C, int(share[(u + j) % C, u // C, j])
+            c = (u + j) % C
+            count = int(share[(u + j) % C, u // C, j])
             if cursors.at[c] + count < cursors.sizes[c]:
                 own[u].append(cursors.take(c, count))
     return clients_of_parts(own, "power_law")

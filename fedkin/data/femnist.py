@@ -193,7 +193,12 @@ def _by_writer(clients: int | None) -> FederatedData:
     if clients is not None and clients < 1:
         raise ConfigError(f"clients must be at least 1, got {clients}")
     folder = fetch(WRITERS)
-    x, y, train, test, names, start = [], [], [], [], [], 0
+    x = []
+    y = []
+    train = []
+    test = []
+    names = []
+    start = 0
     for path in sorted(
         folder.glob("femnist_[0-9]*.npz"), key=lambda path: int(path.stem.split("_")[1])
     ):
@@ -204,7 +209,8 @@ def _by_writer(clients: int | None) -> FederatedData:
             else min(len(arrays["writers"]), clients - len(names))
         )
         selected = np.flatnonzero(arrays["client_id"] < keep)
-        owner, tested = arrays["client_id"][selected], arrays["split"][selected] == 1
+        owner = arrays["client_id"][selected]
+        tested = arrays["split"][selected] == 1
         for part, rows in ((train, ~tested), (test, tested)):
             part += [np.flatnonzero(rows & (owner == client)) + start for client in range(keep)]
         x.append(arrays["x"][selected])

@@ -92,7 +92,8 @@ def _parse_idx(data: bytes, path: Path) -> np.ndarray:
             f"{path}: expected an idx header (00 00, type, dimensions), got "
             f"{data[:4].hex(' ') or 'nothing'}"
         )
-    dtype, start = np.dtype(IDX_TYPES[data[2]]), 4 + 4 * data[3]
+    dtype = np.dtype(IDX_TYPES[data[2]])
+    start = 4 + 4 * data[3]
     if len(data) < start:
         raise DataError(
             f"{path}: idx header of {data[3]} dimensions is cut off after {len(data)} bytes"
@@ -120,7 +121,8 @@ def read_idx_pair(
     Raises:
         DataError: a damaged file, or files that do not fit each other.
     """
-    x, y = read_idx(images), read_idx(labels)
+    x = read_idx(images)
+    y = read_idx(labels)
     if x.dtype != np.uint8 or x.ndim != 3:
         raise DataError(
             f"{images}: expected 8-bit images [M, H, W], got {x.dtype} of shape {x.shape}"
@@ -283,7 +285,8 @@ def check_labels(
     limit = 2**63 if classes is None else classes  # int64 ends there
     bad = ~np.isfinite(y) | (y < 0) | (y != np.floor(y)) | (y >= limit)
     if bad.any():
-        row, top = int(np.argmax(bad)), "" if classes is None else f" to {classes - 1}"
+        row = int(np.argmax(bad))
+        top = "" if classes is None else f" to {classes - 1}"
         raise DataError(
             f"{path}: labels must be whole numbers from 0{top}, row {row} has {y[row]} "
             f"({bad.sum()} such rows)"

@@ -253,12 +253,15 @@ class HFFeatures:
     def __init__(self, dataset: Any, columns: list[str], name: str) -> None:
         if not columns:
             raise DataError(f"{name}: expected a column of features other than the label, got none")
-        self._dataset, self._columns, self._name = dataset, columns, name
+        self._dataset = dataset
+        self._columns = columns
+        self._name = name
         first = slice(0, _FIRST_ROWS)
         self.plain = self._values(columns[0], slice(0, 1)).ndim == 1  # a column for each feature
         self._sample_shape: tuple[int, ...] | None = None
         block = self[first]
-        self._sample_shape, self.dtype = block.shape[1:], block.dtype
+        self._sample_shape = block.shape[1:]
+        self.dtype = block.dtype
         self.shape = (len(dataset), *block.shape[1:])
 
     def _values(self, column: str, rows: slice) -> Shaped[np.ndarray, "b ..."]:
@@ -269,7 +272,8 @@ class HFFeatures:
         return _numbers(_column(self._dataset, column, rows), place, rows.start or 0)
 
     def __getitem__(self, rows: slice) -> Shaped[np.ndarray, "b ..."]:
-        name, start = self._name, rows.start or 0
+        name = self._name
+        start = rows.start or 0
         arrays = [self._values(column, rows) for column in self._columns]
         for column, array in zip(self._columns, arrays, strict=True):
             if len(arrays) > 1 and array.ndim > 1:

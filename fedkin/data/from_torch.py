@@ -147,7 +147,8 @@ def _stack(parts: list[_Read], places: list[str]) -> _Read:
     """Samples end to end. Raises DataError where they are of different shapes or types."""
     filled = [(part, place) for part, place in zip(parts, places, strict=True) if len(part.y)]
     for part, place in filled:
-        (first, other), mine = filled[0], (part.x.shape[1:], part.x.dtype)
+        first, other = filled[0]
+        mine = (part.x.shape[1:], part.x.dtype)
         if mine != (first.x.shape[1:], first.x.dtype):
             raise DataError(
                 f"{place} has samples of shape {mine[0]} and type {mine[1]}, {other} of "
@@ -209,7 +210,8 @@ def _dataset(source: Any, place: str) -> Any:
                 f"{place}: expected a dataset or DataLoader of PyTorch, got {type(source).__name__}"
             )
         return source
-    sampler, batches = source.sampler, source.batch_sampler
+    sampler = source.sampler
+    batches = source.batch_sampler
     drawn = [sampler] if batches is None or type(batches) is BatchSampler else [batches]
     whole = type(drawn[0]) in (SequentialSampler, RandomSampler) and len(drawn[0]) == len(
         source.dataset

@@ -35,7 +35,9 @@ from fedkin.data.partition_options import checked, legacy_random, positive
 from fedkin.data.text import encode_texts
 
 CLASSES = 2
-LEAST, MOST = 3, 4  # sentences of each class that a user must have; and that are kept at most
+# sentences of each class that a user must have; and that are kept at most
+LEAST = 3
+MOST = 4
 
 _FOLDERS = ("FedGoodreads", "fedgoodreads", "goodreads")
 _HELP = (
@@ -288,13 +290,16 @@ def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
 
     words_of = CountVectorizer().build_analyzer()
     numbers: dict[str, int] = {}
-    owner, spoiler = np.zeros(1024, np.int32), np.zeros(1024, bool)
+    owner = np.zeros(1024, np.int32)
+    spoiler = np.zeros(1024, bool)
     frequency: Counter[str] = Counter()
     total = 0
     for user, flag, text in _sentences(path, sampling.reviews):
         if total == len(owner):
-            owner, spoiler = np.resize(owner, 2 * total), np.resize(spoiler, 2 * total)
-        owner[total], spoiler[total] = numbers.setdefault(user, len(numbers)), flag
+            owner = np.resize(owner, 2 * total)
+            spoiler = np.resize(spoiler, 2 * total)
+        owner[total] = numbers.setdefault(user, len(numbers))
+        spoiler[total] = flag
         total += 1
         if count_words:
             frequency.update(set(words_of(text)))
@@ -304,7 +309,8 @@ def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
 def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
     """The sentences of each client, as rows of the survey, in the order in which they are split."""
     order = legacy_random(sampling.seed).permutation(len(survey.owner))
-    owner, spoiler = survey.owner[order], survey.spoiler[order]
+    owner = survey.owner[order]
+    spoiler = survey.spoiler[order]
     N = len(survey.users)
     both = np.minimum(
         np.bincount(owner[spoiler], minlength=N), np.bincount(owner[~spoiler], minlength=N)
@@ -317,7 +323,8 @@ def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
             f"sentences in the first {sampling.reviews:,} reviews, {sampling.clients} clients "
             "requested; take more reviews or fewer clients"
         )
-    random, rows = python_random.Random(sampling.seed), []
+    random = python_random.Random(sampling.seed)
+    rows = []
     for user in eligible[: sampling.clients]:
         own = np.flatnonzero(owner == user)
         parts = [
@@ -352,7 +359,8 @@ def _sentences(path: Path, reviews: int) -> Iterator[tuple[str, bool, str]]:
 def _of_review(text: bytes, place: str) -> Iterator[tuple[str, bool, str]]:
     try:
         review = json.loads(text)
-        user, sentences = review["user_id"], review["review_sentences"]
+        user = review["user_id"]
+        sentences = review["review_sentences"]
         pairs = [(flag, sentence) for flag, sentence in sentences]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(

@@ -33,7 +33,9 @@ COLUMNS = (
     *("slope", "ca", "thal", "num"),
 )
 UNUSED = ("slope", "ca", "thal")  # hardly known outside Cleveland
-TRAIN, SEED = 0.66, 43  # FLamby's
+# FLamby's
+TRAIN = 0.66
+SEED = 43
 LEAST = 6  # patients of a hospital, that all classes can be in both parts
 SCALINGS = ("hospital", "pooled")
 
@@ -201,5 +203,6 @@ def _standardised(
     x: Float64[np.ndarray, "n 13"], training: Float64[np.ndarray, "t 13"]
 ) -> Float64[np.ndarray, "n 13"]:
     """Patients whose features have mean 0 and deviation (n - 1) 1 on the training patients."""
-    mean, deviation = training.mean(axis=0), training.std(axis=0, ddof=1)
+    mean = training.mean(axis=0)
+    deviation = training.std(axis=0, ddof=1)
     return (x - mean) / np.where(deviation > 0, deviation, 1.0)

@@ -109,7 +109,8 @@ def digits_images() -> Images:
     assert package is not None and package.submodule_search_locations
     path = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
     table = np.loadtxt(path, np.int64, delimiter=",")
-    x, y = table[:, :-1].reshape(-1, 8, 8).astype(np.uint8), table[:, -1]
+    x = table[:, :-1].reshape(-1, 8, 8).astype(np.uint8)
+    y = table[:, -1]
     return Images("digits", x, np.ascontiguousarray(y), len(y), white=16)
 
 

@@ -22,7 +22,10 @@ from fedkin.core.errors import StorageError
 from fedkin.core.storage import WRITTEN_BY, check_output, user_path
 from fedkin.data.federated import FederatedData
 
-BLUE, ORANGE, FAINT = "#0072B2", "#D55E00", "#D9D9D9"  # of all figures (``reporting/style.py``)
+# of all figures (``reporting/style.py``)
+BLUE = "#0072B2"
+ORANGE = "#D55E00"
+FAINT = "#D9D9D9"
 STYLE: Any = {
     "font.size": 10,
     "font.family": "sans-serif",

@@ -16,11 +16,10 @@ from fedkin.data.files import check_labels
 from fedkin.data.user_arrays import decoded, missing_rows, user_array
 
 Names = tuple[str, ...]
-LABELS, NAMES, NUMBERS = (
-    "labels",
-    "names",
-    "numbers",
-)  # how ``FederatedData.columns`` says what named labels were
+# how ``FederatedData.columns`` says what named labels were
+LABELS = "labels"
+NAMES = "names"
+NUMBERS = "numbers"
 _BOOLEANS = ("False", "True")
 
 

@@ -144,19 +144,21 @@ class _Part:
         for user, x, y in _users(path):
             if user in self.origin:
                 raise DataError(f"{path}: user {user!r} occurs twice, first in {self.origin[user]}")
-            self.x[user], self.y[user], self.origin[user] = x, y, path
+            self.x[user] = x
+            self.y[user] = y
+            self.origin[user] = path
 
 
 def _joined(train: _Part, *others: _Part) -> LeafFiles:
     users = tuple(train.y)
     none = np.zeros(0, np.int64)
     known = [(part, user) for part in (train, *others) for user in users if user in part.x]
-    x, origin = (
-        [part.x[user] for part, user in known],
-        [(user, part.origin[user]) for part, user in known],
-    )
+    x = [part.x[user] for part, user in known]
+    origin = [(user, part.origin[user]) for part, user in known]
     labels = [[part.y.get(user, none) for user in users] for part in (train, *others)]
-    y, start, parts = [one for part in labels for one in part], 0, []
+    y = [one for part in labels for one in part]
+    start = 0
+    parts = []
     for part in labels:
         sizes = [len(one) for one in part]
         parts.append(
@@ -172,7 +174,8 @@ def _joined_samples(
     samples: list[Samples], origin: list[tuple[str, Path]]
 ) -> Float32[np.ndarray, "M ..."] | tuple[str, ...]:
     """The samples of all users, concatenated; DataError where types or shapes differ."""
-    first, known = "", None
+    first = ""
+    known = None
     for x, (user, path) in zip(samples, origin, strict=True):
         kind = "text" if isinstance(x, list) else f"{list(x.shape[1:])} numbers"
         if not len(x):
@@ -190,7 +193,8 @@ def _joined_samples(
 def _users(path: Path) -> Iterable[tuple[str, Samples, Int[np.ndarray, "_"]]]:
     """Every user of a file with samples and labels, checked."""
     content = _json(path)
-    users, counts = _list(content, "users", path), content.get("num_samples")
+    users = _list(content, "users", path)
+    counts = content.get("num_samples")
     data = content.get("user_data")
     if not isinstance(data, dict):
         raise DataError(
@@ -218,7 +222,8 @@ def _samples(entry: Any, who: str) -> tuple[Samples, Int[np.ndarray, "n"]]:
     if not isinstance(entry, dict) or not {"x", "y"} <= entry.keys():
         keys = sorted(entry) if isinstance(entry, dict) else "no such object"
         raise DataError(f"{who}: expected 'user_data' with keys x and y, found {keys}")
-    x, y = entry["x"], entry["y"]
+    x = entry["x"]
+    y = entry["y"]
     if not isinstance(x, list) or not isinstance(y, list) or len(x) != len(y):
         raise DataError(
             f"{who}: x and y must be lists of one length, got {_size(x)} and {_size(y)}"
@@ -328,7 +333,8 @@ def read_leaf_arrays(path: Path, classes: int) -> LeafFiles:
     length.
     """
     arrays = read_npz(path, ("x", "y", "client_id", "split", "users"))
-    x, users = arrays["x"], arrays["users"]
+    x = arrays["x"]
+    users = arrays["users"]
     if x.ndim < 2 or x.dtype.kind not in "iuf" or users.ndim != 1:
         raise DataError(
             f"{path}: expected x [M, ...] of numbers and users [N], got {x.dtype} of shape "
@@ -343,7 +349,8 @@ def read_leaf_arrays(path: Path, classes: int) -> LeafFiles:
         small = x.astype(np.float32)
     check_finite(small, path, "NaN, infinity, or a number over 3.4e38")
     y = check_labels(arrays["y"], classes, path)
-    owner, tested = arrays["client_id"], arrays["split"] == 1
+    owner = arrays["client_id"]
+    tested = arrays["split"] == 1
     for name, limit in (("client_id", len(users)), ("split", 2)):
         wrong = np.flatnonzero(~np.isin(arrays[name], np.arange(limit)))
         if len(wrong):

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from fedkin.core.errors import ConfigError
 
-REFUSED, WARNED = 1.25, 0.75  # shares of the available memory: an estimate is no measurement
+# shares of the available memory: an estimate is no measurement
+REFUSED = 1.25
+WARNED = 0.75
 _GB = 1e9
 _log = logging.getLogger("fedkin")
 
@@ -25,7 +27,8 @@ def check_memory(parts: Mapping[str, int], cure: str, available: int | None = No
 
     Raises ConfigError.
     """
-    available, needed = available_memory() if available is None else available, sum(parts.values())
+    available = available_memory() if available is None else available
+    needed = sum(parts.values())
     if available is None or needed <= WARNED * available:
         return
     largest = sorted(parts.items(), key=lambda part: -part[1])
@@ -70,25 +73,22 @@ def _free_of_groups(root: Path) -> Iterator[int | None]:
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0":
-            base, most, now, cached = (
-                "sys/fs/cgroup",
-                "memory.max",
-                "memory.current",
-                "inactive_file",
-            )
+            base = "sys/fs/cgroup"
+            most = "memory.max"
+            now = "memory.current"
+            cached = "inactive_file"
         elif "memory" in controllers.split(","):
-            base, most, now = (
-                "sys/fs/cgroup/memory",
-                "memory.limit_in_bytes",
-                "memory.usage_in_bytes",
-            )
+            base = "sys/fs/cgroup/memory"
+            most = "memory.limit_in_bytes"
+            now = "memory.usage_in_bytes"
             cached = "total_inactive_file"
         else:
             continue
         group = Path(path.lstrip("/"))
         for folder in (group, *group.parents):
             place = root / base / folder
-            limit, used = _text(place / most).strip(), _text(place / now).strip()
+            limit = _text(place / most).strip()
+            used = _text(place / now).strip()
             if limit.isdigit() and used.isdigit():
                 yield int(limit) - int(used) + _numbers(place / "memory.stat").get(cached, 0)
 

@@ -28,13 +28,16 @@ from fedkin.data.leaf import (
 )
 from fedkin.data.partition_options import checked, legacy_random
 
-CLASSES, CELLS, FEATURES = 7, 256, 1280  # exercises; 16 x 16 cells of the mat; 5 frames
-WINDOW, STEP = np.timedelta64(5, "s"), np.timedelta64(2, "s")
-FRAMES, EVERY, FEWEST = (
-    75,
-    15,
-    5,
-)  # of a window: the mat records 15 frames a second, one of them is kept
+# exercises; 16 x 16 cells of the mat; 5 frames
+CLASSES = 7
+CELLS = 256
+FEATURES = 1280
+WINDOW = np.timedelta64(5, "s")
+STEP = np.timedelta64(2, "s")
+# of a window: the mat records 15 frames a second, one of them is kept
+FRAMES = 75
+EVERY = 15
+FEWEST = 5
 
 _FOLDERS = ("FedMEx", "fedmex", "mex")
 _HELP = (
@@ -167,8 +170,10 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
     subjects = sorted(below for below in folder.glob("[!.]*") if below.is_dir())
     if not subjects:
         raise DataError(f"{folder}: expected a folder for each subject, found none")
-    draw, shuffle = python_random.Random(seed), legacy_random(seed + 1)
-    x, y = [], []
+    draw = python_random.Random(seed)
+    shuffle = legacy_random(seed + 1)
+    x = []
+    y = []
     for subject in subjects:
         windows = _subject(subject)
         sampled = shuffle.choice(sorted(windows), 2).tolist()
@@ -261,7 +266,8 @@ def _check_rows(
     frames: Float[np.ndarray, "f 256"],
     path: Path,
 ) -> None:
-    untimed, short = np.isnat(times), ~np.isfinite(frames).all(axis=1)
+    untimed = np.isnat(times)
+    short = ~np.isfinite(frames).all(axis=1)
     back = np.concatenate([[False], np.diff(times) < np.timedelta64(0)])
     for rows, what in (
         (untimed, "expected a time stamp such as 2019-01-31 12:00:00.066, got {!r}"),
@@ -279,7 +285,8 @@ def _windows(
     """The samples of a recording: frames from start up to start + 5 s, while that is before the
     last time stamp."""
     starts = np.arange(times[0], times[-1] - WINDOW, STEP)
-    first, last = np.searchsorted(times, starts), np.searchsorted(times, starts + WINDOW)
+    first = np.searchsorted(times, starts)
+    last = np.searchsorted(times, starts + WINDOW)
     windows = [
         frames[_every(a, b)].ravel() for a, b in zip(first, last, strict=True) if b - a >= FEWEST
     ]

@@ -230,7 +230,9 @@ def clean_features(
         DataError: no numbers, none at all, not finite, or too large for float32.
         ConfigError: they do not fit into memory.
     """
-    kind, size, axes = x.dtype.kind, int(np.prod(x.shape)), len(x.shape)
+    kind = x.dtype.kind
+    size = int(np.prod(x.shape))
+    axes = len(x.shape)
     if axes < 2 or kind not in "biuf" or not size:
         hint = "; one feature is x[:, None]" if axes == 1 and kind in "iuf" and size else ""
         raise DataError(

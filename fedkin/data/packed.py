@@ -34,7 +34,8 @@ from fedkin.data.federated import SPLITS, FederatedData
 from fedkin.data.packed_files import PackedFiles, file_state
 from fedkin.data.ragged import Ragged
 
-DESCRIPTION, LAYOUT = "federation.json", 1
+DESCRIPTION = "federation.json"
+LAYOUT = 1
 _PLAIN = ("name", "classes", "vocabulary", "label_names", "feature_names", "columns", "from_uint8")
 _TUPLES = ("vocabulary", "label_names", "feature_names")
 _ARRAYS = ("x", "y", "true_clusters", "vectors")

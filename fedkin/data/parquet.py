@@ -87,14 +87,16 @@ class ParquetFeatures:
     def __init__(self, path: Path, features: list[Any]) -> None:
         import pyarrow.parquet as pq
 
-        self._path, self._features = path, features
+        self._path = path
+        self._features = features
         with reading(path, KIND, whole=False), pq.ParquetFile(path) as file:
             sizes = [
                 file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)
             ]
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
         self.shape = (int(self._starts[-1]), len(features))
-        self._group, self._values = -1, np.zeros((0, len(features)))
+        self._group = -1
+        self._values = np.zeros((0, len(features)))
 
     def __getitem__(self, rows: slice) -> Float64[np.ndarray, "b d"]:
         begin, end, _ = rows.indices(self.shape[0])

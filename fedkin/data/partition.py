@@ -159,7 +159,8 @@ def blocks(
             f"blocks: {B} blocks of {classes_per_client} classes need at least {B} clients; got "
             f"{clients}"
         )
-    block, rng = np.arange(clients) * B // clients, stream.rng()
+    block = np.arange(clients) * B // clients
+    rng = stream.rng()
     own: list[list[np.ndarray]] = [[] for _ in range(clients)]
     for c in range(C):
         members = np.flatnonzero(block == c // classes_per_client)
@@ -203,11 +204,13 @@ def split_train_test(
         raise ConfigError(f"train_fraction must be in (0, 1], got {train_fraction}")
     sizes = owned.sizes
     train_sizes = np.minimum(sizes, np.maximum(1, (train_fraction * sizes).astype(np.int64)))
-    train, test = Ragged.empty(train_sizes), Ragged.empty(sizes - train_sizes)
+    train = Ragged.empty(train_sizes)
+    test = Ragged.empty(sizes - train_sizes)
     if stream is None:
         place = np.arange(len(owned.rows)) - np.repeat(owned.offsets[:-1], sizes)
         first = place < np.repeat(train_sizes, sizes)
-        train.rows[:], test.rows[:] = owned.rows[first], owned.rows[~first]
+        train.rows[:] = owned.rows[first]
+        test.rows[:] = owned.rows[~first]
         return train, test
     for client in range(len(owned)):
         rows = stream.client(client).permutation(owned[client])

@@ -115,7 +115,8 @@ def shakespeare(
 def _roles(path: Path) -> tuple[list[str], list[str]]:
     """Names and texts of all roles, in the order of ``users``."""
     content = _json(path)
-    users, lines = content.get("users"), content.get("lines")
+    users = content.get("users")
+    lines = content.get("lines")
     if not isinstance(users, list) or not isinstance(lines, dict) or not users:
         raise DataError(
             f"{path}: expected 'users', a list of roles, and 'lines' of each; found "

@@ -16,7 +16,8 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.partition import split_train_test
 from fedkin.data.partition_options import checked, legacy_random, positive
 
-FEATURES, CLASSES = 60, 10
+FEATURES = 60
+CLASSES = 10
 
 
 class Generated(NamedTuple):
@@ -70,12 +71,12 @@ def generate(
                 random.normal(centre[u], 1, CLASSES),
             )
         )
-        drawn, own = random.standard_normal((sizes[u], FEATURES)), slice(offsets[u], offsets[u + 1])
+        drawn = random.standard_normal((sizes[u], FEATURES))
+        own = slice(offsets[u], offsets[u + 1])
         drawn = drawn * deviations + means[u]
-        x[own], y[own] = (
-            drawn,
-            np.argmax(drawn @ W + b, axis=1),
-        )  # labels are those of the numbers as drawn
+        # labels are those of the numbers as drawn
+        x[own] = drawn
+        y[own] = np.argmax(drawn @ W + b, axis=1)
     return Generated(x, y, sizes)
 
 

@@ -58,24 +58,26 @@ def generate(
     shares = random.dirichlet(np.full(components, concentration), clients)
     models = random.uniform(-1, 1, (components, features))
     parts = np.stack([sizes, np.full(clients, test_samples)], axis=1).ravel()
-    ends, total = np.cumsum(parts), int(parts.sum())
+    ends = np.cumsum(parts)
+    total = int(parts.sum())
     needed = (features * 4 + 4 * 8) * total
     check_memory(
         {f"{total:,} samples of synthetic_mixture": needed},
         "take fewer: data.clients, data.test_samples",
     )
-    x, y, component = (
-        np.empty((total, features), np.float32),
-        np.empty(total, np.int64),
-        np.empty(total, np.int64),
-    )
+    x = np.empty((total, features), np.float32)
+    y = np.empty(total, np.int64)
+    component = np.empty(total, np.int64)
     for part, (end, size) in enumerate(zip(ends, parts, strict=True)):
         own = slice(end - size, end)
         counts = random.multinomial(size, shares[part // 2])
         k = random.permutation(np.repeat(np.arange(components), counts))
         drawn = random.uniform(-1, 1, (size, features))
         score = np.einsum("jd,jd->j", drawn, models[k]) + random.normal(0, 0.1, size)
-        x[own], y[own], component[own] = drawn, score > 0, k  # the sigmoid is rounded up above 0
+        # the sigmoid is rounded up above 0
+        x[own] = drawn
+        y[own] = score > 0
+        component[own] = k
     return Generated(x=x, y=y, component=component, sizes=sizes, shares=shares, models=models)
 
 

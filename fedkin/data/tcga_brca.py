@@ -28,7 +28,8 @@ SCALINGS = ("pooled", "raw")
 FEATURES = 39
 
 _FOLDERS = ("TCGA-BRCA", "tcga_brca", "tcga-brca")
-TABLE, SPLIT = "brca.csv", "dataset_creation_scripts/train_test_split.csv"
+TABLE = "brca.csv"
+SPLIT = "dataset_creation_scripts/train_test_split.csv"
 TCGA = Source(
     "tcga_brca",
     {TABLE: "989df4ddec084f749d9593146d7ba92f", SPLIT: "e648057e47463ee7763924d779cd7f2d"},
@@ -100,23 +101,26 @@ def tcga_brca(
     if scaling == "pooled":
         age = x[table["split"].to_numpy() == "train", 0]
         x[:, 0] = (x[:, 0] - age.mean()) / age.std(ddof=1)
-    times, died = table["T"].to_numpy(np.float64), table["E"].to_numpy() == 1
+    times = table["T"].to_numpy(np.float64)
+    died = table["E"].to_numpy() == 1
     parts: dict[str, list[np.ndarray]] = {"train": [], "test": []}
-    samples, labels, total = list[np.ndarray](), list[np.ndarray](), 0
+    samples = list[np.ndarray]()
+    labels = list[np.ndarray]()
+    total = 0
     for region, name in enumerate(REGIONS):
         for split, rows in parts.items():
             own = (table["region"].to_numpy() == region) & (table["split"].to_numpy() == split)
-            rng, who = (
-                Stream(seed, purpose=f"tcga_brca/{split}").client(region),
-                f"tcga_brca, region {name}, {split}",
-            )
+            rng = Stream(seed, purpose=f"tcga_brca/{split}").client(region)
+            who = f"tcga_brca, region {name}, {split}"
             patients = x[own], times[own], died[own]
             if split == "train":
                 some, y = risk_sets(*patients, at_risk, draws, rng, who, ties)
             else:
                 some, y = comparable_pairs(*patients, at_risk, rng)
             rows.append(np.arange(total, total + len(y)))
-            samples, labels, total = [*samples, some], [*labels, y], total + len(y)
+            samples = [*samples, some]
+            labels = [*labels, y]
+            total = total + len(y)
     train, test = (Ragged.of(parts[split]) for split in ("train", "test"))
     every = np.concatenate(samples), np.concatenate(labels)
     return FederatedData("tcga_brca", *every, at_risk, train, test, client_names=REGIONS)
@@ -129,7 +133,8 @@ def _patients() -> Table:
     if locate(TCGA) is None and (folder := locate(JOINED)):
         return _checked(_read(folder / TABLE), folder / TABLE)
     folder = fetch(TCGA)
-    table, split = _read(folder / TABLE), _read(folder / SPLIT)
+    table = _read(folder / TABLE)
+    split = _read(folder / SPLIT)
     whole = table.merge(split, on="pid")
     part = whole["fold2"].str.rsplit("_", n=1)
     front = pd.DataFrame({"region": part.str[1].astype(int), "split": part.str[0]})

@@ -82,7 +82,8 @@ def encode_texts(
             )
     x, numbers = _numbered(texts, length, pad)
     if glove is None:
-        names, vectors = _frequent(x[train], list(numbers), most), None
+        names = _frequent(x[train], list(numbers), most)
+        vectors = None
     else:
         names, rows = read_glove(glove, numbers.keys() - {UNKNOWN}, width)
         vectors = np.concatenate([np.zeros((1, rows.shape[1]), np.float32), rows])
@@ -142,7 +143,8 @@ def read_glove(
     Raises:
         DataError: any other line, or an empty file; file and line are named.
     """
-    path, encoded = Path(path), {word.encode() for word in words}
+    path = Path(path)
+    encoded = {word.encode() for word in words}
     by_word: dict[bytes, Float32[np.ndarray, "D"]] = {}
     D = 0
     for number, line in _lines(path, width):

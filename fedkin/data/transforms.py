@@ -107,7 +107,8 @@ def standardise(x: Float32[np.ndarray, "M ..."], rows: int, by_channel: bool) ->
         rows: the moments are those of the first so many images.
         by_channel: moments of each channel, the last axis, instead of each pixel.
     """
-    total, squares = np.zeros(x.shape[1:]), np.zeros(x.shape[1:])
+    total = np.zeros(x.shape[1:])
+    squares = np.zeros(x.shape[1:])
     for start in range(0, rows, CHUNK):
         part = x[start : min(start + CHUNK, rows)].astype(
             np.float64
@@ -159,7 +160,8 @@ def augmented(
     if not augmentations:
         return data
     _check_pixels(data, low, high)
-    M, S = len(data.x), len(data.train.rows)
+    M = len(data.x)
+    S = len(data.train.rows)
     x = np.empty((M + len(augmentations) * S, *data.x.shape[1:]), data.x.dtype)
     x[:M] = data.x
     for number, name in enumerate(augmentations):
@@ -181,7 +183,9 @@ def _copy(
 ) -> None:
     """Write the augmented training images of all clients, in the order of their rows."""
     for client in range(data.clients):
-        rng, offset, rows = stream.client(client), data.train.offsets[client], data.train[client]
+        rng = stream.client(client)
+        offset = data.train.offsets[client]
+        rows = data.train[client]
         for start in range(0, len(rows), CHUNK):
             part = rows[start : start + CHUNK]
             to[offset + start : offset + start + len(part)] = augment(data.x[part], rng, low, high)

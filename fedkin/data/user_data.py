@@ -19,7 +19,10 @@ from fedkin.data.partition_options import PartitionOptions, checked
 from fedkin.data.tables import Columns, check_columns, column_facts, table_samples
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
-LABEL, CLIENT, SPLIT = "y", "client_id", "split"  # columns where no others are named
+# columns where no others are named
+LABEL = "y"
+CLIENT = "client_id"
+SPLIT = "split"
 
 
 @checked

@@ -38,7 +38,8 @@ def architecture_of(model: AnyModel) -> Architecture | None:
         for c in tree.convs
     ]
     hidden = tree.hidden.weight.shape[0] if hasattr(tree, "hidden") else None
-    image, scores = [int(n) for n in tree.image], tree.head.weight.shape[0]
+    image = [int(n) for n in tree.image]
+    scores = tree.head.weight.shape[0]
     return {"kind": "convnet", "image": image, "convs": convs, "hidden": hidden, "scores": scores}
 
 

@@ -21,7 +21,8 @@ from fedkin.export import architecture
 from fedkin.export.formats import SUFFIXES, check_format, encoded_model
 from fedkin.export.predictor import Predictor
 
-CARD, DEFINITION = "card.json", "model.py"
+CARD = "card.json"
+DEFINITION = "model.py"
 FROM_UINT8 = "uint8 pixels divided by 255"  # how a card says that samples were scaled
 
 
@@ -111,9 +112,11 @@ def write_model(predictor: Predictor, path: str | Path, format: str = "safetenso
 
 def _described(predictor: Predictor) -> dict[str, Any]:
     """What the card says of samples, labels and layers."""
-    x, labels = predictor.samples.x, predictor.label_names
+    x = predictor.samples.x
+    labels = predictor.label_names
     features = getattr(predictor.samples, "feature_names", None)
-    floats, from_uint8 = x.dtype.kind == "f", getattr(predictor.samples, "from_uint8", False)
+    floats = x.dtype.kind == "f"
+    from_uint8 = getattr(predictor.samples, "from_uint8", False)
     return {
         "input": {
             "shape": list(x.shape[1:]),

@@ -68,7 +68,8 @@ def torch_module(predictor: Predictor, format: str) -> nn.Module:
     library("torch", f"format {format!r}", "torch" if format == "torch" else "onnx")
     from fedkin.export import plain_torch
 
-    model, architecture = predictor.model, architecture_of(predictor.model)
+    model = predictor.model
+    architecture = architecture_of(predictor.model)
     if architecture is None and not isinstance(model, ModelWithWorkers):
         raise ModelError(
             f"model {model.name!r} cannot be exported as {format!r}: among JAX models that can "

@@ -58,10 +58,14 @@ class ConvNet(nn.Module):
         self, image: list[int], convs: list[dict[str, Any]], hidden: int | None, scores: int
     ) -> None:
         super().__init__()
-        self.image, self.plan, sides, channels = tuple(image), [], list(image[:2]), image[2]
+        self.image = tuple(image)
+        self.plan = []
+        sides = list(image[:2])
+        channels = image[2]
         self.convs = nn.ModuleList()
         for conv in convs:
-            window, stride = conv["window"], conv["stride"]
+            window = conv["window"]
+            stride = conv["stride"]
             padding = [_padding(side, window, stride) if conv["same"] else (0, 0) for side in sides]
             self.plan.append(((*padding[1], *padding[0]), conv["pool"]))
             self.convs.append(nn.Conv2d(channels, conv["outputs"], window, stride))
@@ -69,10 +73,8 @@ class ConvNet(nn.Module):
                 (side + sum(pad) - window) // stride + 1
                 for side, pad in zip(sides, padding, strict=True)
             ]
-            sides, channels = (
-                [side // 2 for side in sides] if conv["pool"] else sides,
-                conv["outputs"],
-            )
+            sides = [side // 2 for side in sides] if conv["pool"] else sides
+            channels = conv["outputs"]
         features = sides[0] * sides[1] * channels
         self.hidden = None if hidden is None else nn.Linear(features, hidden)
         self.head = nn.Linear(features if hidden is None else hidden, scores)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SPLIT = "split"
-PREDICTION, _PROBABILITY = "prediction", "probability_"
+PREDICTION = "prediction"
+_PROBABILITY = "probability_"
 BEGINS = f"{PREDICTION},{_PROBABILITY}"  # of a file of predictions
 
 
@@ -188,7 +189,8 @@ def _npz(export: Export, path: Path) -> _File:
 def _table(export: Export, path: Path) -> _File:
     label, client = _columns(export)
     table = read_table(path, client)
-    shape, names = export.card["input"]["shape"], export.card["input"]["features"]
+    shape = export.card["input"]["shape"]
+    names = export.card["input"]["features"]
     if names is None:
         others = [name for name in table if name not in (label, client, _SPLIT)]
         names = without_row_numbers(others, path)

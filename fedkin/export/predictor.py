@@ -231,7 +231,8 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
     Raises:
         DataError: another shape or type, NaN or infinity, a column that is missing.
     """
-    shape, dtype = tuple(samples.x.shape[1:]), samples.x.dtype
+    shape = tuple(samples.x.shape[1:])
+    dtype = samples.x.dtype
     floats = np.issubdtype(dtype, np.floating)
     names = getattr(samples, "feature_names", None)
     if names is not None and is_table(x):
@@ -284,7 +285,8 @@ def class_scores(
 def _jax_scores(
     model: Any, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]
 ) -> np.ndarray:
-    score, parts = _compiled(model), []
+    score = _compiled(model)
+    parts = []
     for start in range(0, len(x), _WIDTH):
         block = x[start : start + _WIDTH]
         padding = [(0, _WIDTH - len(block))] + [(0, 0)] * (x.ndim - 1)

@@ -68,7 +68,8 @@ class Export:
     @cached_property
     def samples(self) -> DataDescription:
         """One sample, which shows shape and type of all."""
-        shape, dtype = self.card["input"]["shape"], self.card["input"]["dtype"]
+        shape = self.card["input"]["shape"]
+        dtype = self.card["input"]["dtype"]
         words = self.card.get("words")
         vocabulary = None if words is None else tuple(map(str, range(words)))
         features = self.card["input"].get("features")

@@ -73,7 +73,8 @@ class MnistCNN(eqx.Module):
     rate: float = eqx.field(static=True)
 
     def __init__(self, image: ImageShape, classes: int, rate: float, key: Array) -> None:
-        self.image, (height, width, channels) = image, image
+        self.image = image
+        height, width, channels = image
         k1, k2, k3 = jax.random.split(key, 3)
         self.convs = [Conv(channels, 32, 3, k1), Conv(32, 64, 3, k2)]
         self.head = Dense(height // 4 * (width // 4) * 64, classes, k3)
@@ -103,7 +104,8 @@ class DenseCNN(eqx.Module):
         hidden: int,
         key: Array,
     ) -> None:
-        self.image, (height, width, channels) = image, image
+        self.image = image
+        height, width, channels = image
         k1, k2, k3, k4 = jax.random.split(key, 4)
         self.convs = [Conv(channels, outputs[0], window, k1), Conv(*outputs, window, k2)]
         self.hidden = Dense(height // 4 * (width // 4) * outputs[1], hidden, k3)
@@ -128,7 +130,8 @@ class FemnistCNN(eqx.Module):
 
     def __init__(self, image: ImageShape, classes: int, rate: float, key: Array) -> None:
         keys = iter(jax.random.split(key, 8))
-        self.image, (height, width, channels) = image, image
+        self.image = image
+        height, width, channels = image
         self.convs = []
         for out in (32, 64):
             self.convs += [
@@ -136,7 +139,9 @@ class FemnistCNN(eqx.Module):
                 Conv(out, out, 3, next(keys), same=False),
                 Conv(out, out, 5, next(keys), stride=2),
             ]
-            height, width, channels = (height - 3) // 2, (width - 3) // 2, out
+            height = (height - 3) // 2
+            width = (width - 3) // 2
+            channels = out
         self.hidden = Dense(height * width * channels, 128, next(keys))
         self.head = Dense(128, classes, next(keys))
         self.rate = rate
@@ -162,16 +167,15 @@ class AthenaCNN(eqx.Module):
     image: ImageShape = eqx.field(static=True)
 
     def __init__(self, image: ImageShape, classes: int, key: Array) -> None:
-        self.image, (height, width, channels) = image, image
+        self.image = image
+        height, width, channels = image
         keys = iter(jax.random.split(key, 6))
         self.convs = []
         for outputs, same in ((32, True), (64, False), (128, False), (128, True)):
             self.convs.append(Conv(channels, outputs, 3, next(keys), same=same))
-            height, width, channels = (
-                (height - 2 * (not same)) // 2,
-                (width - 2 * (not same)) // 2,
-                outputs,
-            )
+            height = (height - 2 * (not same)) // 2
+            width = (width - 2 * (not same)) // 2
+            channels = outputs
         self.hidden = Dense(height * width * channels, 512, next(keys))
         self.head = Dense(512, classes, next(keys))
 

@@ -237,7 +237,8 @@ def _by_patches_backward(
 
     def some(total: Array, part: tuple[Array, Array]) -> tuple[Array, Array]:
         patches, back = jax.vjp(lambda images: _patches(images, size, stride, same), part[0])
-        rows, outputs = patches.reshape(-1, len(kernel)), part[1].reshape(-1, kernel.shape[1])
+        rows = patches.reshape(-1, len(kernel))
+        outputs = part[1].reshape(-1, kernel.shape[1])
         return total + rows.T @ outputs, back((outputs @ kernel.T).reshape(patches.shape))[0]
 
     parts = _few_images(x, len(kernel))
@@ -300,7 +301,8 @@ def same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
 def max_pool(x: Float[Array, "B H W c"]) -> Float[Array, "B h w c"]:
     """Maximum of each 2 x 2 window; an odd last row or column is dropped. Equal pairs share the
     gradient."""
-    height, width = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
+    height = x.shape[1] // 2 * 2
+    width = x.shape[2] // 2 * 2
     x = x[:, :height, :width]
     columns = jnp.maximum(x[:, :, 0::2], x[:, :, 1::2])
     return jnp.maximum(columns[:, 0::2], columns[:, 1::2])

@@ -38,7 +38,8 @@ class Detector(eqx.Module):
     image: ImageShape = eqx.field(static=True)
 
     def __init__(self, image: ImageShape, key: Array) -> None:
-        self.image, (height, width, channels) = image, image
+        self.image = image
+        height, width, channels = image
         keys = iter(jax.random.split(key, len(_CHANNELS) + 2))
         inputs = (channels, *_CHANNELS)
         self.convs = [Conv(i, o, 3, next(keys)) for i, o in zip(inputs, _CHANNELS, strict=False)]

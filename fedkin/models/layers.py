@@ -98,7 +98,8 @@ class Conv(eqx.Module):
     ) -> None:
         self.weight = glorot(key, (outputs, inputs, size, size))
         self.bias = jnp.zeros(outputs, jnp.float32) if bias else None
-        self.stride, self.same = stride, same
+        self.stride = stride
+        self.same = same
 
     def __call__(self, x: Float[Array, "B H W i"]) -> Float[Array, "B h w o"]:
         y = convolve(x, self.weight.transpose(2, 3, 1, 0), self.stride, self.same)
@@ -121,7 +122,8 @@ class Depthwise(eqx.Module):
 
     def __init__(self, channels: int, key: Array, stride: int = 1, same: bool = True) -> None:
         self.weight = glorot(key, (channels, 1, 3, 3))
-        self.stride, self.same = stride, same
+        self.stride = stride
+        self.same = same
 
     def __call__(self, x: Float[Array, "B H W c"]) -> Float[Array, "B h w c"]:
         padding = [same_padding(n, 3, self.stride) if self.same else (0, 1) for n in x.shape[1:3]]

@@ -109,7 +109,8 @@ class Chain(eqx.Module):
     def __call__(
         self, x: Float[Array, "B H W i"], mask: Float[Array, "B"] | None
     ) -> tuple[Array, Chain]:
-        y, units = x, []
+        y = x
+        units = []
         for unit in self.units:
             y, updated = unit(y, mask)
             units.append(updated)
@@ -132,7 +133,8 @@ class MobileNet(eqx.Module):
     ) -> tuple[Float[Array, "B C"], MobileNet]:
         """Scores, and this network with updated running statistics. ``mask`` (None: inference) says
         which samples count."""
-        y, chains = x.reshape(len(x), *self.image), []
+        y = x.reshape(len(x), *self.image)
+        chains = []
         for chain in self.chains:
             y, updated = chain(y, mask)
             chains.append(updated)

@@ -151,7 +151,9 @@ def as_model(
     prepare_jax()
     _refuse_pytorch(source)
     if isinstance(source, tuple) and len(source) == 2 and all(callable(part) for part in source):
-        (init, apply), random, whole = source, True, _itself
+        init, apply = source
+        random = True
+        whole = _itself
     elif isinstance(source, eqx.Module):
         init, apply, random, whole = _of_module(source, lambda _: source, batched)
     elif callable(source):

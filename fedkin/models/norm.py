@@ -27,8 +27,10 @@ class BatchNorm(eqx.Module):
     momentum: float = eqx.field(static=True)
 
     def __init__(self, channels: int, momentum: float = 0.99) -> None:
-        self.scale, self.bias = jnp.ones(channels, jnp.float32), jnp.zeros(channels, jnp.float32)
-        self.mean, self.variance = jnp.zeros(channels, jnp.float32), jnp.ones(channels, jnp.float32)
+        self.scale = jnp.ones(channels, jnp.float32)
+        self.bias = jnp.zeros(channels, jnp.float32)
+        self.mean = jnp.zeros(channels, jnp.float32)
+        self.variance = jnp.ones(channels, jnp.float32)
         self.momentum = momentum
 
     def __call__(
@@ -65,7 +67,8 @@ class GroupNorm(eqx.Module):
     bias: Float[Array, "c"]
 
     def __init__(self, channels: int) -> None:
-        self.scale, self.bias = jnp.ones(channels, jnp.float32), jnp.zeros(channels, jnp.float32)
+        self.scale = jnp.ones(channels, jnp.float32)
+        self.bias = jnp.zeros(channels, jnp.float32)
 
     def __call__(
         self, x: Float[Array, "B h w c"], mask: Float[Array, "B"] | None

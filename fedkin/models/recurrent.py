@@ -204,7 +204,8 @@ def _of(name: str, data: Text, widths: tuple[int, ...], dense: int, embedding: i
 def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Vectors:
     """The vectors of the data, or the shape of an embedding."""
     check_samples(data)
-    x, vocabulary = data.x, data.vocabulary
+    x = data.x
+    vocabulary = data.vocabulary
     if (
         vocabulary is None
         or not np.issubdtype(x.dtype, np.integer)

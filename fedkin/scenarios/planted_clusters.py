@@ -77,7 +77,8 @@ def planted(
     rows = _draw(
         _pools(images, kind, clusters, stream), true_clusters, samples + test_samples, base
     )
-    x, y = images.unit(rows.ravel()), images.y[rows.ravel()]
+    x = images.unit(rows.ravel())
+    y = images.y[rows.ravel()]
     owner = np.repeat(true_clusters, samples + test_samples)
     if kind == "rotation":
         x = rotate_images(x, owner, clusters)
@@ -87,7 +88,8 @@ def planted(
         y = label_swaps(images.classes, clusters)[owner, y]
     x = x if x.ndim == 4 else x.reshape(len(x), -1)
     own = np.arange(rows.size).reshape(rows.shape)
-    train, test = Ragged.of(list(own[:, :samples])), Ragged.of(list(own[:, samples:]))
+    train = Ragged.of(list(own[:, :samples]))
+    test = Ragged.of(list(own[:, samples:]))
     return FederatedData(
         name=f"{base} {kind}",
         x=x,

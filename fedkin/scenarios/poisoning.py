@@ -16,7 +16,9 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.swaps import ShiftedRound
 
-PATCH, TARGET = 3, 0  # pixels of the trigger's side, and the label that it stands for
+# pixels of the trigger's side, and the label that it stands for
+PATCH = 3
+TARGET = 0
 
 
 def flip_labels(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> FederatedData:
@@ -52,7 +54,8 @@ def add_backdoor(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> Federat
     """
     rows = _own_training_rows(data, clients, "samples cannot have a trigger")
     marked = np.concatenate([own[::2] for own in rows] or [np.zeros(0, np.int64)])
-    x, labels = with_trigger(data.x, marked), data.y.copy()
+    x = with_trigger(data.x, marked)
+    labels = data.y.copy()
     labels[marked] = TARGET
     return dataclasses.replace(data, x=x, y=labels)
 
@@ -66,7 +69,8 @@ def triggered_test(data: FederatedData) -> FederatedData:
         data: of images, before any is poisoned.
     """
     kept = [rows[data.y[rows] != TARGET] for rows in (data.test[c] for c in range(data.clients))]
-    test, labels = Ragged.of(kept), data.y.copy()
+    test = Ragged.of(kept)
+    labels = data.y.copy()
     labels[test.rows] = TARGET
     return dataclasses.replace(data, x=with_trigger(data.x, test.rows), y=labels, test=test)
 

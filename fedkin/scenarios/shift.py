@@ -58,7 +58,9 @@ class ShiftedData:
         reachable: Callable[[int], Int[np.ndarray, "c"]],
     ) -> None:
         """``reachable`` returns the clients that take part in a round."""
-        self._data, self._shift, self._reachable = data, shift, reachable
+        self._data = data
+        self._shift = shift
+        self._reachable = reachable
         self._last: Stream | None = None  # of the latest step
         self._current: ShiftedRound = (data, np.zeros(data.clients, bool))
 
@@ -71,7 +73,8 @@ class ShiftedData:
             return self._current
         last = self._last
         if last is None or last.round > stream.round or last.at(0) != stream.at(0):
-            self._current, last = (self._data, self._current[1]), None
+            self._current = (self._data, self._current[1])
+            last = None
         for round in range(0 if last is None else last.round + 1, stream.round + 1):
             reachable = self._reachable(round)
             self._current = self._shift.step(

@@ -63,7 +63,8 @@ class Steps:
                 f"{original.name}: these data do not come in steps: take sine, circle, sea or "
                 "another fedkin.data.StreamData, or leave out the shift 'steps'"
             )
-        last, step = len(original.steps) - 2, max(round - 1, 0) // self.every
+        last = len(original.steps) - 2
+        step = max(round - 1, 0) // self.every
         shifted = np.zeros(original.clients, bool)
         if step > last or (round - 1) % self.every or not step:
             return current, shifted

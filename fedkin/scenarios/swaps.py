@@ -126,8 +126,10 @@ def swap_labels(
         pairs: pairs of clients; no client is in two.
         labels: the label that each of them gives.
     """
-    partner, exchanged = np.arange(current.clients), np.full(current.clients, -1)
-    partner[pairs], exchanged[pairs] = pairs[:, ::-1], labels
+    partner = np.arange(current.clients)
+    exchanged = np.full(current.clients, -1)
+    partner[pairs] = pairs[:, ::-1]
+    exchanged[pairs] = labels
     shifted = partner != np.arange(current.clients)
     if not shifted.any():
         return current, shifted
@@ -151,7 +153,8 @@ def draw_labels(
         stream: draws the labels.
     """
     both = pairs.ravel()
-    train, test = current.train.select(both), current.test.select(both)
+    train = current.train.select(both)
+    test = current.test.select(both)
     has = (_label_counts(train, current) > 0) & (_label_counts(test, current) > 0)
     has = has.reshape(-1, 2, current.classes)
     gives = has & ~has[:, ::-1]

@@ -32,7 +32,8 @@ def rotate_images(
     step = 90.0 if variants == 3 else 360.0 / variants
     result = x.copy()
     for number in np.unique(variant[variant > 0]):
-        rows, quarters = variant == number, number * step / 90
+        rows = variant == number
+        quarters = number * step / 90
         if math.isclose(quarters, round(quarters)):
             result[rows] = np.rot90(x[rows], round(quarters), axes=(1, 2))
         else:
@@ -57,7 +58,8 @@ def label_permutations(classes: int, variants: int, stream: Stream) -> Int[np.nd
     most = math.factorial(classes)
     if variants > most:
         raise ConfigError(f"{classes} labels have only {most} permutations, {variants} requested")
-    rng, known = stream.child("labels").rng(), [tuple(range(classes))]
+    rng = stream.child("labels").rng()
+    known = [tuple(range(classes))]
     while len(known) < variants:
         permutation = tuple(rng.permutation(classes).tolist())
         if permutation not in known:
