@@ -16,7 +16,7 @@ from fedkin.data.files import check_labels
 from fedkin.data.user_arrays import decoded, missing_rows, user_array
 
 Names = tuple[str, ...]
-# how ``FederatedData.columns`` says what named labels were
+# ``FederatedData.columns[LABELS]`` says whether named labels were NAMES or NUMBERS in the data.
 LABELS = "labels"
 NAMES = "names"
 NUMBERS = "numbers"
@@ -44,14 +44,14 @@ def encode_labels(
 ) -> EncodedLabels:
     """Labels of any type as whole numbers.
 
-    Text is numbered in sorted order, or in that of ``names``; booleans are the text False and True;
-    whole numbers stay what they are.
+    Text is numbered in sorted order, or in the order of ``names``. Booleans are the text False and
+    True. Whole numbers are not changed.
 
     Args:
         values: M labels: text, booleans, or whole numbers from 0 (1.0 is one).
         place: file or name to begin errors with.
-        classes: C; None for as many as there are names, or for the largest label + 1. Must be given
-            where labels exceed the number of samples.
+        classes: C; None for the number of names, or the largest label + 1. It must be given where
+            labels exceed the number of samples.
         names: of the classes 0, 1, ..; None for those that occur.
 
     Raises:
@@ -63,15 +63,18 @@ def encode_labels(
         names = names or _BOOLEANS
         labels = named_booleans(labels, names, place)
     if labels.dtype.kind == "U":
-        known = names or tuple(str(name) for name in np.unique(labels))
-        _check_names(known, classes, place)
-        return EncodedLabels(_positions(labels, known, place), len(known), known, NAMES)
+        if not names:
+            names = tuple(str(name) for name in np.unique(labels))
+        _check_names(names, classes, place)
+        y = _positions(labels, names, place)
+        return EncodedLabels(y=y, classes=len(names), names=names, given=NAMES)
     if names is not None:
         _check_names(names, classes, place)
         classes = len(names)
     y = check_labels(labels, classes, place)
-    classes = _largest(y, place) + 1 if classes is None else classes
-    return EncodedLabels(y, classes, names, NUMBERS)
+    if classes is None:
+        classes = _largest(y, place) + 1
+    return EncodedLabels(y=y, classes=classes, names=names, given=NUMBERS)
 
 
 def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
@@ -79,9 +82,8 @@ def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
     mixed types."""
     if hasattr(values, "dtype") or not np.iterable(values):
         return _one_type(user_array(values, place, "y"), place)
-    return _one_type(
-        np.array(plain(list(values)), object), place
-    )  # NumPy alone would make text of the 1 in [1, "1"]
+    # As objects, since NumPy would make text of the 1 in [1, "1"].
+    return _one_type(np.array(plain(list(values)), object), place)
 
 
 def named_booleans(
@@ -95,7 +97,7 @@ def named_booleans(
         place: file or name to begin errors with.
 
     Raises:
-        DataError: names other than False and True, of which nothing says which one is True.
+        DataError: names other than False and True.
     """
     if len(labels) and not set(_BOOLEANS) <= set(names):
         raise DataError(
@@ -107,7 +109,7 @@ def named_booleans(
 
 
 def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
-    """An array of text, booleans or numbers, of what may have been objects."""
+    """Labels, which may be objects, as an array of text, booleans or numbers."""
     if values.ndim != 1:
         raise DataError(
             f"{place}: labels must be an array [M], one for each sample, got shape {values.shape}"
@@ -172,9 +174,11 @@ def _positions(
     labels: Shaped[np.ndarray, "M"], names: Names, place: Path | str
 ) -> Int[np.ndarray, "M"]:
     """The number of each label among the names."""
-    order = np.argsort(np.array(names))
-    index = order[np.searchsorted(np.array(names), labels, sorter=order).clip(max=len(names) - 1)]
-    wrong = np.array(names)[index] != labels
+    known = np.array(names)
+    order = np.argsort(known)
+    place_in_order = np.searchsorted(known, labels, sorter=order).clip(max=len(names) - 1)
+    index = order[place_in_order]
+    wrong = known[index] != labels
     if wrong.any():
         row = int(np.argmax(wrong))
         near = nearest(str(labels[row]), names)
@@ -187,8 +191,11 @@ def _positions(
 
 
 def _largest(y: Int[np.ndarray, "M"], place: Path | str) -> int:
-    """The largest label; DataError where it exceeds the number of samples, since one wrong entry
-    would set it."""
+    """The largest label.
+
+    Raises:
+        DataError: it exceeds the number of samples, so it is probably one wrong entry.
+    """
     largest = int(y.max(initial=0))
     if largest >= max(len(y), 1):
         raise DataError(
