@@ -245,7 +245,9 @@ def _typed_names(table: Table, names: str) -> Table:
         except (ValueError, OverflowError):
             continue
         if np.array_equal(numbers.astype(str), table[names]):
-            return table.assign(**{names: numbers})
+            typed = table.copy()
+            typed[names] = numbers
+            return typed
     return table
 
 

@@ -26,7 +26,7 @@ def data_digest(data: FederatedData) -> str:
     for text in _tuple_text(data.client_names):
         digest.update(text.encode())
     digest.update(b")")
-    arrays = [data.x, data.y]
+    arrays: list[np.ndarray | None] = [data.x, data.y]
     parts = [data.train, data.test]
     if data.validation is not None:
         parts.append(data.validation)

@@ -253,7 +253,7 @@ def _concepts(changes: Sequence[str], clients: int, number: int) -> Int[np.ndarr
     if len(changes) < 2 or len(lengths) > 1 or not valid:
         raise ConfigError(
             "changes must have two steps or more, each with as many of the digits 0 .. "
-            f"{known - 1} as there are clients, such as ('000', '010'); got {changes!r}"
+            f"{number - 1} as there are clients, such as ('000', '010'); got {changes!r}"
         )
     table = np.array([[int(digit) for digit in row] for row in changes])
     return table[:, np.arange(clients) % table.shape[1]]

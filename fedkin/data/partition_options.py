@@ -69,7 +69,7 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
 
 
 def _checked_value(name: str, given: object, kind: typing.Any) -> typing.Any:
-    """The value of an argument, in Python's types. Raises ConfigError where it is not a ``kind``."""
+    """The value of an argument, in Python's types. Raises ConfigError where it is no ``kind``."""
     if kind == Sequence[str] | None:
         names = plain_lists(given)
         _check_names(name, names)
