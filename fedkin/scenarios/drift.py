@@ -136,7 +136,7 @@ class Drift:
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """The samples of these rows in these variants: the name of the array, x or y, and values."""
+        """The samples of these rows in these variants: "x" or "y", and the new values."""
         raise NotImplementedError
 
 

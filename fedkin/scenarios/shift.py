@@ -172,7 +172,7 @@ class Incremental:
 
 
 def stale_counts(shift: Shift | None) -> bool:
-    """Whether placed clients compare with label counts before any shift, as in the authors' code."""
+    """Whether placed clients compare with label counts before any shift (the authors' code)."""
     return isinstance(shift, Incremental) and shift.as_coded
 
 
