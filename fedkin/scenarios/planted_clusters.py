@@ -136,13 +136,15 @@ def _draw(
     pools: list[Int[np.ndarray, "_"]], true_clusters: Int[np.ndarray, "N"], each: int, base: str
 ) -> Int[np.ndarray, "N s"]:
     """``each`` images for every client, from the pool of its cluster."""
-    rows = np.zeros((len(true_clusters), each), np.int64)
-    for cluster, pool in enumerate(pools):
-        members = np.flatnonzero(true_clusters == cluster)
+    owners = [np.flatnonzero(true_clusters == cluster) for cluster in range(len(pools))]
+    for cluster, (members, pool) in enumerate(zip(owners, pools, strict=True)):
         if len(members) * each > len(pool):
             raise DataError(
                 f"{base} has {len(pool)} images for cluster {cluster}, its {len(members)} clients "
                 f"of {each} need {len(members) * each}; lower clients, samples or test_samples"
             )
+    # All pools are large enough, so the array below fits into memory.
+    rows = np.zeros((len(true_clusters), each), np.int64)
+    for members, pool in zip(owners, pools, strict=True):
         rows[members] = pool[: len(members) * each].reshape(len(members), each)
     return rows

@@ -107,8 +107,7 @@ class Population:
 
 def _is_count(value: object) -> bool:
     """Whether a value is an integer from 1 up."""
-    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return is_integer and value >= 1  # type: ignore[operator]
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
 
 
 @lru_cache(maxsize=2)

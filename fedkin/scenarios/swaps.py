@@ -164,7 +164,7 @@ def draw_labels(
     gives = has & ~has[:, ::-1]
     draws = stream.child("labels").rng().random(gives.shape)
     labels = np.where(gives, draws, -1.0).argmax(axis=2)
-    possible = gives.any(axis=2).all(axis=1)
+    possible = gives.sum(axis=2).min(axis=1) > 0
     return labels, possible
 
 

@@ -9,9 +9,10 @@ from fedkin.core.errors import ConfigError, unknown
 
 def fraction(name: str, value: object) -> None:
     """Refuse (ConfigError) anything but a number from 0 to 1."""
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= 1:
-        raise ConfigError(f"{name} must be a fraction in [0, 1], got {value!r}")
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        if 0 <= value <= 1:
+            return
+    raise ConfigError(f"{name} must be a fraction in [0, 1], got {value!r}")
 
 
 def at_least(least: int, name: str, value: object) -> None:
