@@ -107,7 +107,7 @@ class Population:
 
 def _is_count(value: object) -> bool:
     """Whether a value is an integer from 1 up."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) > 0
 
 
 @lru_cache(maxsize=2)
