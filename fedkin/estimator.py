@@ -41,16 +41,15 @@ from fedkin.run.trained.placement import Placement, newcomer_policy
 
 _NO_GROUPS = (
     "Clustered.fit was given no groups, so all samples are one client's and nothing is clustered; "
-    "give the client of "
-    "each: fit(X, y, groups=clients), in a pipeline or a search by metadata routing, "
-    "set_fit_request(groups=True)"
+    "give the client of each: fit(X, y, groups=clients), in a pipeline or a search by metadata "
+    "routing, set_fit_request(groups=True)"
 )
-_NOT_PICKLED = ("run_", "_predictors")  # what holds compiled programs
+# These attributes hold compiled programs.
+_NOT_PICKLED = ("run_", "_predictors")
 
 
 class OneSample(NamedTuple):
-    """What a model must know of the data: shape and type of a sample, and how many classes there
-    are."""
+    """The facts of the data that a model needs: shape and type of a sample, number of classes."""
 
     x: Shaped[np.ndarray, "1 ..."]
     y: Int[np.ndarray, "1"]
@@ -62,31 +61,31 @@ class Clustered(ClassifierMixin, BaseEstimator):
     """A classifier that groups clients with similar data, and trains one model per cluster.
 
     Args:
-        method: a method's name, or one made (``fk.IFCA(clusters=4)``).
+        method: a method's name, or a method object (``fk.IFCA(clusters=4)``).
         clusters: K, for a named method that has it; at most N are used.
         method_options: further options of a named method.
-        model: a model's name, a PyTorch module, or what ``fk.simulate`` takes; or a function of the
-            data that makes it.
+        model: a model's name, a PyTorch module, any other model for ``fk.simulate``, or a function
+            of the data that makes one.
         rounds: T, communication rounds.
         cohort: n, clients per round; at most N are used.
         epochs: E, local epochs.
         batch_size: B.
         lr: local learning rate.
-        random_state: seed of the run; a generator, or None for another seed each time.
+        random_state: seed of the run; or a generator, or None for another seed each time.
 
     Attributes:
         classes_: [C], the labels.
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
-        models_: [K, P], one flat vector for each cluster; for each client where clients have models
-            of their own.
+        models_: [K, P], a flat vector for each cluster; [N, P] where each client has a model.
         membership_: [N, K], each client's share of each model, where clients mix all models (FedEM,
             FedRC); else None.
         n_features_in_: D.
         run_: the finished run. It is not pickled.
     """
 
-    @no_type_check  # scikit-learn sets anything, and fit refuses it
+    # scikit-learn may set any value, and fit refuses wrong ones.
+    @no_type_check
     def __init__(
         self,
         method: str | Method = "flexcfl",
@@ -118,7 +117,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         Args:
             X: features [M, D], or [M ...] for models of images.
             y: labels [M] of any type.
-            groups: the client of each sample [M]; None: all are one client's, and there is one
+            groups: the client of each sample [M]; None: one client has all samples, so there is one
                 cluster (UserWarning).
 
         Returns:
@@ -137,11 +136,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"Clustered needs labels of at least 2 classes, got 1 class: "
+                "Clustered needs labels of at least 2 classes, got 1 class: "
                 f"{_plain(self.classes_[0])!r}"
             )
         self.groups_, clients = np.unique(owners, return_inverse=True)
-        N, C, names = len(self.groups_), len(self.classes_), _names(self.classes_)
+        N = len(self.groups_)
+        C = len(self.classes_)
+        names = _names(self.classes_)
         data = from_arrays(
             X, labels, clients=clients, test=0, label_names=names, classes=C, name="estimator"
         )
@@ -154,12 +155,12 @@ class Clustered(ClassifierMixin, BaseEstimator):
             data,
             self._model(data),
             rounds=plain(self.rounds),
-            cohort=Cohort(
-                min(plain(self.cohort), N), selection="round_robin"
-            ),  # each client soon has a cluster
+            # In turn, so that each client soon has a cluster.
+            cohort=Cohort(min(plain(self.cohort), N), selection="round_robin"),
             local=LocalTraining(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr),
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            scoring=Scoring(evaluate_every=0),  # there are no test samples
+            # There are no test samples.
+            scoring=Scoring(evaluate_every=0),
             callbacks=Progress(False),
         )
         self._keep(self.run_, X, labels, clients)
@@ -175,11 +176,11 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
         Args:
             X: features [M, D].
-            groups: the client of each sample; None: the mean over all models, each as often as it
-                has clients.
+            groups: the client of each sample; None: the mean over all models, weighted by their
+                numbers of clients.
 
         Raises:
-            ValueError: a client that is not known: ``assign`` finds its cluster first.
+            ValueError: an unknown client: ``assign`` finds its cluster first.
         """
         check_is_fitted(self, "models_")
         X = validate_data(self, _samples(X), dtype=np.float32, allow_nd=True, reset=False)
@@ -192,39 +193,36 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return probabilities
 
     def _mean_probabilities(self, X: np.ndarray) -> Float[np.ndarray, "M C"]:
-        """The mean over the clients of what each one's model says of the samples."""
+        """The mean over all clients of the probabilities by each client's model."""
         if self.membership_ is not None:
             mean = self.membership_.mean(axis=0)
             return self._mixture(mean).predict(X, proba=True)
-        shares = np.bincount(self._model_index, minlength=len(self.models_)) / len(
-            self._model_index
-        )
-        parts = [
-            shares[k] * self._predictor(int(k)).predict(X, proba=True)
-            for k in np.flatnonzero(shares)
-        ]
+        counts = np.bincount(self._model_index, minlength=len(self.models_))
+        shares = counts / len(self._model_index)
+        parts = []
+        for k in np.flatnonzero(shares):
+            parts.append(shares[k] * self._predictor(int(k)).predict(X, proba=True))
         return np.sum(parts, axis=0)
 
     def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
         """Accuracy; arguments and errors as ``predict_proba``."""
-        return float(
-            accuracy_score(_labels(y), self.predict(X, groups), sample_weight=sample_weight)
-        )
+        predicted = self.predict(X, groups)
+        return float(accuracy_score(_labels(y), predicted, sample_weight=sample_weight))
 
     def assign(self, X: Any, y: Any, group: Any) -> Placement:
-        """Find the cluster of a client that was not in ``fit``, by the method's rule for newcomers,
-        and remember it.
+        """Find the cluster of a client that was not in ``fit``, by the method's rule for newcomers.
+
+        The estimator keeps the cluster.
 
         Args:
-            X: its training samples [M, D].
+            X: training samples of the client [M, D].
             y: their labels.
-            group: its name or number.
+            group: name or number of the client.
 
         Raises:
-            ValueError: a client that is known already, or a name where others have numbers; labels
-                that ``fit`` has not seen.
-            MethodError: a method that cannot place newcomers, or whose clients have models of their
-                own; an estimator that was pickled.
+            ValueError: a known client, a name where other clients have numbers, or new labels.
+            MethodError: a method that cannot place newcomers or trains a model for each client; an
+                estimator that was pickled.
         """
         check_is_fitted(self, "models_")
         group = _one_group(group)
@@ -238,8 +236,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if self.run_.trained.personal and self.membership_ is None:
             raise MethodError(
                 f"{self.run_.trained.method} gives each client a model of its own, and a client "
-                f"that was not in fit "
-                "has none; fit again with it"
+                "that was not in fit has none; fit again with it"
             )
         X = validate_data(self, _samples(X), dtype=np.float32, allow_nd=True, reset=False)
         labels = column_or_1d(_labels(y))
@@ -261,7 +258,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
             shares = np.asarray(placed.model.shares)
             self.membership_ = np.insert(self.membership_, position, shares, axis=0)
             self._model_index = np.arange(len(self.groups_))
-            self._predictors = {}  # their numbers are rows of membership_
+            # Predictors are numbered by the rows of membership_, which have moved.
+            self._predictors = {}
         return placed
 
     def __getstate__(self) -> dict[str, Any]:
@@ -275,12 +273,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if requirements_of(method).model.detectors:
             raise MethodError(
                 f"{type(method).__name__} trains detectors, not classifiers: run it with "
-                f"fk.simulate"
+                "fk.simulate"
             )
         return method
 
     def _named_method(self, clients: int) -> Method:
-        methods, options = registry.methods(), dict(self.method_options or {})
+        methods = registry.methods()
+        options = dict(self.method_options or {})
         values = registry.resolve("method", methods, {"name": self.method, **options}, str).values
         if "clusters" in values and "clusters" not in options:
             check_integer("clusters", self.clusters, 1)
@@ -288,28 +287,22 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return registry.make(methods, values)
 
     def _check_selected(self, method: Method, clients: int) -> None:
-        """Refuse (MethodError) a run in which some client is never selected, where the method
-        cannot place it later."""
+        """Refuse (MethodError) a run that never selects a client which the method cannot place."""
         cohort = plain(self.cohort)
         rounds = plain(self.rounds)
-        places = newcomer_policy(method) != "own"
-        if (
-            places
-            or not isinstance(cohort, int)
-            or not isinstance(rounds, int)
-            or cohort * rounds >= clients
-        ):
+        integers = isinstance(cohort, int) and isinstance(rounds, int)
+        places_newcomers = newcomer_policy(method) != "own"
+        if places_newcomers or not integers or cohort * rounds >= clients:
             return
         raise MethodError(
             f"{type(method).__name__} with newcomers = 'own' gives a client a cluster in its "
-            f"first round, and {rounds} "
-            f"rounds of {cohort} clients reach {cohort * rounds} of {clients}: take "
-            f"cohort={-(-clients // rounds)}, "
-            "more rounds, or method_options={'newcomers': 'loss'}"
+            f"first round, and {rounds} rounds of {cohort} clients reach {cohort * rounds} of "
+            f"{clients}: take cohort={-(-clients // rounds)}, more rounds, or "
+            "method_options={'newcomers': 'loss'}"
         )
 
     def _model(self, data: Any) -> Any:
-        """The model for samples such as these."""
+        """The model for these samples."""
         if isinstance(self.model, str):
             return registry.resolve_model({"name": self.model}, str).make(data)
         return self.model(data) if isinstance(self.model, types.FunctionType) else self.model
@@ -317,16 +310,16 @@ class Clustered(ClassifierMixin, BaseEstimator):
     def _keep(
         self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
     ) -> None:
-        """What predictions need of a run; clients that no cohort had are placed as newcomers."""
+        """Keep models and clusters of a run. Clients that no cohort had are placed as newcomers."""
         self._predictors = {}
-        self.membership_: Any = None  # an array of mixtures
+        self.membership_: Any = None
         if run.trained.personal:
             self._keep_models_of_clients(run, x, y, clients)
             return
         assignment = run.assignment.copy()
         for client in np.flatnonzero(assignment == UNASSIGNED):
-            own = clients == client
-            assignment[client] = run.place(x[own], self._run_labels(y[own]), resamples=1).cluster
+            rows = clients == client
+            assignment[client] = run.place(x[rows], self._run_labels(y[rows]), resamples=1).cluster
         if (assignment == UNASSIGNED).any():
             missing = self.groups_[assignment == UNASSIGNED]
             raise MethodError(
@@ -340,8 +333,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
     def _keep_models_of_clients(
         self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
     ) -> None:
-        """The models of clients that have one each, or the models that each client mixes by its
-        shares."""
+        """Keep a model for each client, or the models that all clients mix, and their shares."""
         N = len(self.groups_)
         predictors = [run.trained.of_client(client) for client in range(N)]
         self._model_index = np.arange(N)
@@ -353,19 +345,19 @@ class Clustered(ClassifierMixin, BaseEstimator):
         self.membership_ = np.stack([p.shares for p in predictors if p.shares is not None])
         # A client that no cohort had still has the equal shares of the start.
         for client in np.flatnonzero(np.ptp(self.membership_, axis=1) == 0):
-            own = clients == client
-            placed = run.place(x[own], self._run_labels(y[own]), resamples=1)
+            rows = clients == client
+            placed = run.place(x[rows], self._run_labels(y[rows]), resamples=1)
             if placed.model is not None:
                 self.membership_[client] = placed.model.shares
                 self.labels_[client] = placed.cluster
 
     def _run_labels(self, positions: Int[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
-        """Positions in ``classes_`` as the run knows the labels: by name, where they have names."""
+        """The labels of the run for positions in ``classes_``: names, where labels have names."""
         names = _names(self.classes_)
         return positions if names is None else np.array(names)[positions]
 
     def _predictor(self, k: int) -> Predictor:
-        """The model of a row of ``models_``, or of ``membership_``; made when it is first used."""
+        """The model of a row of ``models_`` or ``membership_``, made when it is first used."""
         predictors = self.__dict__.setdefault("_predictors", {})
         if k not in predictors:
             if self.membership_ is None:
@@ -376,10 +368,9 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return predictors[k]
 
     def _mixture(self, shares: Float[np.ndarray, "K"]) -> Predictor:
-        """All models, whose probabilities are mixed by these shares."""
-        return Predictor(
-            "mixture", trainable(self._model(self._data)), self.models_, self._data, shares=shares
-        )
+        """All models, with probabilities mixed by these shares."""
+        model = trainable(self._model(self._data))
+        return Predictor("mixture", model, self.models_, self._data, shares=shares)
 
     def _positions(self, groups: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
         """The client of each sample, as a position in ``groups_``."""
@@ -387,22 +378,20 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if len(unknown):
             raise ValueError(
                 f"groups: client {_plain(unknown[0])!r} was not in fit ({len(unknown)} such "
-                f"clients); "
-                "assign(X, y, group) finds its cluster from labelled samples, and groups=None "
-                "asks all models"
+                "clients); assign(X, y, group) finds its cluster from labelled samples, and "
+                "groups=None asks all models"
             )
         return np.searchsorted(self.groups_, groups)
 
 
 def _samples(X: Any) -> Any:
-    """Samples without masked entries, as scikit-learn's checks take them; tables keep their
-    columns."""
-    is_checked_there = hasattr(X, "columns") or hasattr(X, "toarray")
-    return X if is_checked_there else user_array(X, "Clustered", "X")
+    """Samples without masked entries. scikit-learn checks tables, which keep their columns."""
+    is_table = hasattr(X, "columns") or hasattr(X, "toarray")
+    return X if is_table else user_array(X, "Clustered", "X")
 
 
 def _labels(y: Any) -> Any:
-    """Labels without masked or missing ones, as scikit-learn's checks take them."""
+    """Labels without masked or missing entries, for scikit-learn's checks."""
     labels = unmasked(y, "Clustered", "y")
     is_column = isinstance(labels, list) or getattr(labels, "ndim", 0) == 1
     if is_column and (values := np.asarray(labels)).dtype == object:
@@ -411,12 +400,10 @@ def _labels(y: Any) -> Any:
 
 
 def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
-    """The client of each sample. Raises ValueError for another number of them, and for one that is
-    missing."""
-    column = (
-        column_or_1d(unmasked(groups, "Clustered", "groups")) if np.ndim(groups) == 2 else groups
-    )
-    clients = whole_ids(client_ids(column, "Clustered", "groups"))
+    """The client of each sample. Raises ValueError for another number, or a missing client."""
+    if np.ndim(groups) == 2:
+        groups = column_or_1d(unmasked(groups, "Clustered", "groups"))
+    clients = whole_ids(client_ids(groups, "Clustered", "groups"))
     if len(clients) != samples:
         raise ValueError(
             f"groups must have a client for each of {samples} samples, got {len(clients)}"
@@ -432,22 +419,24 @@ def _one_group(group: Any) -> Any:
 
 
 def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
-    """Values as the run has them, by name; None where two have the same."""
+    """Values as text, for the run; None where two values have one text."""
     names = tuple(map(str, values))
     return names if len(set(names)) == len(names) else None
 
 
 def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarray, "N"]:
-    """The groups in a type that holds one more, such as a longer name. Raises ValueError for names
-    beside numbers."""
+    """The groups, in a type that holds the new group too, such as a longer name.
+
+    Raises ValueError for a name where the groups are numbers, and the reverse.
+    """
     if groups.dtype == object:
         return groups
-    more = np.asarray(group).dtype
-    if (groups.dtype.kind in "US") != (more.kind in "US"):
+    added = np.asarray(group).dtype
+    if (groups.dtype.kind in "US") != (added.kind in "US"):
         raise ValueError(
             f"client {group!r} is of another type than those of fit, such as {_plain(groups[0])!r}"
         )
-    return groups.astype(np.result_type(groups, more))
+    return groups.astype(np.result_type(groups, added))
 
 
 def _plain(value: Any) -> Any:

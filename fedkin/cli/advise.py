@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -70,7 +70,8 @@ def advise_command(
         for line in _limits(advice, private_labels):
             typer.echo(line, err=as_json)
         print_cost_of_looking(config, to_stderr=as_json)
-        if out is not None:  # last: nothing that goes wrong here takes the advice away
+        # The figure comes last: the advice is printed even if it fails.
+        if out is not None:
             typer.echo(f"figure: {' and '.join(map(str, _draw(advice, out)))}", err=as_json)
 
 
@@ -89,13 +90,12 @@ def _check_writable(out: Path) -> None:
         reason = error.strerror or str(error)
         raise StorageError(
             f"--out {out}: no file can be made in {out.parent.absolute()}: {reason}; choose a "
-            f"folder that is there and "
-            "can be written"
+            "folder that is there and can be written"
         ) from error
 
 
 def _limits(advice: Advice, private_labels: bool) -> list[str]:
-    """What the advice does not cover."""
+    """The limits of the advice, in sentences."""
     lines = []
     if advice.pilots is not None:
         lines.append(
@@ -117,7 +117,7 @@ def _draw(advice: Advice, out: Path) -> list[Path]:
 
 
 def _print(advice: Advice, verbose: bool) -> None:
-    """The verdict, what it stands on, the pilots, and the advised configuration."""
+    """Print the verdict, its evidence, the pilots, and the advised configuration."""
     typer.echo(f"{advice.verdict}: {advice.why}\n")
     for line in (_heterogeneity(advice), _number_of_clusters(advice)):
         typer.echo(line)
@@ -126,7 +126,10 @@ def _print(advice: Advice, verbose: bool) -> None:
     else:
         typer.echo("other measures and criteria: --verbose")
     if advice.pilots is not None:
-        title = f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points; bytes per client and round"
+        title = (
+            f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points; "
+            "bytes per client and round"
+        )
         bytes_sent = advice.pilots.filter(like="bytes").map("{:,.0f}".format)
         print_table(_formatted(advice.pilots.assign(**bytes_sent), ",.1f"), title)
     if advice.prior is not None:
@@ -138,12 +141,17 @@ def _print(advice: Advice, verbose: bool) -> None:
 
 
 def _heterogeneity(advice: Advice) -> str:
-    """One measure of heterogeneity, beside what it is where clients have the same distribution."""
+    """A measure of heterogeneity, compared with an IID split."""
     for measure in ("label divergence", "gradient dissimilarity", "PNI"):
         if measure in advice.heterogeneity.index:
             row = advice.heterogeneity.loc[measure]
-            times = f", {row['ratio']:.1f} times that" if row["ratio"] == row["ratio"] else ""
-            return f"heterogeneity: {measure} {row['value']:.3g}; in an IID split of the same data {row['iid']:.3g}{times}"
+            # NaN, which differs from itself, where the measure is 0 in the IID split.
+            has_ratio = row["ratio"] == row["ratio"]
+            times = f", {row['ratio']:.1f} times that" if has_ratio else ""
+            return (
+                f"heterogeneity: {measure} {row['value']:.3g}; in an IID split of the same data "
+                f"{row['iid']:.3g}{times}"
+            )
     return "heterogeneity: not measured"
 
 
@@ -153,21 +161,23 @@ def _number_of_clusters(advice: Advice) -> str:
 
     count = advice.cluster_count
     where = f"of {len(count.clients):,} clients"
-    meaning = f"of the clients of every cluster stay in it when it is made from the other half of their data ({where})"
+    meaning = (
+        "of the clients of every cluster stay in it when it is made from the other half of their "
+        f"data ({where})"
+    )
     if count.clusters == 1:
         return f"number of clusters: 1: {advice.instability}; that is the share {meaning}"
     share = count.stability[count.clusters - 1]
     largest = " (the largest number tried)" if count.clusters == count.max_clusters else ""
     return (
         f"number of clusters: {count.clusters}{largest}, by split-half stability: at least "
-        f"{share:.0%} {meaning}; "
-        f"needed are {THRESHOLD:.0%}, and more than the {count.chance:.0%} of IID splits of the "
-        f"same data"
+        f"{share:.0%} {meaning}; needed are {THRESHOLD:.0%}, and more than the {count.chance:.0%} "
+        "of IID splits of the same data"
     )
 
 
 def _print_measurements(advice: Advice) -> None:
-    """All measures, and all criteria with what each of them would say."""
+    """Print all measures, and all criteria with the number of clusters by each of them."""
     count = advice.cluster_count
     print_table(
         _formatted(advice.heterogeneity, ".4g"),
@@ -180,13 +190,15 @@ def _print_measurements(advice: Advice) -> None:
 
 
 def _formatted(table: pd.DataFrame, form: str) -> pd.DataFrame:
-    """Numbers as texts; a dash for NaN. Texts stay."""
-    texts = table.map(
-        lambda value: (
-            value if isinstance(value, str) else "-" if value != value else format(value, form)
-        )
-    )
-    return texts.reset_index().map(str).rename(columns=_heading)
+    """Numbers as text, and a dash for NaN. Text does not change."""
+
+    def formatted(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        # NaN differs from itself.
+        return "-" if value != value else format(value, form)
+
+    return table.map(formatted).reset_index().map(str).rename(columns=_heading)
 
 
 def _heading(column: object) -> str:

@@ -1,4 +1,4 @@
-"""What all commands share: arguments, tables, and errors as one line with status 2."""
+"""Shared parts of all commands: arguments, tables, and errors as one line with status 2."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from fedkin.core.errors import ConfigError, FedkinError
 if TYPE_CHECKING:
     from fedkin.config.run import RunConfig
 
-BAD_INPUT, FAILED = 2, 3
-_NO_OUTPUT = (
-    errno.ENOSPC,
-    errno.EPIPE,
-    errno.EIO,
-)  # a full device, a reader or a terminal that has gone
+BAD_INPUT = 2
+FAILED = 3
+# A full device, or a reader or terminal that has gone.
+_NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)
 _SHOW_CURSOR = b"\x1b[?25h"
-_ANY_TEXT = "fedkin-any-text"  # name of a way to write characters that an encoding lacks
-_WHOLE = 16  # characters of a first column that are not broken
+# Name of the error handler for characters that an encoding lacks.
+_ANY_TEXT = "fedkin-any-text"
+# Characters of a first column that are not broken.
+_WHOLE = 16
 
 Jobs = Annotated[
     int | None,
@@ -38,7 +38,7 @@ Jobs = Annotated[
         "--jobs",
         metavar="N",
         min=1,
-        help="So many runs (seeds, cells) at a time, on one core each.",
+        help="Number of runs (seeds, cells) at a time, on one core each.",
     ),
 ]
 Engine = Annotated[
@@ -52,25 +52,23 @@ Engine = Annotated[
 
 
 def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
-    """Say of a configuration with privacy that a command looks at clients without noise.
+    """Warn that a command looks at clients without noise, if a configuration has privacy.
 
     Args:
-        config: that it was given.
-        to_stderr: not to mix with JSON.
+        config: of the command.
+        to_stderr: do not mix with JSON on standard output.
     """
     if "privacy" in config.options:
         typer.echo(
             "privacy: this looked at clients' data and updates without noise. That is not "
-            "charged: the epsilon of a "
-            "run with [privacy] does not cover what is shown here, nor settings that are chosen "
-            "by it",
+            "charged: the epsilon of a run with [privacy] does not cover what is shown here, nor "
+            "settings that are chosen by it",
             err=to_stderr,
         )
 
 
 def escape_help(command: Any) -> None:
-    """Escape the help texts of a command and of all below it, as rich would take "[privacy]" for
-    markup.
+    """Escape the help texts of a command and its subcommands: "[privacy]" would be markup for rich.
 
     Args:
         command: of the parser.
@@ -86,8 +84,10 @@ def escape_help(command: Any) -> None:
 
 
 class OneLineErrors(TyperGroup):
-    """Usage errors end as one line and status 2, as all other bad input does. Help texts are shown
-    as they are."""
+    """Commands whose usage errors are one line and status 2, like all other bad input.
+
+    Help texts are not read as markup.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -95,28 +95,36 @@ class OneLineErrors(TyperGroup):
 
     def main(self, args: Sequence[str] | None = None, *arguments: Any, **options: Any) -> Any:
         write_any_text()
-        expanded = [home_expanded(text) for text in (sys.argv[1:] if args is None else args)]
+        if args is None:
+            args = sys.argv[1:]
+        expanded = [home_expanded(text) for text in args]
+        options["standalone_mode"] = False
         try:
-            status = super().main(expanded, *arguments, **{**options, "standalone_mode": False})
+            status = super().main(expanded, *arguments, **options)
             sys.stdout.flush()
         except OSError as error:
             if error.errno not in _NO_OUTPUT:
                 raise
             status = _output_lost(error)
         except Exception as error:
-            # the parser's errors: their class has moved between versions
+            # Errors of the parser are found by this method: their class has moved between versions.
             format_message = getattr(error, "format_message", None)
             if format_message is None:
                 raise
-            message, status = format_message(), BAD_INPUT
-            if message:  # there is none where help was printed instead
+            message = format_message()
+            status = BAD_INPUT
+            # The message is empty where help was printed instead.
+            if message:
                 print_error(f"{message} (see: {_command(error)} --help)")
         sys.exit(status or 0)
 
 
 def write_any_text() -> None:
-    """Let both output streams take any text: what their encoding lacks is written as an escape,
-    such as \\u03b1, and the bytes of file names that are not UTF-8 as they are."""
+    """Let both output streams take any text.
+
+    Characters that their encoding lacks are written as escapes, such as \\u03b1. Bytes of file
+    names that are not UTF-8 are written unchanged.
+    """
     codecs.register_error(_ANY_TEXT, _escaped)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -124,19 +132,18 @@ def write_any_text() -> None:
 
 
 def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
-    """What stands for a character that an encoding lacks, and where to go on."""
+    """The substitute of a character that an encoding lacks, and the position after it."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     character = error.object[error.start]
-    if (
-        "\udc80" <= character <= "\udcff"
-    ):  # how Python writes a byte of a file name that is not UTF-8
+    # Python reads a byte of a file name that is not UTF-8 as one of these characters.
+    if "\udc80" <= character <= "\udcff":
         return bytes([ord(character) - 0xDC00]), error.start + 1
     return character.encode("ascii", "backslashreplace"), error.start + 1
 
 
 def print_text(text: str) -> None:
-    """Print the content of a file: in UTF-8, as the file would be, unless a terminal shows it."""
+    """Print the content of a file: in UTF-8 like the file, unless a terminal shows it."""
     if sys.stdout.isatty() or not isinstance(sys.stdout, io.TextIOWrapper):
         typer.echo(text, nl=False)
         return
@@ -146,8 +153,10 @@ def print_text(text: str) -> None:
 
 
 def home_expanded(argument: str) -> str:
-    """An argument with ``~`` at its beginning, or at that of an option's value, as the home folder:
-    a shell leaves it in ``--out=~/run``."""
+    """An argument with the home folder for ``~`` at its start, or at the start of a value.
+
+    A shell does not replace it in ``--out=~/run``.
+    """
     option, equals, value = argument.partition("=")
     if argument.startswith("--") and equals:
         return f"{option}={os.path.expanduser(value)}"
@@ -161,7 +170,7 @@ def _command(error: Exception) -> str:
 
 
 def _output_lost(error: OSError) -> int:
-    """Standard output takes no more: say so, and keep Python from trying again at its end."""
+    """Report that standard output cannot be written, and keep Python from trying again at exit."""
     if error.errno == errno.ENOSPC:
         print_error(
             "standard output cannot be written: No space left on device; what was run is in its "
@@ -172,14 +181,13 @@ def _output_lost(error: OSError) -> int:
 
 
 def print_error(message: str) -> None:
-    """One line on standard error, whatever the message holds."""
+    """Print a message as one line on standard error."""
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
 
 
 @contextmanager
 def error_exit() -> Iterator[None]:
-    """Errors that fedkin raises on purpose, and too little memory, end as one line and status 2,
-    not as a traceback."""
+    """Context in which errors of fedkin, and too little memory, end as one line and status 2."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -196,7 +204,7 @@ def error_exit() -> Iterator[None]:
         reason = next(iter(str(error).splitlines()), "no more memory")
         print_error(
             f"the machine cannot do this: {reason}; try fewer or smaller clients, or "
-            f"run.clients_per_batch=1"
+            "run.clients_per_batch=1"
         )
         raise typer.Exit(BAD_INPUT) from None
     except KeyboardInterrupt as error:
@@ -226,31 +234,31 @@ def _say_stopping(_: int) -> None:
     ):
         try:
             os.write(descriptor, words)
-        except (
-            OSError
-        ):  # the terminal has gone: a run's last words must not keep it from ending well
+        except OSError:
+            # The terminal has gone. Later output must not fail, so that the run ends normally.
             os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def _leave(number: int) -> None:
-    """End this process at once, whatever holds it; those of ``--jobs`` end with it."""
+    """End this process at once. The processes of ``--jobs`` end with it."""
     from fedkin.run.interruption import SIGNALLED
 
     if os.isatty(2):
-        os.write(2, _SHOW_CURSOR)  # which a live display hides
+        # A live display hides the cursor.
+        os.write(2, _SHOW_CURSOR)
     os._exit(SIGNALLED + number)
 
 
 def _is_machine_error(error: Exception) -> bool:
-    """Whether memory ran out, or a device gave up."""
+    """Whether memory is used up, or a device failed."""
     jax = sys.modules.get("jax")
-    return isinstance(error, MemoryError) or (
-        jax is not None and isinstance(error, jax.errors.JaxRuntimeError)
-    )
+    if jax is not None and isinstance(error, jax.errors.JaxRuntimeError):
+        return True
+    return isinstance(error, MemoryError)
 
 
 def command(*words: object) -> str:
-    """A command of this program, as it is typed from here: by its path, where it is not on PATH.
+    """A command line of this program, by its path where it is not on PATH.
 
     Args:
         words: the command and its arguments.
@@ -261,7 +269,7 @@ def command(*words: object) -> str:
 
 
 def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
-    """The configuration file among the arguments, if there is one, and the changes to it."""
+    """The configuration file among the arguments, or None, and the changes to it."""
     files = [text for text in settings if "=" not in text or text.endswith(".toml")]
     for text in files:
         if not text.endswith(".toml"):
@@ -269,7 +277,7 @@ def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
     if len(files) > 1:
         raise ConfigError(
             f"expected at most one file, got {' and '.join(files)}; changes look like "
-            f"section.key=value"
+            "section.key=value"
         )
     return Path(files[0]) if files else None, [text for text in settings if text not in files]
 
@@ -293,16 +301,18 @@ def load_config(settings: list[str], resume: Path | None) -> RunConfig:
     if config.from_python:
         raise ConfigError(
             f"{resume} was started from Python; go on with simulate(..., out={str(resume)!r}, "
-            f"resume=True)"
+            "resume=True)"
         )
     return run.load(resume / run_folder.CONFIG, overrides)
 
 
 def check_out(out: Path | None) -> None:
-    """Refuse the present folder where anything is in it, before data are loaded: an empty ``--out``
-    means it, too.
+    """Refuse an output folder that is not empty, before data are loaded.
 
-    Raises StorageError.
+    An empty ``--out`` is the present folder.
+
+    Raises:
+        StorageError: the folder has files.
     """
     from fedkin.run.folder.run_folder import refuse_others
 
@@ -311,12 +321,13 @@ def check_out(out: Path | None) -> None:
 
 
 def new_run_folder(prefix: str) -> Path:
-    """A name that is not taken: runs/<prefix>-<time>."""
+    """A new path: runs/<prefix>-<time>, with a number where it exists."""
     from datetime import datetime
 
     stem = f"{prefix}-{datetime.now():%Y%m%d-%H%M%S}"
     names = [stem, *(f"{stem}-{i}" for i in range(2, 100))]
-    return next(path for path in (Path("runs") / name for name in names) if not path.exists())
+    paths = [Path("runs") / name for name in names]
+    return next(path for path in paths if not path.exists())
 
 
 def parse_option(text: str) -> tuple[str, Any]:
@@ -340,10 +351,10 @@ def print_rows(
     """Print a table.
 
     Args:
-        columns: their heads.
+        columns: headings.
         rows: a value for each column; whole numbers are grouped by thousands.
-        title: stands above it.
-        unbroken: columns whose lines are as they are given, however narrow the terminal is.
+        title: above the table.
+        unbroken: columns whose lines are never broken, even on a narrow terminal.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -351,15 +362,16 @@ def print_rows(
     from fedkin.reporting.terminal import plain_console
 
     out = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    cells = [
-        [f"{value:,}" if isinstance(value, int) else str(value) for value in row] for row in rows
-    ]
+    cells = [[_cell(value) for value in row] for row in rows]
     longest = max((len(row[0]) for row in cells if row), default=0)
     for number, column in enumerate(columns):
-        whole = (
-            min(longest, _WHOLE) if number == 0 else None
-        )  # a name broken in two is hard to read
-        out.add_column(str(column), overflow="fold", min_width=whole, no_wrap=column in unbroken)
+        # The first column has names, which are hard to read when they are broken.
+        width = min(longest, _WHOLE) if number == 0 else None
+        out.add_column(str(column), overflow="fold", min_width=width, no_wrap=column in unbroken)
     for row in cells:
         out.add_row(*row)
     plain_console().print(out)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -63,7 +63,8 @@ def compare_command(
         typer.Option(
             "--by",
             metavar="MEASURE",
-            help="Compare by final, best, bottom (10% of clients) or validation accuracy, or by a measure of the run.",
+            help="Compare by final, best, bottom (10% of clients) or validation accuracy, "
+            "or by a measure of the run.",
         ),
     ] = None,
     out: Annotated[
@@ -91,35 +92,38 @@ def compare_command(
         from fedkin.analysis.jobs import check_jobs
 
         if resume and (settings or methods is not None or grid or out):
-            others = "only --seeds, --by, --jobs, --engine and --json go with it"
-            raise ConfigError(f"--resume takes its grid from {resume}; {others}")
+            allowed = "only --seeds, --by, --jobs, --engine and --json go with it"
+            raise ConfigError(f"--resume takes its grid from {resume}; {allowed}")
         check_out(out)
-        checked = (
-            comparison_folder.reopen(resume, seeds, by)
-            if resume
-            else _grid(settings or [], methods, seeds, grid or [], by)
-        )
+        if resume:
+            checked = comparison_folder.reopen(resume, seeds, by)
+        else:
+            checked = _grid(
+                settings=settings or [], methods=methods, seeds=seeds, sweeps=grid or [], by=by
+            )
         check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
         _carry_out(
-            checked,
-            resume or out or new_run_folder("compare"),
-            resume is None,
-            jobs,
-            engine,
-            as_json,
+            grid=checked,
+            folder=resume or out or new_run_folder("compare"),
+            new=resume is None,
+            jobs=jobs,
+            engine=engine,
+            as_json=as_json,
         )
 
 
 def _carry_out(
     grid: Grid, folder: Path, new: bool, jobs: int | None, engine: str | None, as_json: bool
 ) -> None:
-    """Run the comparison, write and print what came of it, and leave with its status."""
+    """Run the comparison, write and print its results, and exit with its status."""
     from fedkin.analysis.compare import comparison_folder
     from fedkin.run.folder.lock import folder_lock
 
     with folder_lock(folder):
         created = comparison_folder.create(folder, grid) if new else None
-        comparison, refused, interruption = _run(grid, folder, created, jobs, engine)
+        comparison, refused, interruption = _run(
+            grid=grid, folder=folder, created=created, jobs=jobs, engine=engine
+        )
         _close(comparison, refused, folder, as_json)
     _exit_status(comparison, interruption, folder)
 
@@ -127,7 +131,7 @@ def _carry_out(
 def _exit_status(
     comparison: Comparison, interruption: KeyboardInterrupt | None, folder: Path
 ) -> None:
-    """Leave with the status of a comparison that was interrupted, or of which a run failed."""
+    """Exit with the status of a comparison that was interrupted, or in which a run failed."""
     if interruption:
         from fedkin.run.interruption import exit_status
 
@@ -140,20 +144,21 @@ def _exit_status(
 def _grid(
     settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str | None
 ) -> Grid:
-    from fedkin.config import comparison as grid
+    """The grid of the arguments."""
+    from fedkin.config import comparison
 
     file, overrides = split_arguments(settings)
-    named = (
-        None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
-    )
-    return dataclasses.replace(grid.load(file, overrides, named, seeds, sweeps), by=by or "final")
+    named = None
+    if methods is not None:
+        named = [name.strip() for name in methods.split(",") if name.strip()]
+    grid = comparison.load(file, overrides, methods=named, seeds=seeds, sweeps=sweeps)
+    return dataclasses.replace(grid, by=by or "final")
 
 
 def _run(
     grid: Grid, folder: Path, created: list[Path] | None, jobs: int | None, engine: str | None
 ) -> tuple[Comparison, set[Key], KeyboardInterrupt | None]:
-    """The comparison, the runs that were refused before the first one, and what has interrupted it,
-    if it was."""
+    """The comparison, the runs that were refused at its start, and an interruption or None."""
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.jobs import several
     from fedkin.reporting.comparison_progress import Display
@@ -162,11 +167,16 @@ def _run(
     with Display(grid, several(jobs, engine)) as display:
         try:
             with ending_on_signals():
-                return (
-                    _run_cells(grid, folder, display, refused, created, jobs, engine),
-                    refused,
-                    None,
+                comparison = _run_cells(
+                    grid=grid,
+                    folder=folder,
+                    display=display,
+                    refused=refused,
+                    created=created,
+                    jobs=jobs,
+                    engine=engine,
                 )
+                return comparison, refused, None
         except KeyboardInterrupt as error:
             interruption = error
     return Comparison.load(folder), refused, interruption
@@ -181,7 +191,7 @@ def _run_cells(
     jobs: int | None,
     engine: str | None,
 ) -> Comparison:
-    """The comparison, shown as it goes on; runs that are refused before the first one are added to
+    """Run the comparison with a display. Runs that are refused at its start are added to
     ``refused``."""
     from fedkin.analysis.compare.runner import run
 
@@ -217,7 +227,8 @@ def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: boo
         *comparison_tables.table_notes(comparison),
     ):
         console.print(line, soft_wrap=True)
-    if set(comparison.failed) - refused:  # a run that is refused would be refused again
+    # A refused run would be refused again.
+    if set(comparison.failed) - refused:
         again = command("compare", "--resume", folder)
         console.print(f"to try these again: {again}", soft_wrap=True)
     console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True)

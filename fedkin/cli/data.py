@@ -1,4 +1,4 @@
-"""``fedkin data``: data sets, their distribution over clients, and how heterogeneous clients are."""
+"""``fedkin data``: data sets, their distribution over clients, and heterogeneity of clients."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from fedkin.core.display import shell_command
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
+
+_NAME_HELP = (
+    "A data set (`fedkin data list`), a file of samples, or a TOML file that has a data section."
+)
+_OPTIONS_HELP = "Options of the data set, or data.key=value, as of fedkin run."
 
 data_app = typer.Typer(
     no_args_is_help=True, help="Data sets, and how they are distributed over clients."
@@ -40,14 +45,14 @@ def describe_command(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A data set (`fedkin data list`), a file of samples, or a TOML file that has a data section.",
+            help=_NAME_HELP,
         ),
     ],
     options: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[key=value]...",
-            help="Options of the data set, or data.key=value, as of fedkin run.",
+            help=_OPTIONS_HELP,
         ),
     ] = None,
     out: Annotated[
@@ -84,14 +89,14 @@ def make_command(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A data set (`fedkin data list`), a file of samples, or a TOML file that has a data section.",
+            help=_NAME_HELP,
         ),
     ],
     options: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[key=value]...",
-            help="Options of the data set, or data.key=value, as of fedkin run.",
+            help=_OPTIONS_HELP,
         ),
     ] = None,
     out: Annotated[
@@ -121,14 +126,14 @@ def pni_command(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A data set (`fedkin data list`), a file of samples, or a TOML file that has a data section.",
+            help=_NAME_HELP,
         ),
     ],
     options: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[key=value]...",
-            help="Options of the data set, or data.key=value, as of fedkin run.",
+            help=_OPTIONS_HELP,
         ),
     ] = None,
     model: Annotated[
@@ -154,21 +159,16 @@ def pni_command(
         random_model = entry.make(data)
         index = non_iid_index.non_iid_index(data, random_model, models=models, seed=seed)
         if as_json:
-            print(
-                json.dumps(
-                    {"data": data.name, "model": random_model.name, "seed": seed, **index.summary()}
-                )
-            )
+            summary = {"data": data.name, "model": random_model.name, "seed": seed}
+            print(json.dumps(summary | index.summary()))
             return
-        print_table(
-            non_iid_index.index_table(index).reset_index(), f"{data.name}, {random_model.name}"
-        )
+        title = f"{data.name}, {random_model.name}"
+        print_table(non_iid_index.index_table(index).reset_index(), title)
         print_table(non_iid_index.extreme_clients(index, data), "clients by their index")
 
 
 def _at_slashes(path: str, width: int = 24) -> str:
-    """A path in lines of this width that end with a slash or a space; a part of it that is longer
-    stays whole."""
+    """A path in lines of this width, broken after slashes and spaces. Longer parts stay whole."""
     lines = [""]
     for part in re.findall(r"[^/ ]*[/ ]|[^/ ]+", path):
         if lines[-1] and len(lines[-1] + part) > width:
@@ -178,8 +178,10 @@ def _at_slashes(path: str, width: int = 24) -> str:
 
 
 def _dataset(name: str, options: list[str]) -> FederatedData:
-    """A named data set, the user's own file, or the [data] of a configuration, with ``key=value``
-    options; they may be written ``data.key=value``, as ``fedkin run`` takes them."""
+    """A named data set, the user's file, or the [data] of a configuration.
+
+    Options are ``key=value``, or ``data.key=value`` as for ``fedkin run``.
+    """
     from fedkin.config import registry
     from fedkin.config.loader import Sections, read
 
@@ -190,12 +192,13 @@ def _dataset(name: str, options: list[str]) -> FederatedData:
         values = {"name": registry.default_dataset(section)} | section
     else:
         named = {"name": "file", "path": name} if _is_path(name) else {"name": name}
-        values = read(None, overrides, {"data": named})[0]["data"]
+        raw, _ = read(None, overrides, {"data": named})
+        values = raw["data"]
     return registry.make(registry.datasets(), values)
 
 
 def _is_path(name: str) -> bool:
-    """Whether an argument is a file or a folder, and no name of a data set."""
+    """Whether an argument is a file or a folder, not the name of a data set."""
     return "/" in name or (Path(name).suffix != "" and ":" not in name)
 
 

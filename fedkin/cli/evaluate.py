@@ -71,16 +71,20 @@ def evaluate_command(
         from fedkin.run.results import Run
 
         loaded = Run.load(run)
-        beside = (
-            (loaded,) if cluster is not None else (loaded, *loaded.against.values())
-        )  # clusters are one run's
-        runs = {method_title(one.config.method_with_options): one for one in beside}
+        # A cluster exists in one run only.
+        evaluated = [loaded] if cluster is not None else [loaded, *loaded.against.values()]
         other = _other(loaded, data, options or [], cluster is not None)
-        scores = {
-            name: one.evaluate(split, fine_tune, target, other, cluster)
-            for name, one in runs.items()
-        }
-        first = next(iter(scores.values()))
+        scores = {}
+        for method_run in evaluated:
+            title = method_title(method_run.config.method_with_options)
+            scores[title] = method_run.evaluate(
+                split,
+                fine_tune_epochs=fine_tune,
+                target=target,
+                data=other,
+                cluster=cluster,
+            )
+        main_title, first = next(iter(scores.items()))
         paths = first.save(out or run)
         summaries = [evaluation.summary for evaluation in scores.values()]
         if as_json:
@@ -91,12 +95,12 @@ def evaluate_command(
             _rows(summaries),
             f"{first.split} samples" + (f" of {data}" if data else ""),
         )
-        print_table(_rounded(first.clusters), f"{next(iter(scores))}, by cluster")
+        print_table(_rounded(first.clusters), f"{main_title}, by cluster")
         typer.echo(f"clients: {paths[0]}")
 
 
 def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> FederatedData | None:
-    """The other data that the arguments name."""
+    """The data of ``--data``, with its options; None for the run's data."""
     from fedkin.run.trained.other_data import load_other
 
     if path is None and options:
@@ -108,15 +112,17 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
     if path is None:
         return None
     samples = run._for_other_data().parts.samples
-    return load_other(path, run.config.data, samples, chosen, pooled)
+    return load_other(path, run.config.data, samples, options=chosen, pooled=pooled)
 
 
 def _rows(summaries: list[dict[str, Any]]) -> list[list[str]]:
     """A row for each measure, with the value of each method."""
     names = [name for name in summaries[0] if name not in ("method", "split", "data_digest")]
-    return [
-        [name.replace("_", " "), *(_number(one.get(name)) for one in summaries)] for name in names
-    ]
+    rows = []
+    for name in names:
+        values = [_number(summary.get(name)) for summary in summaries]
+        rows.append([name.replace("_", " "), *values])
+    return rows
 
 
 def _number(value: Any) -> str:

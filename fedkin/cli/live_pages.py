@@ -47,7 +47,7 @@ def serve(page: LivePage, host: str, port: int) -> None:
     with LiveServer(page, host, port) as server:
         typer.echo(
             f"live page: {server.address}  (only who has this address sees it; Ctrl-C ends the "
-            f"page)"
+            "page)"
         )
         try:
             server.serve_forever()

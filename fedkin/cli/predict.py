@@ -48,7 +48,7 @@ def predict_command(
 
         if out is not None:
             check_output(out, [data], BEGINS)
-        predictions = predict_file(load(export), data, model, client, cluster)
+        predictions = predict_file(load(export), data, model=model, client=client, cluster=cluster)
         text = predictions.table.to_csv(index=False)
         if out is None:
             print_text(text)
@@ -60,9 +60,9 @@ def predict_command(
 
 
 def _accuracy(predictions: Predictions, data: Path) -> str:
-    """The accuracy, and over which rows, where some have no label."""
+    """The accuracy as a sentence, with the number of labelled rows where some have no label."""
     rows = len(predictions.table)
-    unlabelled = (
-        "" if predictions.scored == rows else f"{predictions.scored:,} of {rows:,} rows that have "
-    )
-    return f"accuracy on the labels of {unlabelled and unlabelled + 'one in '}{data}: {predictions.accuracy:.3f}"
+    scored = str(data)
+    if predictions.scored != rows:
+        scored = f"{predictions.scored:,} of {rows:,} rows that have one in {data}"
+    return f"accuracy on the labels of {scored}: {predictions.accuracy:.3f}"

@@ -50,7 +50,7 @@ def report_command(
             was = "--portrait" if portrait else "--no-portrait"
             raise ConfigError(
                 f"{was} was replaced: a report trains no clients any more, unless --similarity is "
-                f"given"
+                "given"
             )
 
         from fedkin.reporting.html.report import report

@@ -1,5 +1,4 @@
-"""``fedkin reproduce``: the papers' tables from a checkout of the repository, where papers/ lies
-beside the package."""
+"""``fedkin reproduce``: the papers' tables, from the folder papers/ of a checkout."""
 
 from __future__ import annotations
 
@@ -16,7 +15,8 @@ from fedkin.core.errors import ConfigError
 if TYPE_CHECKING:
     from papers.table_request import TableRequest
 
-_BESIDE_PACKAGE = Path(__file__).resolve().parents[2]  # in a checkout, its root
+# The root of a checkout.
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def reproduce_command(
@@ -79,19 +79,19 @@ def reproduce_command(
 
 
 def _find_papers() -> None:
-    """Make papers/ importable: beside the package in a checkout, or in the working directory.
+    """Make papers/ importable: from the root of a checkout, or from the working directory.
 
-    Raises ConfigError where it is in neither.
+    Raises:
+        ConfigError: it is in neither.
     """
-    for root in (_BESIDE_PACKAGE, Path.cwd()):
+    for root in (_ROOT, Path.cwd()):
         if (root / "papers" / "catalogue.py").is_file():
             if str(root) not in sys.path:
                 sys.path.append(str(root))
             return
     raise ConfigError(
         "the papers' tables are reproduced from a checkout of the repository: clone it, run `make "
-        "demo` there (it "
-        "installs into .venv), then `.venv/bin/fedkin reproduce`"
+        "demo` there (it installs into .venv), then `.venv/bin/fedkin reproduce`"
     )
 
 
@@ -109,12 +109,13 @@ def _list_tables(out: Path | None, as_json: bool) -> None:
 
 
 def _run_missing(request: TableRequest) -> int:
-    """Run what the store lacks; how many runs that were."""
+    """Run what the store lacks. Returns the number of runs."""
     from fedkin.run.interruption import exit_status, raise_if_interrupted
     from papers.result_store import carry_out
     from papers.terminal_tables import Progress
 
-    missing, done = request.missing(), 0
+    missing = request.missing()
+    done = 0
     if not missing:
         return 0
     progress = Progress(missing, request.seconds())
@@ -135,7 +136,7 @@ def _run_missing(request: TableRequest) -> int:
 
 
 def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
-    """Print our numbers beside the paper's."""
+    """Print our numbers next to the paper's."""
     from rich.console import Console
 
     from papers import terminal_tables
@@ -144,7 +145,8 @@ def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
     if as_json:
         print(json.dumps(terminal_tables.numbers_as_json(request, numbers, runs)), flush=True)
     else:
-        console, sentences = Console(), request.findings()
+        console = Console()
+        sentences = request.findings()
         console.print(terminal_tables.comparison(request, numbers))
         if sentences:
             console.print()

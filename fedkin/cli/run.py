@@ -79,18 +79,19 @@ def run_command(
         if (jobs not in (None, 1) or engine) and not config.run.seeds:
             raise ConfigError(
                 "--jobs and --engine run several seeds at a time: set run.seeds=4, say, or leave "
-                "them out; a cluster "
-                "computes the clients of one run by run.engine=ray"
+                "them out; a cluster computes the clients of one run by run.engine=ray"
             )
-        folder = (
-            resume
-            or out
-            or new_run_folder(f"{config.data.name}-{config.method.name.rpartition(':')[2]}")
-        )
+        method = config.method.name.rpartition(":")[2]
+        folder = resume or out or new_run_folder(f"{config.data.name}-{method}")
         if config.run.seeds:
             with _resumable(folder):
                 repeated = _execute_seeds(
-                    config, folder, resume is not None, track or [], jobs, engine
+                    config=config,
+                    folder=folder,
+                    resume=resume is not None,
+                    track=track or [],
+                    jobs=jobs,
+                    engine=engine,
                 )
             return _show_seeds(repeated, folder, as_json)
         with _resumable(folder):
@@ -118,9 +119,15 @@ def _execute_seeds(
     from fedkin.reporting.progress import Display
 
     with Display(config.run.rounds, config.run.seeds or 1) as display:
-        listeners = {"on_round": display, "on_seed": display.begin}
         return execute_seeds(
-            config, out=folder, resume=resume, track=track, jobs=jobs, engine=engine, **listeners
+            config,
+            out=folder,
+            resume=resume,
+            track=track,
+            jobs=jobs,
+            engine=engine,
+            on_round=display,
+            on_seed=display.begin,
         )
 
 
@@ -139,38 +146,37 @@ def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
     _suggest(folder, console)
     if as_json:
         print(json.dumps({**summary, "out": str(folder)}), flush=True)
-    _exit_of_failed([one.summary() for method in repeated.methods for one in repeated.of(method)])
+    runs = [run for method in repeated.methods for run in repeated.of(method)]
+    _exit_of_failed([run.summary() for run in runs])
 
 
 def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
-    """The table of methods, the figure, what to try next, and the summary as JSON."""
+    """The table of methods, the figure, the next commands to try, and the summary as JSON."""
     from fedkin.reporting.fitting import fit
     from fedkin.reporting.progress import LESS_NEEDED, table
     from fedkin.reporting.terminal import plain_console
     from fedkin.run.display import names_by_position
 
-    summaries = {name: other.summary() for name, other in run.against.items()}
+    against = {name: other.summary() for name, other in run.against.items()}
+    summaries = [run.summary(), *against.values()]
     console = plain_console(stderr=as_json)
-    methods = table(
-        [run.summary(), *summaries.values()], names_by_position(run.clients), run.measures
-    )
+    methods = table(summaries, names_by_position(run.clients), run.measures)
     console.print(fit(methods, console, LESS_NEEDED))
     _draw(run, folder, console)
     console.print(f"run: {folder}", soft_wrap=True)
     _suggest(folder, console, demo)
     if as_json:
-        print(json.dumps({**run.summary(), "out": str(folder), "against": summaries}), flush=True)
-    _exit_of_failed([run.summary(), *summaries.values()])
+        print(json.dumps({**run.summary(), "out": str(folder), "against": against}), flush=True)
+    _exit_of_failed(summaries)
 
 
 def _exit_of_failed(summaries: Sequence[dict[str, Any]]) -> None:
-    """End with a message and a status of its own where nobody's reply was usable at the end of a
-    run."""
+    """Exit with a message and the status FAILED where a run ended without any usable reply."""
     failed = [summary for summary in summaries if "failed" in summary]
     for summary in failed:
         print_error(
             f"{summary['method']}: {summary['failed']}; a smaller local.lr, or clip_norm, keeps "
-            f"models finite"
+            "models finite"
         )
     if failed:
         raise typer.Exit(FAILED)
@@ -202,9 +208,8 @@ def _resumable(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt as error:
         from fedkin.run.folder.run_folder import holds_run
 
-        how = f"go on with: {command('run', '--resume', folder)}"
-        print(
-            f"interrupted; {how if holds_run(folder) else 'nothing was written yet'}",
-            file=sys.stderr,
-        )
+        what_next = "nothing was written yet"
+        if holds_run(folder):
+            what_next = f"go on with: {command('run', '--resume', folder)}"
+        print(f"interrupted; {what_next}", file=sys.stderr)
         raise typer.Exit(exit_status(error)) from None

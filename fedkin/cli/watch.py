@@ -40,6 +40,6 @@ def watch_command(
         ):
             raise ConfigError(
                 f"{folder} is not the folder of a run; a live page is of one run, as fedkin run "
-                f"writes it"
+                "writes it"
             )
         serve(LivePage(folder), host, port)

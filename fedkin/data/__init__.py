@@ -33,7 +33,7 @@ _LATER = {"available": "catalogue", "picture": "label_figure", "table": "describ
 
 
 def __getattr__(name: str) -> Any:
-    """Tables and figures of data are imported when they are first used, for their libraries."""
+    """Tables and figures of data need slow imports, so they are imported when first used."""
     if name not in _LATER:
         # With its name and the module, Python adds the nearest public name to the traceback.
         raise AttributeError(

@@ -1,4 +1,4 @@
-"""What a named data set says of itself, for ``fedkin data list`` and the documentation."""
+"""The description of a named data set, for ``fedkin data list`` and the documentation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ R = TypeVar("R")
 
 
 class Form(NamedTuple):
-    """A form in which the files of a set may be there: its name, and the function that finds their
-    folder."""
+    """A form in which the files of a set may exist.
+
+    Attributes:
+        name: of the form.
+        find: returns the folder of the files, or None.
+    """
 
     name: str
     find: Callable[[], Path | None]
@@ -23,18 +27,17 @@ class Form(NamedTuple):
 
 @dataclass(frozen=True)
 class AboutData:
-    """What a named data set says of itself.
+    """The description of a named data set.
 
     Attributes:
-        clients: how many it has by default.
-        samples: how many it has, as text.
-        content: what a sample is, in a few words.
+        clients: number of clients by default.
+        samples: number of samples, as text.
+        content: a few words about a sample.
         source: its files; None where it needs none.
-        forms: the forms in which its files may be there, of which the first that is found is
-            listed; empty where there is one form, that of ``source``.
+        forms: the forms in which its files may exist. The first one that is found is listed. Empty
+            where ``source`` is the only form.
         without_files: where the samples of a set without files come from.
-        overlapping: samples of a client overlap, so that some of them drawn at random cannot
-            validate the others.
+        overlapping: samples of a client overlap, so a random part of them cannot validate the rest.
     """
 
     clients: int

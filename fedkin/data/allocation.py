@@ -1,4 +1,4 @@
-"""Where the samples of a data set are put: in memory, or straight into the files of packed data."""
+"""Arrays for the samples of a data set: in memory, or mapped to the files of packed data."""
 
 from __future__ import annotations
 
@@ -26,49 +26,61 @@ def sample_arrays(
         samples: M.
         features: shape of a sample.
 
-    Raises ConfigError where the machine has too little memory for them.
+    Returns:
+        The two arrays, not initialised.
+
+    Raises:
+        ConfigError: the machine has too little memory for them.
     """
     folder = _folder.get()
     if folder is None:
-        size = samples * (
-            int(np.prod(features)) * 4 + 3 * 8
-        )  # with the label and the place in two indices
+        # Features in float32; the label, and entries in two indices, in int64.
+        sample_bytes = int(np.prod(features)) * 4 + 3 * 8
+        size = samples * sample_bytes
         check_memory(
             {f"{samples:,} samples of {name}": size},
             f"take fewer (data.clients), or let them be written to files (fedkin data make {name} "
-            f"... --out FOLDER)",
+            "... --out FOLDER)",
         )
-        return np.empty((samples, *features), np.float32), np.empty(samples, np.int64)
-    return new_file(folder / "x.npy", (samples, *features), np.float32), new_file(
-        folder / "y.npy", (samples,), np.int64
-    )
+        x = np.empty((samples, *features), np.float32)
+        y = np.empty(samples, np.int64)
+        return x, y
+    x = new_file(folder / "x.npy", (samples, *features), np.float32)
+    y = new_file(folder / "y.npy", (samples,), np.int64)
+    return x, y
 
 
 def feature_array(
     place: Path | str, shape: tuple[int, ...], dtype: Any
 ) -> Shaped[np.ndarray, "M ..."]:
-    """An array for the features of samples that come from elsewhere, to be written to a block at a
-    time.
+    """An array for the features of the user's samples, to be written to a block at a time.
 
     Args:
         place: where they come from, for the message.
-        shape: M, and that of a sample.
-        dtype: of their numbers.
+        shape: M, then the shape of a sample.
+        dtype: of the features.
 
-    Raises ConfigError where the machine has too little memory for them.
+    Returns:
+        The array, not initialised.
+
+    Raises:
+        ConfigError: the machine has too little memory for them.
     """
     folder = _folder.get()
     if folder is not None:
         return new_file(folder / "x.npy", shape, dtype)
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    cure = "take a part of them, or let them be written to files (fedkin data make ... --out FOLDER, fk.data.pack)"
+    cure = (
+        "take a part of them, or let them be written to files "
+        "(fedkin data make ... --out FOLDER, fk.data.pack)"
+    )
     check_memory({f"{shape[0]:,} samples of {place}": size}, cure)
     return np.empty(shape, dtype)
 
 
 @contextmanager
 def samples_made_in(folder: Path) -> Iterator[None]:
-    """Samples that are made meanwhile are allocated in a folder: ``x.npy`` and ``y.npy``."""
+    """Within this context, samples are allocated in a folder: ``x.npy`` and ``y.npy``."""
     token = _folder.set(folder)
     try:
         yield
@@ -77,12 +89,9 @@ def samples_made_in(folder: Path) -> Iterator[None]:
 
 
 def new_file(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array in a new npy file. One without an element cannot be mapped, and is written at once.
+    """An array that is mapped to a new npy file.
 
-    Args:
-        path: of the file.
-        shape: of the array.
-        dtype: of its numbers.
+    An array without elements cannot be mapped, so its file is written at once.
     """
     if not np.prod(shape):
         np.save(path, np.empty(shape, dtype))

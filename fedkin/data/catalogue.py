@@ -1,5 +1,4 @@
-"""The catalogue of named data sets, and where each is found. What a set is, it says itself
-(``AboutData``)."""
+"""The catalogue of named data sets, and where each is found. ``AboutData`` describes a set."""
 
 from __future__ import annotations
 
@@ -25,19 +24,28 @@ class FoundEntry(NamedTuple):
 
 
 def found_entries() -> list[FoundEntry]:
-    """The named sets and where they are found. Downloads nothing."""
+    """The named sets and where they are found. It downloads nothing."""
     entries = []
     for name, make in DATASETS.items():
         about: AboutData = make.about  # type: ignore[attr-defined]
         entries.append(
-            FoundEntry(name, _location(about), about.clients, about.samples, about.content)
+            FoundEntry(
+                name=name,
+                where=_location(about),
+                clients=about.clients,
+                samples=about.samples,
+                about=about.content,
+            )
         )
     return entries
 
 
 def available() -> pd.DataFrame:
-    """The named sets, one row each: name, where, clients (by default), samples, about. Downloads
-    nothing."""
+    """The named sets, one row each. It downloads nothing.
+
+    Returns:
+        A table with the columns name, where, clients (by default), samples and about.
+    """
     import pandas as pd
 
     return pd.DataFrame(found_entries(), columns=list(FoundEntry._fields))
@@ -46,7 +54,8 @@ def available() -> pd.DataFrame:
 def _location(about: AboutData) -> str:
     if about.source is None:
         return about.without_files
-    for form in about.forms or (Form("", partial(locate, about.source)),):
+    forms = about.forms or (Form("", partial(locate, about.source)),)
+    for form in forms:
         if folder := form.find():
             return f"{folder} ({form.name})" if form.name else str(folder)
     return f"download, {about.source.size}" if about.source.url else "not found; set FEDKIN_DATA"

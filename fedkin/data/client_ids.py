@@ -1,4 +1,4 @@
-"""The client of each sample, as users say it: numbers, text or bytes, with none missing."""
+"""The client of each sample, as users give it: numbers, text or bytes, with none missing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _of_list(values: Any) -> Shaped[np.ndarray, "..."]:
 def check_owners(
     owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id"
 ) -> None:
-    """Refuse (DataError) samples whose client is not known, and ids of several types.
+    """Refuse (DataError) ids that are missing or infinite, and ids of several types.
 
     Args:
         owners: the client of each sample.
@@ -73,8 +73,7 @@ def check_owners(
     if len(infinite):
         raise DataError(
             f"{place}: {name} is infinite in row {infinite[0]} ({len(infinite)} such rows); give "
-            f"the client a name or "
-            "a number"
+            "the client a name or a number"
         )
     if owners.dtype != object:
         return
@@ -97,8 +96,10 @@ def _infinite_rows(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
 
 
 def whole_ids(owners: Shaped[np.ndarray, "M"]) -> Shaped[np.ndarray, "M"]:
-    """Ids without the decimals that a column of numbers gets by a missing entry: client 1.0 is
-    client 1."""
+    """Ids without decimals: 1.0 becomes 1.
+
+    A table that once had a missing entry has whole numbers as floats.
+    """
     numbers = owners
     if owners.dtype.kind == "O" and all(
         isinstance(owner, (float, np.floating)) for owner in owners
@@ -111,7 +112,7 @@ def whole_ids(owners: Shaped[np.ndarray, "M"]) -> Shaped[np.ndarray, "M"]:
 
 
 def _kind(owner: Any) -> str:
-    """The type of an id; all numbers are of one."""
+    """The type of an id; all numbers count as one type."""
     for kind in (str, bytes):
         if isinstance(owner, kind):
             return kind.__name__

@@ -13,17 +13,18 @@ from jaxtyping import Int, UInt8
 
 from fedkin.core.display import listed
 
-_CODING = "utf-8", "surrogatepass"  # of any text that Python can hold
-_BLOCK = 2**16  # names that are strings at a time
+# An encoding of any text that Python can hold.
+_CODING = ("utf-8", "surrogatepass")
+# Names that are Python strings at a time.
+_BLOCK = 2**16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClientNames(Sequence[str]):
-    """The names of N clients, an immutable sequence that equals a tuple or a list of the same
-    names.
+    """The names of N clients: an immutable sequence, equal to a tuple or list of the same names.
 
     Attributes:
-        text: all names one after another, in UTF-8.
+        text: all names, concatenated in UTF-8.
         offsets: name i is ``text[offsets[i]:offsets[i+1]]``.
     """
 
@@ -32,8 +33,7 @@ class ClientNames(Sequence[str]):
 
     @classmethod
     def of(cls, names: Iterable[object]) -> ClientNames:
-        """The column of these names; bytes are read as UTF-8, and what is no text is written as
-        text."""
+        """The column of these names. Bytes are read as UTF-8; other values become text."""
         if isinstance(names, ClientNames):
             return names
         text = bytearray()
@@ -43,22 +43,20 @@ class ClientNames(Sequence[str]):
                 text.extend(_text(name).encode(*_CODING))
                 yield len(text)
 
-        offsets = np.fromiter(ends(), np.int64)
-        return cls(
-            np.frombuffer(bytes(text), np.uint8), np.concatenate([np.zeros(1, np.int64), offsets])
-        )
+        # `text` is complete only after `ends` has run.
+        offsets = np.concatenate([np.zeros(1, np.int64), np.fromiter(ends(), np.int64)])
+        return cls(np.frombuffer(bytes(text), np.uint8), offsets)
 
     def is_whole(self) -> bool:
-        """Whether the arrays, such as those of a file, hold names."""
-        offsets, integers = (
-            self.offsets,
-            self.text.dtype == np.uint8 and self.offsets.dtype.kind == "i",
-        )
-        if not integers or self.text.ndim != 1 or offsets.ndim != 1 or not len(offsets):
+        """Whether the arrays hold names: those of a damaged file may not."""
+        text = self.text
+        offsets = self.offsets
+        if text.dtype != np.uint8 or offsets.dtype.kind != "i":
             return False
-        return bool(
-            offsets[0] == 0 and offsets[-1] == len(self.text) and (np.diff(offsets) >= 0).all()
-        )
+        if text.ndim != 1 or offsets.ndim != 1 or not len(offsets):
+            return False
+        ascending = (np.diff(offsets) >= 0).all()
+        return bool(offsets[0] == 0 and offsets[-1] == len(text) and ascending)
 
     @property
     def nbytes(self) -> int:
@@ -79,13 +77,15 @@ class ClientNames(Sequence[str]):
                 return ClientNames.of(self[i] for i in range(start, stop, step))
             offsets = self.offsets[start : max(start, stop) + 1]
             return ClientNames(self.text[offsets[0] : offsets[-1]], offsets - offsets[0])
-        client = range(len(self))[index]  # which counts from the end, and refuses others
+        # A range counts negative numbers from the end, and raises IndexError.
+        client = range(len(self))[index]
         return _decoded(self.text[self.offsets[client] : self.offsets[client + 1]].tobytes())
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _BLOCK):
             block = self[start : start + _BLOCK]
-            text, offsets = block.text.tobytes(), block.offsets.tolist()
+            text = block.text.tobytes()
+            offsets = block.offsets.tolist()
             for begin, end in zip(offsets, offsets[1:], strict=False):
                 yield _decoded(text[begin:end])
 
@@ -97,36 +97,39 @@ class ClientNames(Sequence[str]):
         return ClientNames(self.text[start + np.arange(offsets[-1])], offsets)
 
     def positions(self, name: str) -> Int[np.ndarray, "m"]:
-        """The clients that have this name, ascending; none where nobody has."""
-        sums, clients = self._by_checksum
-        own = _checksum(name)
-        alike = clients[np.searchsorted(sums, own, "left") : np.searchsorted(sums, own, "right")]
-        return np.array([client for client in alike.tolist() if self[client] == name], np.int64)
+        """The clients that have this name, ascending; empty where no client has it."""
+        checksums, clients = self._by_checksum
+        checksum = _checksum(name)
+        first = np.searchsorted(checksums, checksum, "left")
+        end = np.searchsorted(checksums, checksum, "right")
+
+        # Different names may have one checksum.
+        candidates = clients[first:end].tolist()
+        return np.array([client for client in candidates if self[client] == name], np.int64)
 
     @cached_property
     def _by_checksum(self) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-        """Checksums of all names, ascending, and their clients: a table to look names up in, made
-        when first needed."""
-        sums = np.fromiter(map(_checksum, self), np.int64, len(self))
-        clients = np.argsort(sums, kind="stable")
-        return sums[clients], clients
+        """Checksums of all names, ascending, and their clients; made when first needed."""
+        checksums = np.fromiter(map(_checksum, self), np.int64, len(self))
+        clients = np.argsort(checksums, kind="stable")
+        return checksums[clients], clients
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and len(self.positions(name)) > 0
 
     def __eq__(self, other: Any) -> bool:
         if isinstance(other, ClientNames):
-            return np.array_equal(self.offsets, other.offsets) and np.array_equal(
-                self.text, other.text
-            )
+            same_offsets = np.array_equal(self.offsets, other.offsets)
+            return same_offsets and np.array_equal(self.text, other.text)
         if not isinstance(other, (tuple, list)):
             return NotImplemented
-        return len(self) == len(other) and all(
-            mine == name for mine, name in zip(self, other, strict=True)
-        )
+        if len(self) != len(other):
+            return False
+        return all(name == expected for name, expected in zip(self, other, strict=True))
 
     def __hash__(self) -> int:
-        return hash(tuple(self))  # that of the tuple which it equals
+        # Equal objects need equal hashes, and the names equal a tuple.
+        return hash(tuple(self))
 
     def __repr__(self) -> str:
         return f"ClientNames({listed(self)})"
@@ -136,11 +139,12 @@ def _text(name: object) -> str:
     return _decoded(name) if isinstance(name, bytes) else str(name)
 
 
-def _decoded(letters: bytes) -> str:
+def _decoded(encoded: bytes) -> str:
     try:
-        return letters.decode(*_CODING)
-    except UnicodeDecodeError:  # of a damaged file
-        return letters.decode(errors="replace")
+        return encoded.decode(*_CODING)
+    except UnicodeDecodeError:
+        # The file is damaged.
+        return encoded.decode(errors="replace")
 
 
 def _checksum(name: str) -> int:

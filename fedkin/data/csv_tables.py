@@ -1,5 +1,5 @@
-"""CSV files as tables: encoding, separator and decimal mark are detected, and nothing is taken for
-missing but an empty cell."""
+"""CSV files as tables: encoding, separator and decimal mark are detected. Only an empty cell counts
+as missing."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ import numpy as np
 from fedkin.core.display import shell_command
 from fedkin.core.errors import DataError
 
-Table = Any  # a pandas DataFrame: pandas is slow to import, and needed for tables only
+# A pandas DataFrame. pandas is slow to import, so it is imported only where tables are read.
+Table = Any
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-UNNAMED = "Unnamed: "  # how pandas begins the name of a column without one
-_HEAD = 2**20  # characters in which the header must end
+# pandas gives a column without a name one that begins like this.
+UNNAMED = "Unnamed: "
+# Characters in which the header must end.
+_HEAD = 2**20
 _GZIP = b"\x1f\x8b"
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -38,6 +41,7 @@ _OTHER_KINDS = {
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*")
 _POINT_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+\s*")
+_TO_UTF8 = ("iconv", "-f", "LATIN1", "-t", "UTF-8")
 _log = logging.getLogger("fedkin")
 
 
@@ -46,16 +50,19 @@ def read_csv(path: Path, names: str | None = None) -> Table:
 
     Columns may be separated by commas, semicolons, tabs or bars. The text is UTF-8, or UTF-16 with
     a byte-order mark. Where columns are not separated by commas, numbers may have decimal commas.
-    Words such as NA and None stay words: only an empty cell is missing.
+    Words such as NA and None stay words.
 
     Args:
         path: the file.
-        names: a column whose entries are names: they stay text where one is not written as the
-            number that it would be read as (01, 1e3).
+        names: a column whose entries are names. They stay text where an entry such as 01 or 1e3
+            would change if it was read as a number.
+
+    Returns:
+        A DataFrame, one row per line.
 
     Raises:
-        DataError: another encoding, a column without a name or with that of another, rows longer
-            than the header.
+        DataError: another encoding, a column without a name, two columns with one name, or rows
+            longer than the header.
     """
     encoding = _encoding(path)
     try:
@@ -75,7 +82,7 @@ def read_csv(path: Path, names: str | None = None) -> Table:
 
 
 def _encoding(path: Path) -> str:
-    """The encoding that the first bytes of a file show. Raises DataError for what is no text."""
+    """The encoding, from the first bytes of a file. Raises DataError where they are no text."""
     with _binary(path) as file:
         first = file.read(4096)
     for mark, encoding in _MARKS.items():
@@ -89,8 +96,7 @@ def _encoding(path: Path) -> str:
     if b"\0" in first:
         raise DataError(
             f"{path}: expected a CSV file, but it holds zero bytes: it is no text, or UTF-16 "
-            f"without a byte-order "
-            "mark; write it as UTF-8"
+            "without a byte-order mark; write it as UTF-8"
         )
     return "utf-8"
 
@@ -107,7 +113,7 @@ def _text(path: Path, encoding: str) -> io.TextIOWrapper:
 
 
 def _header(path: Path, encoding: str) -> tuple[list[str], str]:
-    """The names of the columns, and what separates them: the separator that makes most columns."""
+    """The names of the columns, and their separator: the one that makes most columns."""
     with _text(path, encoding) as file:
         head = file.read(_HEAD)
     rows = {separator: _first_row(head, separator) for separator in SEPARATORS}
@@ -116,10 +122,12 @@ def _header(path: Path, encoding: str) -> tuple[list[str], str]:
 
 
 def _first_row(head: str, separator: str) -> list[str]:
-    """The first line with a character in it, as csv splits it."""
+    """The first line that is not empty, split into cells."""
+    rows = csv.reader(io.StringIO(head), delimiter=separator)
     try:
-        return next((row for row in csv.reader(io.StringIO(head), delimiter=separator) if row), [])
-    except csv.Error:  # a cell longer than csv allows: no header of this separator
+        return next((row for row in rows if row), [])
+    except csv.Error:
+        # A cell is longer than csv allows, so this is not the separator.
         return []
 
 
@@ -130,7 +138,7 @@ def _check_header(header: list[str], path: Path) -> None:
         if name and name in seen:
             raise DataError(
                 f"{path}: expected columns of different names, got {name!r} twice; rename or "
-                f"remove one of them"
+                "remove one of them"
             )
         seen.add(name)
 
@@ -145,34 +153,32 @@ def _parse(path: Path, encoding: str, separator: str, names: str | None) -> Tabl
             dtype=None if names is None else {names: str},
             keep_default_na=False,
             na_values=[""],
-            low_memory=False,  # one type per column
+            # One type per column, not one per block of rows.
+            low_memory=False,
         )
 
 
 def _check_width(table: Table, header: list[str], path: Path) -> None:
-    """Refuse (DataError) rows with more cells than the header: pandas takes the first ones for an
-    index."""
+    """Refuse (DataError) rows with more cells than the header."""
     import pandas as pd
 
-    extra = (
-        0
-        if isinstance(table.index, pd.RangeIndex) and table.index.start == 0
-        else table.index.nlevels
-    )
-    if extra:
+    # pandas makes an index of the first cells of such rows; else rows are numbered from 0.
+    numbered = isinstance(table.index, pd.RangeIndex) and table.index.start == 0
+    if not numbered:
+        extra = table.index.nlevels
         raise DataError(
             f"{path}: the header names {len(header)} columns, and rows have {len(header) + extra} "
-            f"cells; "
-            "name every column, and end no line with a separator"
+            "cells; name every column, and end no line with a separator"
         )
 
 
 def _without_empty_columns(table: Table) -> Table:
-    """The table without columns that have no name and no entry, which a separator at the end of
-    each line makes."""
-    empty = [
-        name for name in table.columns if name.startswith(UNNAMED) and table[name].isna().all()
-    ]
+    """The table without columns that have neither a name nor an entry.
+
+    A separator at the end of each line makes such a column.
+    """
+    unnamed = [name for name in table.columns if name.startswith(UNNAMED)]
+    empty = [name for name in unnamed if table[name].isna().all()]
     return table.drop(columns=empty)
 
 
@@ -183,25 +189,26 @@ def _with_decimal_points(table: Table, names: str | None, path: Path) -> Table:
     changed = {}
     for name in table.columns:
         column = table[name]
-        if (
-            name == names
-            or pd.api.types.is_numeric_dtype(column)
-            or not _has_decimal_commas(column)
-        ):
+        if name == names or pd.api.types.is_numeric_dtype(column):
             continue
-        changed[name] = pd.to_numeric(column.str.replace(",", ".", regex=False))
+        if _has_decimal_commas(column):
+            changed[name] = pd.to_numeric(column.str.replace(",", ".", regex=False))
     if changed:
         _log.warning("%s: read with decimal commas: %s", path, ", ".join(map(str, changed)))
     return table.assign(**changed)
 
 
 def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator: str) -> None:
-    """Refuse (DataError) a column of numbers in which every point may separate thousands, such as
-    1.200, where other columns have decimal commas."""
+    """Refuse (DataError) a column in which every point may separate thousands, such as 1.200.
+
+    It is called where other columns have decimal commas.
+    """
     import pandas as pd
 
     floats = [name for name in table.columns if pd.api.types.is_float_dtype(table[name])]
-    with _text(path, encoding) as file:  # how they are written
+
+    # Read the cells as they are written: 1.200 as a number is 1.2.
+    with _text(path, encoding) as file:
         written = pd.read_csv(file, sep=separator, usecols=floats, dtype=str, keep_default_na=False)
     for name in floats:
         pointed = [(row, cell) for row, cell in enumerate(written[name]) if "." in cell]
@@ -209,16 +216,16 @@ def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator
             row, cell = pointed[0]
             raise DataError(
                 f"{path}: column {name}, row {row} (rows count from 0) holds {cell!r}, and other "
-                f"columns have decimal "
-                "commas, so this point may separate thousands; write the number without it, or "
-                "all numbers of the "
-                "file with decimal points"
+                "columns have decimal commas, so this point may separate thousands; write the "
+                "number without it, or all numbers of the file with decimal points"
             )
 
 
 def _has_decimal_commas(column: Any) -> bool:
-    """Whether all cells of a column of text are numbers, some with a decimal comma. Where each
-    comma may separate thousands (1,234), nothing is decided."""
+    """Whether all cells of a column of text are numbers, some with a decimal comma.
+
+    False where every comma may separate thousands (1,234).
+    """
     cells = [cell for cell in column.dropna() if isinstance(cell, str)]
     with_comma = [cell for cell in cells if "," in cell]
     if not with_comma or len(cells) < column.notna().sum():
@@ -229,7 +236,7 @@ def _has_decimal_commas(column: Any) -> bool:
 
 
 def _typed_names(table: Table, names: str) -> Table:
-    """The table with a column of names as numbers, where each is written as its number."""
+    """The table with a column of names as numbers, where that changes no name."""
     if names not in table:
         return table
     for kind in (np.int64, np.float64):
@@ -238,16 +245,17 @@ def _typed_names(table: Table, names: str) -> Table:
         except (ValueError, OverflowError):
             continue
         if np.array_equal(numbers.astype(str), table[names]):
-            return table.assign(**{names: numbers})
+            typed = table.copy()
+            typed[names] = numbers
+            return typed
     return table
 
 
 def _wrong_encoding(path: Path, error: UnicodeDecodeError) -> str:
-    """What to say of a file in another encoding."""
+    """The message about a file in another encoding."""
     wrong = error.object[error.start : error.start + 1].hex()
-    cure = shell_command("iconv", "-f", "LATIN1", "-t", "UTF-8", str(path))
+    cure = shell_command(*_TO_UTF8, str(path))
     return (
         f"{path}: expected a CSV file in UTF-8, found the byte {wrong}, which is none of UTF-8; "
-        f"convert it, such as "
-        f"{cure} > utf8.csv (in place of LATIN1 the encoding that it has)"
+        f"convert it, such as {cure} > utf8.csv (in place of LATIN1 the encoding that it has)"
     )

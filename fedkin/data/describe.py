@@ -11,32 +11,42 @@ from fedkin.data.federated import FederatedData
 
 
 def table(data: FederatedData) -> pd.DataFrame:
-    """Statistics of a federation: one row per quantity (its index), a column per split: train,
-    test, and validation where there is one."""
+    """Statistics of a federation.
+
+    Returns:
+        A table with one row per quantity (its index), and one column per split: train, test, and
+        validation where there is one.
+    """
     columns = {split: _statistics(data, split) for split in data.splits}
     return pd.DataFrame(columns).rename_axis(data.name)
 
 
 def _statistics(data: FederatedData, split: str) -> dict[str, str]:
-    sizes = data.part(split).sizes
+    part = data.part(split)
+    sizes = part.sizes
+    samples = int(sizes.sum())
+    owned_again = samples - len(np.unique(part.rows))
     counts = data.label_counts(split)
     by_class = counts.sum(axis=0)
     statistics = {
         "clients": f"{data.clients:,}",
         "clients without samples": f"{int((sizes == 0).sum()):,}",
-        "samples": f"{int(sizes.sum()):,}",
-        "samples owned more than once": f"{int(sizes.sum()) - len(np.unique(data.part(split).rows)):,}",
+        "samples": f"{samples:,}",
+        "samples owned more than once": f"{owned_again:,}",
         "samples per client, min / median / mean / max": _spread(sizes, mean=True),
         "classes": f"{int((by_class > 0).sum())} of {data.classes}",
-        **({} if data.label_names is None else {"labels": listed(data.label_names)}),
-        "classes per client, min / median / max": _spread((counts > 0).sum(axis=1)),
-        "samples per class, min / median / max": _spread(by_class),
-        **(_text_statistics(data, data.vocabulary, split) if data.vocabulary else _features(data)),
     }
+    if data.label_names is not None:
+        statistics["labels"] = listed(data.label_names)
+    statistics["classes per client, min / median / max"] = _spread((counts > 0).sum(axis=1))
+    statistics["samples per class, min / median / max"] = _spread(by_class)
+    if data.vocabulary:
+        statistics |= _text_statistics(data, data.vocabulary, split)
+    else:
+        statistics |= _features(data)
     if data.true_clusters is not None:
-        statistics["clients per true cluster"] = ", ".join(
-            map(str, np.bincount(data.true_clusters))
-        )
+        cluster_sizes = np.bincount(data.true_clusters)
+        statistics["clients per true cluster"] = ", ".join(map(str, cluster_sizes))
     return statistics
 
 
@@ -50,10 +60,17 @@ def _text_statistics(
     """Statistics of text."""
     unit = "words" if max(map(len, vocabulary), default=0) > 1 else "characters"
     statistics = {f"length of a sample, in {unit}": f"{data.x.shape[1]:,}"}
-    if vocabulary[0] == "":  # padding, and words that are not in the vocabulary
-        known = np.count_nonzero(data.x[np.unique(data.part(split).rows)], axis=1)
-        statistics["known words of a sample, min / median / mean / max"] = _spread(known, mean=True)
-    statistics[f"{unit} in the vocabulary"] = f"{len(vocabulary) - (vocabulary[0] == ''):,}"
+    words = len(vocabulary)
+
+    # Word 0 may be "": padding, and words that are not in the vocabulary.
+    if vocabulary[0] == "":
+        words -= 1
+        rows = np.unique(data.part(split).rows)
+        lengths = np.count_nonzero(data.x[rows], axis=1)
+        statistics["known words of a sample, min / median / mean / max"] = _spread(
+            lengths, mean=True
+        )
+    statistics[f"{unit} in the vocabulary"] = f"{words:,}"
     statistics["word vectors"] = (
         "none" if data.vectors is None else f"{data.vectors.shape[1]:,} numbers each"
     )
@@ -61,5 +78,8 @@ def _text_statistics(
 
 
 def _spread(values: Int[np.ndarray, "_"], mean: bool = False) -> str:
-    numbers = [values.min(), np.median(values), *([values.mean()] if mean else []), values.max()]
+    numbers = [values.min(), np.median(values)]
+    if mean:
+        numbers.append(values.mean())
+    numbers.append(values.max())
     return " / ".join(f"{number:,.1f}".removesuffix(".0") for number in numbers)

@@ -1,4 +1,4 @@
-"""A digest of federated data, by which a run knows its own."""
+"""A digest of federated data: a run that is resumed compares it."""
 
 from __future__ import annotations
 
@@ -10,45 +10,59 @@ import numpy as np
 
 from fedkin.data.federated import FederatedData
 
-_BLOCK_BYTES = 2**26  # that are read at a time: of data in files, memory holds no more
+# Bytes, and names, that are read at a time: data in files may be larger than memory.
+_BLOCK_BYTES = 2**26
 _BLOCK_NAMES = 2**16
 
 
 def data_digest(data: FederatedData) -> str:
-    """A digest of all that federated data hold: features, labels, owners, names, true clusters,
-    words. Of packed data it was taken when they were packed."""
+    """A digest of features, labels, owners, names, true clusters and words.
+
+    The digest of packed data is taken when they are packed, and read from their description.
+    """
     if data.packed is not None:
         return data.packed.digest
     digest = hashlib.sha256(f"({data.name!r}, {data.classes!r}, ".encode())
     for text in _tuple_text(data.client_names):
         digest.update(text.encode())
     digest.update(b")")
-    parts = [data.train, data.test, *([] if data.validation is None else [data.validation])]
-    owners = [array for part in parts for array in (part.rows, part.offsets)]
-    words = () if data.vocabulary is None else (np.array(data.vocabulary), data.vectors)
-    for part in (data.x, data.y, *owners, data.true_clusters, *words):
-        add_array(digest, part)
+    arrays: list[np.ndarray | None] = [data.x, data.y]
+    parts = [data.train, data.test]
+    if data.validation is not None:
+        parts.append(data.validation)
+    for part in parts:
+        arrays += [part.rows, part.offsets]
+    arrays.append(data.true_clusters)
+    if data.vocabulary is not None:
+        arrays += [np.array(data.vocabulary), data.vectors]
+    for array in arrays:
+        add_array(digest, array)
     return digest.hexdigest()
 
 
 def _tuple_text(names: Sequence[str] | None) -> Iterator[str]:
-    """What ``repr`` says of a tuple of these names, a block of them at a time."""
-    if names is None or len(names) < 2:
-        yield repr(names if names is None else tuple(names))
+    """The ``repr`` of a tuple of these names, a block of them at a time."""
+    if names is None:
+        yield repr(None)
+        return
+    if len(names) < 2:
+        yield repr(tuple(names))
         return
     for start in range(0, len(names), _BLOCK_NAMES):
-        yield ("(" if start == 0 else ", ") + ", ".join(
-            map(repr, names[start : start + _BLOCK_NAMES])
-        )
+        block = names[start : start + _BLOCK_NAMES]
+        separator = "(" if start == 0 else ", "
+        yield separator + ", ".join(map(repr, block))
     yield ")"
 
 
-def add_array(digest: Any, part: np.ndarray | None) -> None:
-    """Add an array, with its type and shape, or its absence, to a digest of hashlib's."""
-    if part is None:
-        return digest.update(b"none;")
-    digest.update(f"{part.dtype.str} {part.shape};".encode())
-    rows = max(1, _BLOCK_BYTES // max(1, part[:1].nbytes)) if part.ndim else 1
-    for start in range(0, len(part) if part.ndim else 1, rows):
-        block = part[start : start + rows] if part.ndim else part
-        digest.update(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
+def add_array(digest: Any, array: np.ndarray | None) -> None:
+    """Add an array, with its type and shape, or its absence, to a digest of ``hashlib``."""
+    if array is None:
+        digest.update(b"none;")
+        return
+    digest.update(f"{array.dtype.str} {array.shape};".encode())
+    rows = array if array.ndim else array[None]
+    step = max(1, _BLOCK_BYTES // max(1, rows[:1].nbytes))
+    for start in range(0, len(rows), step):
+        block = np.ascontiguousarray(rows[start : start + step])
+        digest.update(block.reshape(-1).view(np.uint8).data)

@@ -3,8 +3,8 @@ cache.
 
 ``FEDKIN_DATA`` is the user's own folder and is only read. The cache is the folder ``data`` in
 ``$FEDKIN_CACHE``, else in the operating system's place for caches (``pooch.os_cache("fedkin")``:
-~/.cache/fedkin on Linux); compiled programs are kept beside it. Files with a published checksum are
-checked at every use.
+~/.cache/fedkin on Linux). Compiled programs are in the same cache. Files with a published checksum
+are checked at every use.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -30,20 +31,28 @@ TIMEOUT = 30  # seconds without a byte before a download is aborted
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a data set, and where to find them."""
+    """The files of a data set, and where to find them.
+
+    Attributes:
+        name: of the data set, for messages.
+        files: md5 of each file, by its name; None where no md5 is published.
+        folders: possible folders below a data folder. The cache uses the first one.
+        url: web address, to which a file's name is appended; None where files cannot be downloaded.
+        archive: name and md5 of one tar file that holds all files.
+        help: where to get files that cannot be downloaded.
+        size: of the download, as text.
+        sub: possible folders of the files, below each of ``folders``.
+    """
 
     name: str
-    files: Mapping[str, str | None]  # md5 by name; None where none is published
-    folders: tuple[
-        str, ...
-    ]  # possible folders below a data folder; the first is the one in the cache
-    url: str | None = (
-        None  # web address to which a name is appended; None where files cannot be downloaded
-    )
-    archive: tuple[str, str] | None = None  # name and md5 of one tar file that holds all files
-    help: str = ""  # where to get files that cannot be downloaded
-    size: str = ""  # of the download, for people
-    sub: tuple[str, ...] = ("", "raw")  # torchvision keeps its files in raw/
+    files: Mapping[str, str | None]
+    folders: tuple[str, ...]
+    url: str | None = None
+    archive: tuple[str, str] | None = None
+    help: str = ""
+    size: str = ""
+    # torchvision keeps its files in raw/.
+    sub: tuple[str, ...] = ("", "raw")
 
 
 def cache_folder() -> Path:
@@ -55,38 +64,53 @@ def cache_folder() -> Path:
 
 def data_folders() -> list[Path]:
     """The folders to search, in order. Raises DataError where FEDKIN_DATA is not a folder."""
-    own = os.environ.get("FEDKIN_DATA")
-    if own and not Path(own).is_dir():
+    user_folder = os.environ.get("FEDKIN_DATA")
+    if not user_folder:
+        return [cache_folder()]
+    if not Path(user_folder).is_dir():
         raise DataError(
-            f"FEDKIN_DATA must name a folder with data sets, {own!r} is none; correct or unset it"
+            f"FEDKIN_DATA must name a folder with data sets, {user_folder!r} is none; correct or "
+            "unset it"
         )
-    return [*([Path(own)] if own else []), cache_folder()]
+    return [Path(user_folder), cache_folder()]
 
 
 def locate(source: Source) -> Path | None:
-    """The folder that holds all files of a set, or None. Reads no file and downloads nothing."""
+    """The folder that holds all files of a set, or None. It reads and downloads no file."""
     for root in data_folders():
         for folder in source.folders:
             for sub in source.sub:
-                if all((root / folder / sub / name).is_file() for name in source.files):
-                    return root / folder / sub
+                place = root / folder / sub
+                if all((place / name).is_file() for name in source.files):
+                    return place
     return None
 
 
 def fetch(source: Source, *, base_url: str | None = None) -> Path:
-    """The folder that holds all files of a set, checked, downloaded first if need be.
+    """The folder that holds all files of a set. They are checked, and downloaded where missing.
 
-    ``base_url`` replaces the set's own web address (a mirror). Raises ChecksumError where bytes are
-    not the published ones, DataError where the set can neither be found nor downloaded,
-    StorageError where the cache cannot be written.
+    Args:
+        source: the set.
+        base_url: replaces the set's web address (a mirror).
+
+    Returns:
+        The folder.
+
+    Raises:
+        ChecksumError: a file that differs from the published one.
+        DataError: the set can neither be found nor downloaded.
+        StorageError: the cache cannot be written.
     """
     folder = locate(source)
-    own = folder is not None and not folder.is_relative_to(cache_folder())
-    errors = _checksum_errors(folder, source.files) if folder else []
-    if folder and not errors:
-        return folder
-    if own:  # the user's own files are never touched
-        raise ChecksumError(f"{errors[0]}. Replace the file, or unset FEDKIN_DATA to download it")
+    if folder is not None:
+        errors = _checksum_errors(folder, source.files)
+        if not errors:
+            return folder
+        # A damaged file of the cache is downloaded again; a user's file is never touched.
+        if not folder.is_relative_to(cache_folder()):
+            raise ChecksumError(
+                f"{errors[0]}. Replace the file, or unset FEDKIN_DATA to download it"
+            )
     return _download(source, base_url or source.url)
 
 
@@ -124,20 +148,25 @@ def _download(source: Source, base_url: str | None) -> Path:
 
 
 def _download_file(url: str, path: Path, md5: str | None) -> None:
-    """Download one file, unless it exists with this md5; pooch writes a temporary file and moves it
-    when complete."""
+    """Download one file, unless it exists with this md5.
+
+    pooch writes a temporary file, and renames it when it is complete.
+    """
     import pooch
     from requests.exceptions import RequestException
 
-    pooch.get_logger().setLevel(logging.WARNING)  # the progress bar is enough
-    http = pooch.HTTPDownloader(progressbar=(bar := _Bar(path.name)), timeout=TIMEOUT)  # pyright: ignore
+    # The progress bar is enough.
+    pooch.get_logger().setLevel(logging.WARNING)
+    bar = _Bar(path.name)
+    # pooch declares other types than it accepts.
+    http: Any = pooch.HTTPDownloader(progressbar=cast(Any, bar), timeout=TIMEOUT)
+    checksum = f"md5:{md5}" if md5 else None
     try:
-        pooch.retrieve(url, f"md5:{md5}" if md5 else None, path.name, path.parent, downloader=http)  # pyright: ignore
+        pooch.retrieve(url, checksum, path.name, path.parent, downloader=http)
     except RequestException as error:
         raise DataError(
             f"{url}: could not be downloaded ({error}). Check the network, or put {path.name} "
-            f"into {path.parent} "
-            "by hand, or set FEDKIN_DATA to a folder that has it"
+            f"into {path.parent} by hand, or set FEDKIN_DATA to a folder that has it"
         ) from error
     except ValueError as error:
         raise ChecksumError(
@@ -148,7 +177,8 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
             f"{path.parent}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE"
         ) from error
     finally:
-        bar.close()  # pooch leaves it open after a failed download
+        # pooch leaves it open after a failed download.
+        bar.close()
 
 
 def _download_archive(source: Source, base_url: str, folder: Path) -> None:
@@ -159,9 +189,10 @@ def _download_archive(source: Source, base_url: str, folder: Path) -> None:
     _download_file(base_url.rstrip("/") + "/" + name, archive, md5)
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
-            _unpack(archive, list(source.files), whole := Path(temporary) / "files")
+            unpacked = Path(temporary) / "files"
+            _unpack(archive, list(source.files), unpacked)
             shutil.rmtree(folder, ignore_errors=True)
-            whole.rename(folder)
+            unpacked.rename(folder)
         archive.unlink()
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise DataError(
@@ -174,7 +205,7 @@ def _download_archive(source: Source, base_url: str, folder: Path) -> None:
 
 
 def _unpack(archive: Path, names: list[str], folder: Path) -> None:
-    """Write the named files of a tar file, whatever their folders in it, into ``folder``."""
+    """Write the named files of a tar file into a new folder, whatever their folders in it."""
     folder.mkdir()
     with tarfile.open(archive) as tar:
         members = {Path(member.name).name: member for member in tar.getmembers() if member.isfile()}
@@ -182,25 +213,30 @@ def _unpack(archive: Path, names: list[str], folder: Path) -> None:
             if name not in members:
                 raise DataError(f"{archive}: expected it to hold {name}, found {sorted(members)}")
             content = tar.extractfile(members[name])
-            assert content is not None  # it is a file
+            # None would mean a folder, and members are files.
+            assert content is not None
             with content, (folder / name).open("wb") as out:
                 shutil.copyfileobj(content, out)
 
 
 class _Bar:
-    """The progress bar that pooch asks for, drawn by rich on stderr (silent where that is not a
-    terminal)."""
+    """The progress bar of a download, drawn on stderr; silent where that is not a terminal.
+
+    pooch sets ``total`` and calls the methods.
+    """
 
     def __init__(self, name: str) -> None:
-        columns = (
+        self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             DownloadColumn(),
             TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
         )
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._progress.add_task(name, total=None)
-        self.total = 0  # set by pooch; 0 where the server does not say
+        # Bytes; 0 where the server does not say.
+        self.total = 0
 
     def update(self, size: int) -> None:
         self._progress.start()

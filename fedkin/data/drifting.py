@@ -1,5 +1,6 @@
-"""Streams whose concept drifts, at another time for every client: SINE, CIRCLE and SEA (FedDrift's
-experiments).
+"""Streams whose concept drifts, at a different time for every client: SINE, CIRCLE and SEA.
+
+They are the data of FedDrift's experiments.
 
 E. Jothimurugesan, K. Hsieh, J. Wang, G. Joshi, P. B. Gibbons: Federated Learning under Distributed
 Concept Drift. AISTATS 2023, arXiv 2206.00799. SEA: W. N. Street, Y. Kim: A Streaming Ensemble
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,40 +22,78 @@ from fedkin.data.about import AboutData, named
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.partition_options import checked, positive
 
-# The concept of each of ten clients in the steps 0 .. 10: "change-point matrix A" of the authors'
-# code
+# The concept of each of ten clients (columns) in the steps 0 .. 10 (rows): "change-point matrix A"
+# of the authors' code.
 CHANGES_A = (
-    *("0000000000", "0100000000", "0100000100", "0111010100", "0111010110", "1011011010"),
-    *("1001001010", "1000101011", "1000101001", "1000101001", "1000101001"),
+    "0000000000",
+    "0100000000",
+    "0100000100",
+    "0111010100",
+    "0111010110",
+    "1011011010",
+    "1001001010",
+    "1000101011",
+    "1000101001",
+    "1000101001",
+    "1000101001",
 )
+# Theta in each concept.
 SEA_THRESHOLDS = (8.0, 9.0, 7.0, 9.0)
-CIRCLES = ((0.2, 0.5, 0.15), (0.6, 0.5, 0.25))  # centre and radius
+# Centre (two coordinates) and radius in each concept.
+CIRCLES = ((0.2, 0.5, 0.15), (0.6, 0.5, 0.25))
 
 
 @dataclass(frozen=True)
 class StreamData(FederatedData):
-    """Samples that come in steps: ``train`` are those of step 0, ``test`` those of step 1. The
-    shift ``Steps`` goes on.
+    """Samples that arrive in T steps: ``train`` is step 0 and ``test`` is step 1.
 
-    Raises DataError as ``FederatedData`` does, and for fewer than two steps or steps of other
-    clients.
+    The shift ``Steps`` advances them by one step.
+
+    Attributes:
+        steps: the samples of each client in each step.
+        concepts: true concept of each client in each step.
+
+    Raises:
+        DataError: as ``FederatedData``; also fewer than two steps, or steps that do not have the
+            same number of clients.
     """
 
-    steps: tuple[Ragged, ...] = ()  # the samples of each client in each step
-    concepts: Int[np.ndarray, "T N"] | None = None  # true concept of each client in each step
+    steps: tuple[Ragged, ...] = ()
+    concepts: Int[np.ndarray, "T N"] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shape = (len(self.steps), self.clients)
-        same = self.concepts is None or self.concepts.shape == shape
-        if len(self.steps) < 2 or not same or any(len(step) != self.clients for step in self.steps):
+        T = len(self.steps)
+        all_clients = all(len(step) == self.clients for step in self.steps)
+        if self.concepts is not None:
+            all_clients = all_clients and self.concepts.shape == (T, self.clients)
+        if T < 2 or not all_clients:
             raise DataError(
                 f"{self.name}: a stream has two steps or more, each with the samples of all "
                 f"{self.clients} clients"
             )
 
 
-Concepts = Callable[[Float[np.ndarray, "m d"], Int[np.ndarray, "m"]], np.ndarray]
+# Features and the concept of each sample -> whether the label is 1.
+Labelling = Callable[[Float[np.ndarray, "m d"], Int[np.ndarray, "m"]], np.ndarray]
+
+
+class _Generator(NamedTuple):
+    """A source of samples.
+
+    Attributes:
+        name: of the data set.
+        features: d.
+        width: features are uniform in [0, width].
+        label: the labels of samples in their concepts.
+        concepts: number of concepts.
+    """
+
+    name: str
+    features: int
+    width: float
+    label: Labelling
+    concepts: int
 
 
 @named(
@@ -67,20 +107,20 @@ Concepts = Callable[[Float[np.ndarray, "m d"], Int[np.ndarray, "m"]], np.ndarray
 def sine(
     *, clients: int = 10, samples: int = 100, changes: Sequence[str] | None = None, seed: int = 0
 ) -> FederatedData:
-    """SINE: x uniform in [0, 1]^2, y = 1 where x2 <= sin(x1); concept 1 has the labels inverted.
+    """SINE: x uniform in [0, 1]^2, y = 1 where x2 <= sin(x1). Concept 1 has the labels inverted.
 
     Args:
         clients: N.
         samples: of a client in each step.
-        changes: the concepts of the clients, a text of digits for each step, such as ("000",
-            "010"); with more clients than digits, they are repeated. None: FedDrift's matrix A of
-            11 steps.
+        changes: the concepts of the clients: a text of digits for each step, such as ("000",
+            "010"). The digits are repeated for more clients. None: FedDrift's matrix A of 11 steps.
         seed: of the samples.
 
     Raises:
         ConfigError: impossible numbers or concepts.
     """
-    return _stream("sine", (clients, samples, changes, seed), 2, 1.0, _sine, 2)
+    generator = _Generator(name="sine", features=2, width=1.0, label=_sine, concepts=2)
+    return _stream(generator, clients=clients, samples=samples, changes=changes, seed=seed)
 
 
 @named(
@@ -94,8 +134,7 @@ def sine(
 def circle(
     *, clients: int = 10, samples: int = 100, changes: Sequence[str] | None = None, seed: int = 0
 ) -> FederatedData:
-    """CIRCLE: x uniform in [0, 1]^2, y = 1 outside a circle; concept 0 has another circle than
-    concept 1.
+    """CIRCLE: x uniform in [0, 1]^2, y = 1 outside a circle. Each of two concepts has a circle.
 
     Args:
         clients: N.
@@ -106,7 +145,10 @@ def circle(
     Raises:
         ConfigError: impossible numbers or concepts.
     """
-    return _stream("circle", (clients, samples, changes, seed), 2, 1.0, _circle, len(CIRCLES))
+    generator = _Generator(
+        name="circle", features=2, width=1.0, label=_circle, concepts=len(CIRCLES)
+    )
+    return _stream(generator, clients=clients, samples=samples, changes=changes, seed=seed)
 
 
 @named(
@@ -132,7 +174,7 @@ def sea(
         clients: N.
         samples: of a client in each step.
         changes: as of ``sine``.
-        noise: share of labels that are inverted; the authors' files have some 10 %.
+        noise: share of labels that are inverted; about 10 % in the authors' files.
         seed: of the samples.
 
     Raises:
@@ -140,8 +182,16 @@ def sea(
     """
     if not 0 <= noise < 1:
         raise ConfigError(f"noise must be a fraction from 0 up and below 1, got {noise}")
+    generator = _Generator(
+        name="sea", features=3, width=10.0, label=_sea, concepts=len(SEA_THRESHOLDS)
+    )
     return _stream(
-        "sea", (clients, samples, changes, seed), 3, 10.0, _sea, len(SEA_THRESHOLDS), float(noise)
+        generator,
+        clients=clients,
+        samples=samples,
+        changes=changes,
+        seed=seed,
+        noise=float(noise),
     )
 
 
@@ -159,49 +209,51 @@ def _sea(x: Float[np.ndarray, "m d"], concept: Int[np.ndarray, "m"]) -> np.ndarr
 
 
 def _stream(
-    name: str,
-    options: tuple[int, int, Sequence[str] | None, int],
-    features: int,
-    width: float,
-    label: Concepts,
-    known: int,
+    generator: _Generator,
+    *,
+    clients: int,
+    samples: int,
+    changes: Sequence[str] | None,
+    seed: int,
     noise: float = 0.0,
 ) -> StreamData:
-    """A stream of one generator; row (step, client, sample) in this order."""
-    clients, samples, changes, seed = options
+    """A stream of one generator. Rows are ordered by step, then client, then sample."""
     positive("clients", clients)
     positive("samples", samples)
-    concepts = _concepts(CHANGES_A if changes is None else changes, clients, known)
-    rng = Stream(seed, purpose=f"data/{name}").rng()
-    each = np.repeat(concepts.ravel(), samples)
-    x = (width * rng.random((len(each), features))).astype(np.float32)
-    y = label(x.astype(np.float64), each) ^ (rng.random(len(each)) < noise)
-    rows = np.arange(len(each)).reshape(len(concepts), clients, samples)
-    steps = tuple(Ragged.of(list(own)) for own in rows)
+    concepts = _concepts(CHANGES_A if changes is None else changes, clients, generator.concepts)
+    concept_of_sample = np.repeat(concepts.ravel(), samples)
+    M = len(concept_of_sample)
+
+    rng = Stream(seed, purpose=f"data/{generator.name}").rng()
+    x = (generator.width * rng.random((M, generator.features))).astype(np.float32)
+    # Labels are those of the features as they are stored.
+    clean = generator.label(x.astype(np.float64), concept_of_sample)
+    inverted = rng.random(M) < noise
+
+    rows = np.arange(M).reshape(len(concepts), clients, samples)
+    steps = tuple(Ragged.of(list(rows_of_step)) for rows_of_step in rows)
     return StreamData(
-        name,
-        x,
-        y.astype(np.int64),
-        2,
-        steps[0],
-        steps[1],
-        concepts[0],
+        name=generator.name,
+        x=x,
+        y=(clean ^ inverted).astype(np.int64),
+        classes=2,
+        train=steps[0],
+        test=steps[1],
+        true_clusters=concepts[0],
         steps=steps,
         concepts=concepts,
     )
 
 
-def _concepts(changes: Sequence[str], clients: int, known: int) -> Int[np.ndarray, "T N"]:
-    digits = {str(k) for k in range(known)}
-    if (
-        len(changes) < 2
-        or len({len(row) for row in changes}) > 1
-        or not all(row and digits >= set(row) for row in changes)
-    ):
+def _concepts(changes: Sequence[str], clients: int, number: int) -> Int[np.ndarray, "T N"]:
+    """The concept of each client in each step, one of 0 .. number - 1."""
+    digits = {str(k) for k in range(number)}
+    lengths = {len(row) for row in changes}
+    valid = all(row and set(row) <= digits for row in changes)
+    if len(changes) < 2 or len(lengths) > 1 or not valid:
         raise ConfigError(
-            f"changes must have two steps or more, each with as many of the digits 0 .. "
-            f"{known - 1} as there are "
-            f"clients, such as ('000', '010'); got {changes!r}"
+            "changes must have two steps or more, each with as many of the digits 0 .. "
+            f"{number - 1} as there are clients, such as ('000', '010'); got {changes!r}"
         )
     table = np.array([[int(digit) for digit in row] for row in changes])
     return table[:, np.arange(clients) % table.shape[1]]

@@ -26,43 +26,52 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class FederatedData:
-    """A federation's data on one machine: samples of all clients, and the rows that each client
-    owns. A row may have two owners, as in the published FEMNIST split.
+    """A federation's data on one machine: samples of all N clients, and the rows of each client.
 
-    Raises DataError where arrays have another type than below, do not fit each other, hold NaN or
-    infinity, or leave a client without a training sample.
+    A row may have two owners, as in the published FEMNIST split.
+
+    Attributes:
+        name: of the data set.
+        x: features of all M samples, float32; or word numbers of text [M, L], integers.
+        y: labels 0 .. classes-1.
+        classes: C.
+        train: rows of each client's training samples.
+        test: rows of each client's test samples.
+        true_clusters: true cluster of each client; None where it is unknown.
+        client_names: N names, held as ``ClientNames``; None where clients have none.
+        vocabulary: the words that the numbers in x stand for; None for other data than text.
+        vectors: vectors of the words, which are not trained; None where there are none.
+        validation: rows of each client's validation samples, which choose rounds and settings; None
+            where there is no such split.
+        label_names: names of the classes 0, 1, ..; None where labels are numbers.
+        feature_names: names of the d columns of a table.
+        columns: of a table: the names of its "label" column and, where it has one, its "client"
+            column.
+        from_uint8: x were uint8 pixels, and are divided by 255.
+        packed: the files that the data are read from; None for data in memory.
+
+    Raises:
+        DataError: arrays of another type, that do not fit each other, or that hold NaN or infinity;
+            a client without a training sample.
     """
 
     name: str
-    x: Shaped[np.ndarray, "M ..."]  # float32 features, or integers for text
-    y: Int[np.ndarray, "M"]  # labels 0 .. classes-1
+    x: Shaped[np.ndarray, "M ..."]
+    y: Int[np.ndarray, "M"]
     classes: int
     train: Ragged
     test: Ragged
-    true_clusters: Int[np.ndarray, "N"] | None = (
-        None  # true cluster of each client, where it is known
-    )
-    client_names: Sequence[str] | None = (
-        None  # N, where they are known; held as a column, ``ClientNames``
-    )
-    vocabulary: tuple[str, ...] | None = None  # of text: x holds numbers of these words, [M L]
-    vectors: Float32[np.ndarray, "V D"] | None = (
-        None  # one for each word of the vocabulary, not trained
-    )
-    validation: Ragged | None = (
-        None  # samples that choose rounds and settings; None: there is no such split
-    )
-    label_names: tuple[str, ...] | None = (
-        None  # of the classes 0, 1, ..; None where labels are numbers
-    )
-    feature_names: tuple[str, ...] | None = None  # of the columns of a table [M d]
-    columns: dict[str, str] | None = (
-        None  # of a table: those of the "label" and, where it has one, of the "client"
-    )
-    from_uint8: bool = False  # whether x were uint8 pixels and are divided by 255
-    packed: ClassVar[PackedFiles | None] = (
-        None  # of data in memory; an instance's own: the files that it is read from
-    )
+    true_clusters: Int[np.ndarray, "N"] | None = None
+    client_names: Sequence[str] | None = None
+    vocabulary: tuple[str, ...] | None = None
+    vectors: Float32[np.ndarray, "V D"] | None = None
+    validation: Ragged | None = None
+    label_names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    columns: dict[str, str] | None = None
+    from_uint8: bool = False
+    # Not a field: ``trusted`` sets it on an instance.
+    packed: ClassVar[PackedFiles | None] = None
 
     def __post_init__(self) -> None:
         if self.client_names is not None:
@@ -73,20 +82,20 @@ class FederatedData:
 
     @classmethod
     def trusted(cls, packed: PackedFiles, **fields: Any) -> FederatedData:
-        """Data whose samples were checked when they were packed: only the index is, and ``x`` is
-        not read.
+        """Data whose samples were checked when they were packed.
+
+        Only the index is checked, and ``x`` is not read.
 
         Args:
-            packed: the files that they are in.
-            fields: as of the class.
+            packed: the files of the data.
+            fields: of this class.
         """
         data = object.__new__(cls)
-        defaults = {
-            f.name: f.default
-            for f in dataclasses.fields(cls)
-            if f.default is not dataclasses.MISSING
-        }
-        data.__dict__.update({**defaults, **fields, "packed": packed})
+        for field in dataclasses.fields(cls):
+            if field.default is not dataclasses.MISSING:
+                data.__dict__[field.name] = field.default
+        data.__dict__.update(fields)
+        data.__dict__["packed"] = packed
         data._check_owners()
         return data
 
@@ -94,34 +103,38 @@ class FederatedData:
         facts = self._facts()
         samples = f"{facts['samples']}, {facts['samples per client']} per client"
         labels = f"{facts['features']}; {facts['classes']}"
-        more = f"; {facts['true clusters']}" if "true clusters" in facts else ""
-        return f"FederatedData {self.name!r}: {facts['clients']}\n  {samples}\n  {labels}{more}"
+        if "true clusters" in facts:
+            labels += f"; {facts['true clusters']}"
+        return f"FederatedData {self.name!r}: {facts['clients']}\n  {samples}\n  {labels}"
 
     def _repr_html_(self) -> str:
         return html_table(self.name, self._facts())
 
     def _facts(self) -> dict[str, str]:
-        """What a reader wants to know first, by name."""
-        sizes = np.sum([self.part(split).sizes for split in self.splits], axis=0)
-        by_split = ", ".join(
-            f"{int(self.part(split).sizes.sum()):,} {split}" for split in self.splits
-        )
+        """The main facts as text, by name."""
+        clients = count(self.clients, "client")
+        if self.client_names:
+            clients += f" ({listed(self.client_names)})"
         untested = int((self.test.sizes == 0).sum())
+        if untested:
+            clients += f"; {untested:,} without a test sample"
+
+        by_split = {split: self.part(split).sizes for split in self.splits}
+        totals = ", ".join(f"{int(part.sum()):,} {split}" for split, part in by_split.items())
+        sizes = np.sum(list(by_split.values()), axis=0)
         extremes = sorted({int(sizes.min()), int(sizes.max())}) if len(sizes) else []
+
+        shape = " x ".join(map(str, self.x.shape[1:]))
+        kind = listed(self.feature_names) if self.feature_names else self.x.dtype
+        classes = count(self.classes, "class", "classes")
+        if self.label_names:
+            classes += f" ({listed(self.label_names)})"
         facts = {
-            "clients": count(self.clients, "client")
-            + (f" ({listed(self.client_names)})" if self.client_names else "")
-            + (f"; {untested:,} without a test sample" if untested else ""),
-            "samples": f"{count(int(sizes.sum()), 'sample')} ({by_split})",
+            "clients": clients,
+            "samples": f"{count(int(sizes.sum()), 'sample')} ({totals})",
             "samples per client": " to ".join(f"{n:,}" for n in extremes),
-            "features": " x ".join(map(str, self.x.shape[1:]))
-            + (
-                f" features ({listed(self.feature_names)})"
-                if self.feature_names
-                else f" features ({self.x.dtype})"
-            ),
-            "classes": count(self.classes, "class", "classes")
-            + (f" ({listed(self.label_names)})" if self.label_names else ""),
+            "features": f"{shape} features ({kind})",
+            "classes": classes,
         }
         if self.true_clusters is not None:
             facts["true clusters"] = count(len(np.unique(self.true_clusters)), "true cluster")
@@ -135,55 +148,60 @@ class FederatedData:
     def label_counts(
         self, split: str = "train", clients: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n C"]:
-        """Number of samples of each class that each of these clients has; None for all clients."""
+        """Number of samples of each class that each of these clients has.
+
+        Args:
+            split: ``train``, ``test`` or ``validation``.
+            clients: numbers of n clients; None for all.
+        """
         part = self.part(split) if clients is None else self.part(split).select(clients)
-        labels = self.y[part.rows].astype(np.int64)  # uint64 would make the sum a float
-        flat = np.bincount(
-            part.owners() * self.classes + labels, minlength=len(part) * self.classes
-        )
-        return flat.reshape(len(part), self.classes)
+        # With labels in uint64, the sum below would be a float.
+        labels = self.y[part.rows].astype(np.int64)
+        cells = part.owners() * self.classes + labels
+        counts = np.bincount(cells, minlength=len(part) * self.classes)
+        return counts.reshape(len(part), self.classes)
 
     def part(self, split: str) -> Ragged:
-        """The index of one split: ``train``, ``test``, or ``validation`` where there is one (else
-        DataError)."""
+        """The rows of each client in one split: ``train``, ``test`` or ``validation``.
+
+        Raises:
+            DataError: no such split.
+        """
         if split not in SPLITS:
             raise DataError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
         if split == "validation" and self.validation is None:
             raise DataError(
                 f"{self.name} has no validation split: make one with data.with_validation(0.1), "
-                f"in a configuration "
-                "data.validation = 0.1"
+                "in a configuration data.validation = 0.1"
             )
         return getattr(self, split)
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that there are, in the order of ``SPLITS``."""
-        return tuple(
-            split for split in SPLITS if split != "validation" or self.validation is not None
-        )
+        """The splits of these data, in the order of ``SPLITS``."""
+        if self.validation is None:
+            return tuple(split for split in SPLITS if split != "validation")
+        return SPLITS
 
     @property
     def scored_split(self) -> str:
-        """The split by which rounds, settings and methods are chosen: ``validation`` where there is
-        one, else ``test``."""
+        """The split that chooses rounds, settings and methods: ``validation``, or else ``test``."""
         return "test" if self.validation is None else "validation"
 
     def with_validation(self, fraction: float | int, seed: int = 0) -> FederatedData:
-        """The same federation with a share of each client's training samples as its validation
-        samples.
+        """The same federation, with a part of each client's training samples as validation samples.
 
-        Of n training samples of a client ceil(fraction n) are taken, and at most n - 1, so that
-        every client with two has one to be validated on. They are drawn stratified by class: of n_c
-        samples of a class that is n_c / n of them, rounded up or down. Test samples stay as they
-        are.
+        Of n training samples, ceil(fraction n) become validation samples, and at most n - 1. So
+        every client with two training samples has a validation sample. The draw is stratified: a
+        class of n_c samples gives n_c / n of the validation samples, rounded up or down. Test
+        samples do not change.
 
         Args:
             fraction: above 0 and below 1.
-            seed: of the draw, which is each client's own.
+            seed: of the draw; each client has a stream of random numbers.
 
         Raises:
-            ConfigError: not such a fraction or seed.
+            ConfigError: another fraction or seed.
             DataError: the data have a validation split already.
         """
         fraction = plain(fraction)
@@ -196,7 +214,8 @@ class FederatedData:
                 f"{self.name} has a validation split of its own; leave out the fraction {fraction}"
             )
         stream = Stream(seed, purpose="data/validation")
-        train, validation = [], []
+        train = []
+        validation = []
         for client in range(self.clients):
             rows = self.train[client]
             chosen = _stratified(self.y[rows], fraction, stream.client(client))
@@ -205,15 +224,19 @@ class FederatedData:
         return self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))
 
     def select(self, clients: Int[np.ndarray, "n"]) -> FederatedData:
-        """The samples of these clients, in this order, with all splits and names, and without true
-        clusters."""
+        """The data of these clients, in this order: all splits and names, but no true clusters."""
+        names = None
+        if self.client_names is not None:
+            names = ClientNames.of(self.client_names).select(clients)
+        # A shallow copy, as ``with_rows`` cannot remove a field.
         bare = copy.copy(self)
-        names = (
-            None if self.client_names is None else ClientNames.of(self.client_names).select(clients)
-        )
         bare.__dict__.update(true_clusters=None, client_names=names)
-        parts: dict[str, Any] = {split: self.part(split).select(clients) for split in self.splits}
-        return bare.with_rows(**parts)
+        validation = None if self.validation is None else self.validation.select(clients)
+        return bare.with_rows(
+            train=self.train.select(clients),
+            test=self.test.select(clients),
+            validation=validation,
+        )
 
     def with_rows(
         self,
@@ -224,22 +247,33 @@ class FederatedData:
         y: Int[np.ndarray, "M"] | None = None,
         validation: Ragged | None = None,
     ) -> FederatedData:
-        """The same federation with other rows per client; None keeps the present value.
+        """The same federation with other rows per client. None keeps the present value.
 
-        The index is checked, samples are not: that would read all of ``x``, and data may change in
-        every round. The caller answers for new samples. Raises DataError as above.
+        The index is checked. Samples are not, because that would read all of ``x``, and data may
+        change in every round. The caller must check new samples.
+
+        Raises:
+            DataError: an index that does not fit the samples or the clients.
         """
-        values = {"train": train, "test": test, "true_clusters": true_clusters, "x": x, "y": y}
-        values["validation"] = validation
-        data = copy.copy(self)  # dataclasses.replace would check the samples
-        data.__dict__.pop("packed", None)  # whose digest is another
+        values = {
+            "train": train,
+            "test": test,
+            "true_clusters": true_clusters,
+            "x": x,
+            "y": y,
+            "validation": validation,
+        }
+        # dataclasses.replace would check the samples.
+        data = copy.copy(self)
+        # The digest of the packed files is not the digest of the new data.
+        data.__dict__.pop("packed", None)
         data.__dict__.update({name: value for name, value in values.items() if value is not None})
         data._check_owners()
         return data
 
     def _check(self) -> None:
-        """Types too: annotations are checked in tests only, and NumPy would truncate 1.5 to the
-        label 1."""
+        # Types are checked too: annotations are checked in tests only, and NumPy would truncate
+        # 1.5 to the label 1.
         self._check_samples()
         self._check_vocabulary()
         self._check_owners()
@@ -262,9 +296,10 @@ class FederatedData:
             raise DataError(
                 f"{self.name}: classes must be an integer of at least 1, got {self.classes!r}"
             )
+        features = self.x.shape[1] if self.x.ndim == 2 else 0
         for what, names, number in (
             ("label_names", self.label_names, self.classes),
-            ("feature_names", self.feature_names, self.x.shape[1] if self.x.ndim == 2 else 0),
+            ("feature_names", self.feature_names, features),
         ):
             if names is not None and (len(names) != number or len(set(names)) != number):
                 raise DataError(
@@ -278,11 +313,10 @@ class FederatedData:
                 f"{self.name}: labels must be 0..{self.classes - 1}, got "
                 f"{self.y.min()}..{self.y.max()}"
             )
-        if (
-            np.issubdtype(self.x.dtype, np.floating)
-            and (bad := first_not_finite(self.x)) is not None
-        ):
-            raise DataError(f"{self.name}: sample {bad} holds NaN or an infinite feature")
+        if np.issubdtype(self.x.dtype, np.floating):
+            bad = first_not_finite(self.x)
+            if bad is not None:
+                raise DataError(f"{self.name}: sample {bad} holds NaN or an infinite feature")
 
     def _check_vocabulary(self) -> None:
         if self.vocabulary is None:
@@ -292,15 +326,16 @@ class FederatedData:
                 )
             return
         V = len(self.vocabulary)
-        if not is_array(self.x, "iu", 2) or (
-            self.x.size and not 0 <= int(self.x.min()) <= int(self.x.max()) < V
-        ):
+        words = is_array(self.x, "iu", 2)
+        if words and self.x.size:
+            words = 0 <= int(self.x.min()) <= int(self.x.max()) < V
+        if not words:
             raise DataError(
                 f"{self.name}: x of text must be word numbers 0..{V - 1} in an array [M, L]"
             )
-        if self.vectors is not None and not (
-            is_array(self.vectors, "f", 2) and len(self.vectors) == V
-        ):
+        if self.vectors is None:
+            return
+        if not is_array(self.vectors, "f", 2) or len(self.vectors) != V:
             raise DataError(
                 f"{self.name}: vectors must be an array [{V}, D] of floats, got "
                 f"{type_of(self.vectors)}"
@@ -317,13 +352,10 @@ class FederatedData:
                 raise DataError(
                     f"{self.name}: {split}.{name} must be signed integers [n], got {type_of(array)}"
                 )
-        rows, offsets = part.rows, part.offsets
-        if (
-            not len(offsets)
-            or offsets[0] != 0
-            or offsets[-1] != len(rows)
-            or (np.diff(offsets) < 0).any()
-        ):
+        rows = part.rows
+        offsets = part.offsets
+        rising = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(rows)
+        if not rising or (np.diff(offsets) < 0).any():
             raise DataError(
                 f"{self.name}: {split}.offsets must rise from 0 to {len(rows)}, the number of "
                 f"rows; got {offsets}"
@@ -338,21 +370,21 @@ class FederatedData:
                 raise DataError(
                     f"{self.name}: train names {N} clients, {split} names {len(self.part(split))}"
                 )
-        if self.true_clusters is not None and not (
-            is_array(self.true_clusters, "i", 1) and self.true_clusters.min(initial=0) >= 0
-        ):
-            raise DataError(
-                f"{self.name}: true_clusters must be integers from 0 in an array [N], got "
-                f"{type_of(self.true_clusters)}"
-            )
-        for name, each in (
+        if self.true_clusters is not None:
+            integers = is_array(self.true_clusters, "i", 1)
+            if not integers or self.true_clusters.min(initial=0) < 0:
+                raise DataError(
+                    f"{self.name}: true_clusters must be integers from 0 in an array [N], got "
+                    f"{type_of(self.true_clusters)}"
+                )
+        for name, entries in (
             ("true_clusters", self.true_clusters),
             ("client_names", self.client_names),
         ):
-            if each is not None and len(each) != N:
+            if entries is not None and len(entries) != N:
                 raise DataError(
                     f"{self.name}: {name} must have one entry for each of {N} clients, got "
-                    f"{len(each)}"
+                    f"{len(entries)}"
                 )
         empty = np.flatnonzero(self.train.sizes == 0)
         if len(empty):
@@ -363,8 +395,7 @@ class FederatedData:
 
 
 def check_validation(fraction: Any) -> None:
-    """Refuse (ConfigError) what is no share of the training samples that can become validation
-    samples."""
+    """Refuse (ConfigError) a fraction of validation samples that is not between 0 and 1."""
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction < 1:
         raise ConfigError(f"validation must be a fraction above 0 and below 1, got {fraction!r}")
 
@@ -372,12 +403,16 @@ def check_validation(fraction: Any) -> None:
 def _stratified(
     labels: Int[np.ndarray, "n"], fraction: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, "n"]:
-    """Which of a client's samples are drawn: a systematic sample of them in the order of their
-    classes, in each at random, so that every class gives its share, rounded up or down."""
+    """A mask of a client's samples that are drawn, stratified by class.
+
+    The samples are sorted by class, at random within a class. The draw takes them at equal
+    distances, so every class gives its share, rounded up or down.
+    """
     n = len(labels)
-    count = min(n - 1, int(np.ceil(np.round(fraction * n, 6))))  # 0.07 x 100 is 7.000000000000001
-    chosen = np.zeros(n, bool)
+    # Rounded, as 0.07 x 100 is 7.000000000000001.
+    count = min(n - 1, int(np.ceil(np.round(fraction * n, 6))))
     order = np.lexsort((rng.random(n), labels))
-    every = ((np.arange(count) + rng.random()) * n / max(count, 1)).astype(np.int64)
-    chosen[order[every]] = True
+    positions = ((np.arange(count) + rng.random()) * n / max(count, 1)).astype(np.int64)
+    chosen = np.zeros(n, bool)
+    chosen[order[positions]] = True
     return chosen

@@ -14,7 +14,7 @@ from fedkin.data.partition import check_counts, clients_of_parts
 
 
 class _Cursors:
-    """The rows of every class in file order, consumed from the front."""
+    """The rows of every class in file order, taken from the front."""
 
     def __init__(self, labels: Int[np.ndarray, "M"]) -> None:
         self.rows = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
@@ -22,7 +22,7 @@ class _Cursors:
         self.at = np.zeros(len(self.rows), np.int64)
 
     def take(self, c: int, count: int) -> Int[np.ndarray, "_"]:
-        """The next rows of class c, fewer where it runs out."""
+        """The next ``count`` rows of class c, or fewer where it runs out."""
         rows = self.rows[c][self.at[c] : self.at[c] + count]
         self.at[c] += len(rows)
         return rows
@@ -38,9 +38,9 @@ def power_law(
     """Few classes per client, sizes by a power law: FedProx's MNIST (Li et al. 2020), for any N, C
     and k.
 
-    Client u has the classes u, u+1, .. (mod C): ``minimum`` samples of each, then a lognormal(0, 2)
-    share of the rest of the class (none where it would run out). A class smaller than the minimum
-    gives all it has. No sample has two owners.
+    Client u has the k classes u, u+1, .. (mod C). It gets ``minimum`` samples of each, then a
+    lognormal(0, 2) share of what is left of the class (none where the class would run out). A class
+    smaller than the minimum gives all it has. No sample has two owners.
 
     Args:
         labels, clients, classes_per_client: class of each sample, N and k.
@@ -52,16 +52,22 @@ def power_law(
     """
     check_counts(len(labels), clients, classes_per_client, int(labels.max(initial=-1)) + 1)
     cursors = _Cursors(labels)
-    C, k = len(cursors.rows), classes_per_client
-    own = [[cursors.take((u + j) % C, minimum) for j in range(k)] for u in range(clients)]
-    share = random.lognormal(0, 2.0, (C, -(-clients // C), k))
-    share *= ((cursors.sizes - cursors.at) / share.sum(axis=(1, 2)))[:, None, None]
+    C = len(cursors.rows)
+    k = classes_per_client
+    parts = [[cursors.take((u + j) % C, minimum) for j in range(k)] for u in range(clients)]
+
+    # Every class divides its remaining samples by lognormal shares.
+    clients_per_class = -(-clients // C)
+    shares = random.lognormal(0, 2.0, (C, clients_per_class, k))
+    remaining = cursors.sizes - cursors.at
+    shares *= (remaining / shares.sum(axis=(1, 2)))[:, None, None]
     for u in range(clients):
         for j in range(k):
-            c, count = (u + j) % C, int(share[(u + j) % C, u // C, j])
+            c = (u + j) % C
+            count = int(shares[c, u // C, j])
             if cursors.at[c] + count < cursors.sizes[c]:
-                own[u].append(cursors.take(c, count))
-    return clients_of_parts(own, "power_law")
+                parts[u].append(cursors.take(c, count))
+    return clients_of_parts(parts, "power_law")
 
 
 def femnist(
@@ -88,18 +94,15 @@ def femnist(
     """
     check_counts(len(labels), clients, classes_per_client, int(labels.max(initial=-1)) + 1)
     cursors = _Cursors(labels)
+    C = len(cursors.rows)
     counts = femnist_counts(clients, classes_per_client, random)
-    own: list[list[np.ndarray]] = []
+    parts: list[list[np.ndarray]] = []
     for u, count in enumerate(counts):
         if shared_images:
             cursors.at[:] = 0
-        own.append(
-            [
-                cursors.take((u + j) % len(cursors.rows), int(count))
-                for j in range(classes_per_client)
-            ]
-        )
-    return clients_of_parts(own, "femnist")
+        classes = [(u + j) % C for j in range(classes_per_client)]
+        parts.append([cursors.take(c, int(count)) for c in classes])
+    return clients_of_parts(parts, "femnist")
 
 
 def femnist_counts(
@@ -124,10 +127,10 @@ def ditto(
 ) -> tuple[Ragged, Ragged]:
     """Ditto's FashionMNIST (Li et al. 2021): train and test rows of every client, in class order.
 
-    Sizes are lognormal(3, 1) + 10 scaled to M in all, shared among the client's classes by
-    lognormal(1, 1); a test part is a sixth of its train part. A cursor that would overrun its class
-    starts again, so that a few images have two owners. The published set is ``RandomState(233)``
-    with 500 clients of 5 classes.
+    Sizes are lognormal(3, 1) + 10, scaled to M in all, and shared among the client's classes by
+    lognormal(1, 1). A test part is a sixth of its train part. A cursor that would overrun its class
+    starts again, so a few images have two owners. The published set is ``RandomState(233)`` with
+    500 clients of 5 classes.
 
     Args:
         train_labels, test_labels: class of each training sample, and of each test sample.
@@ -136,22 +139,25 @@ def ditto(
     """
     C = max(int(train_labels.max(initial=-1)), int(test_labels.max(initial=-1))) + 1
     check_counts(len(train_labels), clients, classes_per_client, C)
-    cursors = _Cursors(train_labels), _Cursors(test_labels)
+    train_cursors = _Cursors(train_labels)
+    test_cursors = _Cursors(test_labels)
     sizes = random.lognormal(3, 1, clients) + 10
     sizes *= len(train_labels) / sizes.sum()
-    own: tuple[list[list[np.ndarray]], ...] = ([], [])
+    train: list[list[np.ndarray]] = []
+    test: list[list[np.ndarray]] = []
     for u in range(clients):
         share = random.lognormal(1, 1, classes_per_client)
         share *= sizes[u] / share.sum()
-        for side, divisor in enumerate((1, 6)):
+        classes = [(u + j) % C for j in range(classes_per_client)]
+        for parts, cursors, divisor in ((train, train_cursors, 1), (test, test_cursors, 6)):
             counts = (share / divisor).astype(np.int64) + 1
-            own[side].append(
-                [_take_cyclic(cursors[side], (u + j) % C, int(n)) for j, n in enumerate(counts)]
-            )
-    return clients_of_parts(own[0], "ditto"), clients_of_parts(own[1], "ditto")
+            pairs = zip(classes, counts.tolist(), strict=True)
+            parts.append([_take_cyclic(cursors, c, count) for c, count in pairs])
+    return clients_of_parts(train, "ditto"), clients_of_parts(test, "ditto")
 
 
 def _take_cyclic(cursors: _Cursors, c: int, count: int) -> Int[np.ndarray, "_"]:
+    """The next ``count`` rows of class c, from its first row where too few are left."""
     if cursors.at[c] + count > cursors.sizes[c]:
         cursors.at[c] = 0
     return cursors.take(c, count)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,8 @@ from fedkin.data.files import check_labels, read_npz
 from fedkin.data.partition_options import POOLED, PartitionOptions, checked, legacy_random
 
 _HELP = (
-    "No published file has this form: help(fedkin.data.femnist) describes the layout; "
-    "set FEDKIN_DATA to the folder that has FEMNIST/ in it"
+    "No published file has this form: help(fedkin.data.femnist) describes the layout; set "
+    "FEDKIN_DATA to the folder that has FEMNIST/ in it"
 )
 LETTERS = Source(
     "femnist", {"femnist_aj_pool.npz": None}, folders=("FEMNIST", "femnist"), help=_HELP
@@ -53,14 +54,14 @@ def femnist(
 ) -> FederatedData:
     """FEMNIST, 784 flat pixels scaled to 0 .. 1 (1 = white paper, as in LEAF).
 
-    By default lower-case a .. j, 200 clients of 5 classes, as FedSim's text has it. The file of
-    FedGroup and FlexCFL has 3 classes a client (``classes_per_client=3``), and clients share images
-    (``shared_images=True``).
+    By default lower-case a .. j, 200 clients of 5 classes, as in FedSim's text. The file of
+    FedGroup and FlexCFL has 3 classes per client (``classes_per_client=3``), and clients share
+    images (``shared_images=True``).
 
     FedProx's authors shuffle the files of a class before clients take its first images. The pool is
     sorted by writer, so it is shuffled too: else the first images of a class come from few writers,
-    and are too alike. Not known of the authors' images: which of NIST's they had in a class's
-    folder, in which order these came to lie, and what their thumbnails looked like.
+    and are too alike. Unknown are which of NIST's images the authors had for a class, in which
+    order, and how they made the thumbnails.
 
     Files, in the folder FEMNIST: ``femnist_aj_pool.npz`` with x uint8 [M, 784], y 0 .. 9;
     ``femnist_0.npz``, ``_1`` .. with x, y 0 .. 61, client_id (into writers), split (0 train, 1
@@ -68,51 +69,58 @@ def femnist(
 
     Args:
         clients: N; None for 200, or for all writers. Of writers, the first N.
-        classes_per_client: k; None for 5, as FedSim's text says. The file of FedGroup and FlexCFL
-            has 3.
+        classes_per_client: k; None for 5.
         classes: width of the output; None for 10 as in FlexCFL (26 in FedGroup and FedSim). Labels
             are always 0 .. 9.
-        shared_images: the published partition, in which clients share images and train on each
-            other's test images.
+        shared_images: the published partition: clients share images, and train on each other's test
+            images.
         shuffled: each class's images in an order drawn from the seed; False: in the pool's order.
         writer: every client is one writer with all 62 classes, in the split of the files.
         train_fraction: each client's share of training samples; None for 0.9.
-        partition: of all letters, in place of FedProx's: ``dirichlet``, ``shards``, ``power_law``,
-            ``blocks`` or ``iid``, as in :mod:`fedkin.data.image_sets`; then classes_per_client is 2
+        partition: of all letters, instead of FedProx's: ``dirichlet``, ``shards``, ``power_law``,
+            ``blocks`` or ``iid``, as in :mod:`fedkin.data.image_sets`. Then classes_per_client is 2
             by default.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
         seed: of order, partition and split.
     """
-    if not writer:
-        head = 10 if classes is None else classes
-        fraction = 0.9 if train_fraction is None else train_fraction
-        if partition is not None:
-            _refuse(
-                "partition",
-                {"shared_images": shared_images or None, "shuffled": None if shuffled else False},
-            )
-            divide = PartitionOptions(partition, clients, classes_per_client, alpha)
-            divide.check(POOLED)
-            return _letters_divided(divide, head, fraction, seed)
-        if alpha is not None:
-            raise ConfigError(
-                f"alpha = {alpha} belongs to a partition; set partition = 'dirichlet' as well"
-            )
-        k = 5 if classes_per_client is None else classes_per_client
-        N = 200 if clients is None else clients
-        return _letters(N, k, head, shared_images, shuffled, fraction, seed)
-    options = {
-        "classes_per_client": classes_per_client,
-        "classes": classes,
-        "train_fraction": train_fraction,
+    # Options of FedProx's partition; None where they have their defaults.
+    of_fedprox = {
+        "shared_images": shared_images or None,
+        "shuffled": None if shuffled else False,
     }
-    options |= {"partition": partition, "alpha": alpha}
-    options |= {"shared_images": shared_images or None, "shuffled": None if shuffled else False}
-    _refuse("writer", options)
-    return _by_writer(clients)
+    if writer:
+        of_letters = {
+            "classes_per_client": classes_per_client,
+            "classes": classes,
+            "train_fraction": train_fraction,
+            "partition": partition,
+            "alpha": alpha,
+        }
+        _refuse("writer", of_letters | of_fedprox)
+        return _by_writer(clients)
+    outputs = 10 if classes is None else classes
+    fraction = 0.9 if train_fraction is None else train_fraction
+    if partition is not None:
+        _refuse("partition", of_fedprox)
+        options = PartitionOptions(partition, clients, classes_per_client, alpha)
+        options.check(POOLED)
+        return _letters_divided(options, outputs, fraction, seed)
+    if alpha is not None:
+        raise ConfigError(
+            f"alpha = {alpha} belongs to a partition; set partition = 'dirichlet' as well"
+        )
+    return _letters(
+        clients=200 if clients is None else clients,
+        classes_per_client=5 if classes_per_client is None else classes_per_client,
+        classes=outputs,
+        shared_images=shared_images,
+        shuffled=shuffled,
+        train_fraction=fraction,
+        seed=seed,
+    )
 
 
-def _refuse(form: str, options: dict[str, object]) -> None:
+def _refuse(form: str, options: Mapping[str, object]) -> None:
     """Refuse (ConfigError) options that would be silently ignored."""
     for name, value in options.items():
         if value is not None:
@@ -122,13 +130,21 @@ def _refuse(form: str, options: dict[str, object]) -> None:
 def _letters_divided(
     options: PartitionOptions, classes: int, train_fraction: float | int, seed: int
 ) -> FederatedData:
-    """The letters by one of the partitions that all image sets have."""
+    """The letters, by one of the partitions of all image sets."""
     x, y = _pool(classes)
     owned, true_clusters = options.partition_labels(y, 200, seed)
     train, test = partition.split_train_test(
         owned, Stream(seed, purpose="data/split"), train_fraction
     )
-    return FederatedData("femnist", x, y, classes, train, test, true_clusters)
+    return FederatedData(
+        name="femnist",
+        x=x,
+        y=y,
+        classes=classes,
+        train=train,
+        test=test,
+        true_clusters=true_clusters,
+    )
 
 
 def _letters(
@@ -140,20 +156,23 @@ def _letters(
     train_fraction: float | int,
     seed: int,
 ) -> FederatedData:
+    """The letters, by FedProx's partition."""
     x, y = _pool(classes)
-    order = (
-        Stream(seed, purpose="data/shuffle").rng().permutation(len(y))
-        if shuffled
-        else np.arange(len(y))
-    )
+    order = np.arange(len(y))
+    if shuffled:
+        order = Stream(seed, purpose="data/shuffle").rng().permutation(len(y))
     owned = fedprox_partitions.femnist(
-        y[order], clients, classes_per_client, legacy_random(seed), shared_images
+        labels=y[order],
+        clients=clients,
+        classes_per_client=classes_per_client,
+        random=legacy_random(seed),
+        shared_images=shared_images,
     )
     owned = Ragged(order[owned.rows], owned.offsets)
     train, test = partition.split_train_test(
         owned, Stream(seed, purpose="data/split"), train_fraction
     )
-    return FederatedData("femnist", x, y, classes, train, test)
+    return FederatedData(name="femnist", x=x, y=y, classes=classes, train=train, test=test)
 
 
 def _pool(classes: int) -> tuple[Float32[np.ndarray, "M 784"], Int[np.ndarray, "M"]]:
@@ -173,20 +192,25 @@ def _by_writer(clients: int | None) -> FederatedData:
     if clients is not None and clients < 1:
         raise ConfigError(f"clients must be at least 1, got {clients}")
     folder = fetch(WRITERS)
-    x, y, train, test, names, start = [], [], [], [], [], 0
-    for path in sorted(
-        folder.glob("femnist_[0-9]*.npz"), key=lambda path: int(path.stem.split("_")[1])
-    ):
+    paths = sorted(folder.glob("femnist_[0-9]*.npz"), key=lambda path: int(path.stem.split("_")[1]))
+    x = []
+    y = []
+    train = []
+    test = []
+    names = []
+    start = 0
+    for path in paths:
         arrays = _one_file(path)
-        keep = (
-            len(arrays["writers"])
-            if clients is None
-            else min(len(arrays["writers"]), clients - len(names))
-        )
+        keep = len(arrays["writers"])
+        if clients is not None:
+            keep = min(keep, clients - len(names))
         selected = np.flatnonzero(arrays["client_id"] < keep)
-        owner, tested = arrays["client_id"][selected], arrays["split"][selected] == 1
-        for part, rows in ((train, ~tested), (test, tested)):
-            part += [np.flatnonzero(rows & (owner == client)) + start for client in range(keep)]
+        owner = arrays["client_id"][selected]
+        tested = arrays["split"][selected] == 1
+        for writer in range(keep):
+            of_writer = owner == writer
+            train.append(np.flatnonzero(~tested & of_writer) + start)
+            test.append(np.flatnonzero(tested & of_writer) + start)
         x.append(arrays["x"][selected])
         y.append(arrays["y"][selected])
         names += arrays["writers"][:keep].tolist()
@@ -197,14 +221,19 @@ def _by_writer(clients: int | None) -> FederatedData:
         raise ConfigError(
             f"clients must be from 1 to {len(names)}, the writers in {folder}; got {clients}"
         )
-    pixels = _unit(np.concatenate(x), start, folder)
-    parts = Ragged.of(train), Ragged.of(test)
     return FederatedData(
-        "femnist by writer", pixels, np.concatenate(y), 62, *parts, client_names=tuple(names)
+        name="femnist by writer",
+        x=_unit(np.concatenate(x), start, folder),
+        y=np.concatenate(y),
+        classes=62,
+        train=Ragged.of(train),
+        test=Ragged.of(test),
+        client_names=tuple(names),
     )
 
 
 def _one_file(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file, checked; x is checked when all files are read."""
     arrays = read_npz(path, ("x", "y", "client_id", "split", "writers"))
     M = len(arrays["y"])
     for name in ("x", "client_id", "split"):
@@ -217,6 +246,7 @@ def _one_file(path: Path) -> dict[str, np.ndarray]:
 
 
 def _unit(x: Shaped[np.ndarray, "..."], samples: int, path: Path) -> Float32[np.ndarray, "M 784"]:
+    """Pixels scaled to 0 .. 1."""
     if x.dtype != np.uint8 or x.shape != (samples, 784):
         raise DataError(
             f"{path}: expected x uint8 of shape ({samples}, 784), got {x.dtype} of shape {x.shape}"

@@ -1,5 +1,5 @@
-"""Readers of the file formats of data sets. A damaged file is refused with a message that names it;
-nothing is ever unpickled."""
+"""Readers of the file formats of data sets. A damaged file is refused with a message that names it.
+Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Shaped, UInt8
@@ -20,13 +21,15 @@ from fedkin.data.machine_memory import check_memory
 from fedkin.data.mapped_npz import map_member
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-CIFAR_RECORD = 1 + 3 * 32 * 32  # one label byte, then the red, green and blue planes
+# One label byte, then the red, green and blue planes.
+CIFAR_RECORD = 1 + 3 * 32 * 32
 ENDINGS_OF = {
     "npz": (".npz",),
     "csv": (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
     "parquet": (".parquet", ".pq"),
 }
-_CONVERSIONS = {  # to a CSV file, in Python
+# How to write other tables as CSV, in Python.
+_CONVERSIONS = {
     ".json": "pandas.read_json({path!r}).to_csv('table.csv', index=False)",
     ".jsonl": "pandas.read_json({path!r}, lines=True).to_csv('table.csv', index=False)",
     ".ndjson": "pandas.read_json({path!r}, lines=True).to_csv('table.csv', index=False)",
@@ -35,6 +38,7 @@ _CONVERSIONS = {  # to a CSV file, in Python
     ".feather": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
     ".arrow": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
 }
+# Errors of readers of a damaged file. RuntimeError: a password, or nesting.
 DAMAGE = (
     ValueError,
     KeyError,
@@ -43,7 +47,7 @@ DAMAGE = (
     zlib.error,
     zipfile.BadZipFile,
     RuntimeError,
-)  # a password, nesting
+)
 
 
 @contextmanager
@@ -52,12 +56,15 @@ def reading(path: Path, kind: str, whole: bool = True) -> Iterator[None]:
 
     Args:
         path: the file.
-        kind: what it should be.
-        whole: whether it is read into memory: then ConfigError where it does not fit.
+        kind: the expected kind of file, for the message.
+        whole: whether it is read into memory.
+
+    Raises:
+        DataError: no such file, or any error of the reader.
+        ConfigError: a file that does not fit into memory.
     """
-    if (
-        whole and path.is_file()
-    ):  # arrays of text or of unpacked bytes are larger: this is the least
+    if whole and path.is_file():
+        # The size of the file is a lower bound: text and unpacked bytes take more memory.
         check_memory(
             {f"the file {path}": path.stat().st_size}, "take a part of it, or a machine with more"
         )
@@ -77,7 +84,8 @@ def reading(path: Path, kind: str, whole: bool = True) -> Iterator[None]:
 def read_idx(path: Path) -> Shaped[np.ndarray, "..."]:
     """The array of an idx file (MNIST's format), gzipped or not, in native byte order.
 
-    Raises DataError where the header or the number of bytes is wrong.
+    Raises:
+        DataError: a wrong header or number of bytes.
     """
     path = Path(path)
     with reading(path, "an idx file"):
@@ -92,7 +100,8 @@ def _parse_idx(data: bytes, path: Path) -> np.ndarray:
             f"{path}: expected an idx header (00 00, type, dimensions), got "
             f"{data[:4].hex(' ') or 'nothing'}"
         )
-    dtype, start = np.dtype(IDX_TYPES[data[2]]), 4 + 4 * data[3]
+    dtype = np.dtype(IDX_TYPES[data[2]])
+    start = 4 + 4 * data[3]
     if len(data) < start:
         raise DataError(
             f"{path}: idx header of {data[3]} dimensions is cut off after {len(data)} bytes"
@@ -110,17 +119,18 @@ def _parse_idx(data: bytes, path: Path) -> np.ndarray:
 def read_idx_pair(
     images: Path, labels: Path, classes: int = 10
 ) -> tuple[UInt8[np.ndarray, "M H W"], Int[np.ndarray, "M"]]:
-    """Images and labels of an MNIST-like set.
+    """Images and labels of a set like MNIST.
 
     Args:
-        images: idx file of 8-bit images.
-        labels: idx file of as many labels.
+        images: idx file of M 8-bit images.
+        labels: idx file of M labels.
         classes: C.
 
     Raises:
         DataError: a damaged file, or files that do not fit each other.
     """
-    x, y = read_idx(images), read_idx(labels)
+    x = read_idx(images)
+    y = read_idx(labels)
     if x.dtype != np.uint8 or x.ndim != 3:
         raise DataError(
             f"{images}: expected 8-bit images [M, H, W], got {x.dtype} of shape {x.shape}"
@@ -131,8 +141,7 @@ def read_idx_pair(
 
 
 def read_cifar(path: Path) -> tuple[UInt8[np.ndarray, "M 32 32 3"], Int[np.ndarray, "M"]]:
-    """Images and labels of one batch of CIFAR-10's official binary version (any number of whole
-    records)."""
+    """Images and labels of a batch of CIFAR-10's binary version, with any number of records."""
     path = Path(path)
     with reading(path, "a CIFAR-10 binary batch"):
         raw = np.frombuffer(path.read_bytes(), np.uint8)
@@ -152,44 +161,50 @@ def read_npz(
 
     Args:
         path: the file.
-        needed: names that must be among them.
+        needed: names of arrays that the file must have.
         mapped: names of arrays that are mapped, not read, where the file has them uncompressed
             (``np.savez``).
+
+    Returns:
+        The arrays by name, mapped ones first.
     """
     path = Path(path)
     with reading(path, "an npz file without object arrays", whole=not mapped):
-        with path.open(
-            "rb"
-        ) as raw:  # np.load leaves a file that it opens itself open where it fails
+        # np.load would not close a file that it opens and cannot read.
+        with path.open("rb") as raw:
             file = np.load(raw, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise DataError(
                     f"{path}: expected an npz file (several named arrays), got a single array"
                 )
             with file:
-                parts = {part.filename: part for part in file.zip.infolist()} if file.zip else {}
-                stored = {name: parts[f"{name}.npy"] for name in mapped if f"{name}.npy" in parts}
-                arrays = {
-                    name: map_member(path, part)
-                    for name, part in stored.items()
-                    if not part.compress_type
-                }
-                unpacked = sum(
-                    part.file_size
-                    for name, part in parts.items()
-                    if name.removesuffix(".npy") not in arrays
-                )
-                check_memory(
-                    {f"the arrays of {path}": unpacked},
-                    "take a part of them, or a machine with more",
-                )
-                arrays |= {name: file[name] for name in file.files if name not in arrays}
+                arrays = _npz_arrays(file, path, mapped)
     missing = [name for name in needed if name not in arrays]
     if missing:
         raise DataError(
             f"{path}: expected arrays {', '.join(needed)}; {', '.join(missing)} not among "
             f"{sorted(arrays)}"
         )
+    return arrays
+
+
+def _npz_arrays(file: Any, path: Path, mapped: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The arrays of an open npz file. Raises ConfigError where they do not fit into memory."""
+    members = {member.filename: member for member in file.zip.infolist()} if file.zip else {}
+    arrays: dict[str, np.ndarray] = {}
+    for name in mapped:
+        member = members.get(f"{name}.npy")
+        if member is not None and not member.compress_type:
+            arrays[name] = map_member(path, member)
+    unpacked = sum(
+        member.file_size
+        for filename, member in members.items()
+        if filename.removesuffix(".npy") not in arrays
+    )
+    check_memory({f"the arrays of {path}": unpacked}, "take a part of them, or a machine with more")
+    for name in file.files:
+        if name not in arrays:
+            arrays[name] = file[name]
     return arrays
 
 
@@ -202,46 +217,48 @@ def read_npy_folder(path: Path, mapped: tuple[str, ...] = ()) -> dict[str, np.nd
     """
     arrays = {}
     for file in sorted(path.glob("*.npy")):
-        is_mapped = file.stem in mapped
-        with reading(file, "an npy file without objects", whole=not is_mapped):
-            arrays[file.stem] = np.load(
-                file, mmap_mode="r" if is_mapped else None, allow_pickle=False
-            )
+        name = file.stem
+        with reading(file, "an npy file without objects", whole=name not in mapped):
+            mode = "r" if name in mapped else None
+            arrays[name] = np.load(file, mmap_mode=mode, allow_pickle=False)
     return arrays
 
 
 def table_kind(path: Path, others: str = "") -> str:
-    """``csv``, ``parquet`` or ``npz``, as the ending of a file says.
+    """``csv``, ``parquet`` or ``npz``, by the ending of a file.
 
     Args:
         path: the file.
-        others: what else is accepted, for the message.
+        others: what the caller accepts in addition, for the message.
 
-    Raises DataError for any other ending.
+    Raises:
+        DataError: another ending.
     """
-    endings = {ending: kind for kind, several in ENDINGS_OF.items() for ending in several}
     name = path.name.lower()
-    for ending, kind in endings.items():
-        if name.endswith(ending):
+    for kind, endings in ENDINGS_OF.items():
+        if name.endswith(endings):
             return kind
     found = "".join(path.suffixes[-2:]) or "no ending"
-    missing = "" if path.exists() else ", and there is no such file"
-    cure = _CONVERSIONS.get(path.suffix.lower())
-    advice = f"; write it as CSV: {cure.format(path=str(path))}" if cure and path.exists() else ""
-    raise DataError(
-        f"{path}: expected a file that ends in {', '.join(endings)}{others}; got "
-        f"{found}{missing}{advice}"
-    )
+    if path.exists():
+        conversion = _CONVERSIONS.get(path.suffix.lower())
+        if conversion:
+            found += f"; write it as CSV: {conversion.format(path=str(path))}"
+    else:
+        found += ", and there is no such file"
+    expected = ", ".join(ending for endings in ENDINGS_OF.values() for ending in endings)
+    raise DataError(f"{path}: expected a file that ends in {expected}{others}; got {found}")
 
 
 def read_table(path: Path, names: str | None = None) -> Table:
-    """A CSV or Parquet file as a table with unique column names; ``csv_tables`` says how a CSV file
-    may be written.
+    """A CSV or Parquet file as a table with unique column names.
 
     Args:
-        path: the file.
-        names: a column of a CSV file whose entries are names: they stay text where one is not
-            written as the number that it would be read as (01, 1e3).
+        path: the file; ``csv_tables`` describes the forms of a CSV file.
+        names: a column of a CSV file whose entries are names. They stay text where an entry such as
+            01 or 1e3 would change if it was read as a number.
+
+    Returns:
+        A DataFrame, one row per sample.
 
     Raises:
         DataError: no such file, one of another kind, a damaged one, or one without rows.
@@ -255,7 +272,8 @@ def read_table(path: Path, names: str | None = None) -> Table:
 
         try:
             table = pd.read_parquet(path) if kind == "parquet" else read_csv(path, names)
-        except TypeError as error:  # the types of columns, as a damaged file names them
+        except TypeError as error:
+            # A damaged file may name types of columns that do not exist.
             raise ValueError(error) from error
     if not len(table):
         raise DataError(f"{path}: expected one row per sample, found none")
@@ -270,20 +288,22 @@ def check_labels(
     Args:
         y: labels of any number type.
         classes: C; None for any.
-        path: file, or what else to name in errors.
+        path: begins errors: a file or another name.
 
     Raises:
-        DataError: a label that is no whole number in the range; its row is named.
+        DataError: a label that is not a whole number in the range; its row is named.
     """
     if y.dtype.kind not in "iufb":
         raise DataError(
             f"{path}: labels must be whole numbers from 0, got {y.dtype} such as {y[:1]}"
         )
     y = y.astype(np.float64) if y.dtype.kind == "f" else y
-    limit = 2**63 if classes is None else classes  # int64 ends there
+    # int64 ends at 2**63.
+    limit = 2**63 if classes is None else classes
     bad = ~np.isfinite(y) | (y < 0) | (y != np.floor(y)) | (y >= limit)
     if bad.any():
-        row, top = int(np.argmax(bad)), "" if classes is None else f" to {classes - 1}"
+        row = int(np.argmax(bad))
+        top = "" if classes is None else f" to {classes - 1}"
         raise DataError(
             f"{path}: labels must be whole numbers from 0{top}, row {row} has {y[row]} "
             f"({bad.sum()} such rows)"
@@ -298,8 +318,8 @@ def check_finite(
 
     Args:
         x: features.
-        path: file, or what else to name in errors.
-        what: such values, as the message calls them.
+        path: begins errors: a file or another name.
+        what: how the message calls such values.
     """
     if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
         rows = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))

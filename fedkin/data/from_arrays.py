@@ -43,35 +43,44 @@ def from_arrays(
         x: features [M, ...], kept as float32; uint8 are pixels and scaled to 0 .. 1.
         y: labels [M]: whole numbers from 0, text (numbered in sorted order, and remembered as
             ``label_names``) or booleans (0 and 1, named False and True).
-        clients: the client of each sample [M], numbers or names; clients are numbered in ascending
-            order. Either this or a partition.
+        clients: the client of each sample [M], numbers or names. Clients are numbered in ascending
+            order. Give either this or a partition.
         partition: divides the samples over clients by their labels: ``dirichlet``, ``shards``,
             ``power_law``, ``blocks`` (these are true clusters) or ``iid``, as for the named image
             sets (:mod:`fedkin.data.image_sets`).
         num_clients: N, of a partition.
         classes_per_client: of the partitions ``shards``, ``power_law`` and ``blocks``; None for 2.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
-        min_samples: what every client of ``dirichlet`` has at least; None for 10.
-        test: each client's share of test samples; or which samples are test samples, booleans [M]
-            (or 0 for training samples, 1 for test samples, 2 for validation). A client with one
-            sample trains on it.
+        min_samples: smallest number of samples of a client of ``dirichlet``; None for 10.
+        test: each client's share of test samples; or booleans [M] that mark the test samples; or
+            numbers [M]: 0 for training samples, 1 for test samples, 2 for validation samples. A
+            client with one sample trains on it.
         seed: of partition and split.
         name: of the data set.
         label_names: names of the classes 0, 1, ..; None for the text that occurs in y.
-        classes: C; None for the largest label + 1, or as many as there are names.
+        classes: C; None for the number of names, or the largest label + 1.
         integers: x stay integers, such as the word numbers of a text.
 
+    Returns:
+        The federation.
+
     Raises:
-        DataError: lengths that differ, nothing at all, entries that are missing, of mixed types or
-            not finite, a client without a training sample.
-        ConfigError: clients and a partition, or none of them; options of another partition.
+        DataError: no samples, lengths that differ, entries that are missing, of mixed types or not
+            finite, a client without a training sample.
+        ConfigError: clients and a partition, or neither; options of another partition.
     """
-    options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
+    options = own_partition(
+        partition=partition,
+        clients=num_clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+    )
     if (clients is None) == (options is None):
         raise ConfigError(
             "whose is each sample? Give its client with clients=, an id for each of the samples, "
-            "or divide them with "
-            f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
+            "or divide them with partition= and num_clients=; got "
+            f"{'neither' if options is None else 'both'}"
         )
     if clients is not None and (isinstance(clients, (str, bytes)) or not np.iterable(clients)):
         raise ConfigError(
@@ -79,13 +88,13 @@ def from_arrays(
         )
     split = _split(test, name)
     samples = OwnSamples(
-        name,
-        name,
-        user_array(x, name, "x"),
-        y,
-        None if clients is None else client_ids(clients, name, "clients"),
-        split,
-        None if label_names is None else tuple(label_names),
+        place=name,
+        title=name,
+        x=user_array(x, name, "x"),
+        labels=y,
+        owners=None if clients is None else client_ids(clients, name, "clients"),
+        split=split,
+        label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         integers=integers,
     )
@@ -116,51 +125,68 @@ def from_pandas(
         frame: its feature columns are numbers.
         label: column of the labels: text, booleans, or whole numbers from 0.
         client: column that says whose a sample is. Either this, or a partition.
-        features: columns of the features, in this order; None for all others. partition,
-        num_clients, classes_per_client, alpha, min_samples: divide the samples over clients, as in
-            ``from_arrays``.
+        features: columns of the features, in this order; None for all other columns.
+        partition, num_clients, classes_per_client, alpha, min_samples: divide the samples over
+            clients, as in ``from_arrays``.
         test: each client's share of test samples; or the column that says ``train``, ``test`` or
             ``validation`` (or 0, 1 or 2).
         seed: of partition and split.
         name: of the data set.
         label_names: names of the classes 0, 1, ..; None for the text that occurs.
-        classes: C; None for the largest label + 1, or as many as there are names.
+        classes: C; None for the number of names, or the largest label + 1.
+
+    Returns:
+        The federation.
 
     Raises:
-        DataError: a column that is not there, no rows, a value that is missing, of another type or
-            not finite; column and row are named.
-        ConfigError: client and a partition, or none of them; options of another partition.
+        DataError: a column that does not exist, no rows, a value that is missing, of another type
+            or not finite; column and row are named.
+        ConfigError: client and a partition, or neither; options of another partition.
     """
-    options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
+    options = own_partition(
+        partition=partition,
+        clients=num_clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+    )
     check_frame(frame)
     if (client is None) == (options is None):
         raise ConfigError(
             "whose is each sample? Name the column that says so with client=, or divide them with "
-            "partition= and "
-            f"num_clients=; got {'neither' if options is None else 'both'}"
+            f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
         )
     split = test if isinstance(test, str) else None
-    chosen = (
-        None if features is None else [features] if isinstance(features, str) else list(features)
+    if isinstance(features, str):
+        features = [features]
+    columns = Columns(
+        label=label,
+        client=client,
+        features=None if features is None else list(features),
+        split=split,
     )
-    names = None if label_names is None else tuple(label_names)
     samples = table_samples(
-        frame, Columns(label, client, chosen, split), name, name, label_names=names, classes=classes
+        frame,
+        columns,
+        place=name,
+        title=name,
+        label_names=None if label_names is None else tuple(label_names),
+        classes=classes,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
 
 def check_frame(frame: pd.DataFrame | Any) -> None:
-    """Refuse (DataError) what is no DataFrame of pandas."""
+    """Refuse (DataError) anything but a DataFrame of pandas."""
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):
         raise DataError(
             f"expected a pandas DataFrame, got {type(frame).__name__}; arrays go to "
-            f"fk.data.from_arrays"
+            "fk.data.from_arrays"
         )
 
 
 def _split(test: Any, name: str) -> np.ndarray | None:
-    """The split of each sample, where ``test`` says which."""
+    """The split of each sample, where ``test`` is not a share or a column."""
     return None if np.ndim(test) == 0 else user_array(test, name, "test")

@@ -16,7 +16,8 @@ from fedkin.data.partition_options import checked
 from fedkin.data.pil_images import is_image, pixels_of_all
 from fedkin.data.tables import Columns, column_facts, without_row_numbers
 
-_FIRST_ROWS = 1024  # that show what a column has
+# Rows that show the type and shape of the features.
+_FIRST_ROWS = 1024
 
 
 @checked
@@ -43,42 +44,50 @@ def from_hf(
 
     Args:
         dataset: one split, such as ``load_dataset(...)["train"]``.
-        by: the column that says whose a sample is, or a partitioner of ``flwr_datasets``, which
-            need not know the data set yet. Either this, or a partition.
-        client: the same as ``by``, as the other sources call it.
+        by: the column that says whose a sample is, or a partitioner of ``flwr_datasets``, to which
+            the data set need not be assigned. Give either this or a partition.
+        client: another name of ``by``, as in the other sources.
         label: column of the labels: numbers (a ``ClassLabel`` has their names), text or booleans.
         features: column of the features, images or arrays of one shape; or several columns of
-            numbers. None for all others.
+            numbers. None for all other columns.
         partition, num_clients, classes_per_client, alpha, min_samples: divide the samples over
-        clients, as in
-            ``from_arrays``.
+            clients, as in ``from_arrays``.
         test: each client's share of test samples; or another ``Dataset`` with the same columns,
             whose samples test the clients that ``by`` names.
         seed: of partition and split.
         name: of the data set.
-        label_names: names of the classes 0, 1, ..; None for those of the ``ClassLabel``, or for the
-            text that occurs.
-        classes: C; None for the largest label + 1, or as many as there are names.
+        label_names: names of the classes 0, 1, ..; None for the names of the ``ClassLabel``, or for
+            the text that occurs.
+        classes: C; None for the number of names, or the largest label + 1.
         integers: x stay integers, such as the tokens of a text; else they become float32, and
             images are scaled to 0 .. 1.
 
+    Returns:
+        The federation.
+
     Raises:
-        DataError: a column that is not there, values that are missing, text as a feature, samples
+        DataError: a column that does not exist, values that are missing, text as a feature, samples
             of different shapes.
-        ConfigError: by and a partition, or none of them; options that do not fit each other.
+        ConfigError: by and a partition, or neither; options that do not fit each other.
     """
     if by is not None and client is not None:
         raise ConfigError(
             f"client is the same as by; got client={client!r} and by={by!r}, leave one of them out"
         )
     by = client if by is None else by
-    options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
+    options = own_partition(
+        partition=partition,
+        clients=num_clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+    )
     _check_dataset(dataset, name)
     if (by is None) == (options is None):
         raise ConfigError(
             "whose is each sample? Name the column that says so, or give a partitioner, with by=; "
-            "or divide them with "
-            f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
+            "or divide them with partition= and num_clients=; got "
+            f"{'neither' if options is None else 'both'}"
         )
     split = None
     if hasattr(test, "column_names"):
@@ -87,42 +96,41 @@ def from_hf(
     if hasattr(by, "load_partition"):
         dataset, owners = _partitioned(dataset, by)
     columns = _feature_columns(dataset, features, (label, by), name)
-    _check_columns(dataset, [label, *([by] if isinstance(by, str) else []), *columns], name)
-    if isinstance(by, str):
-        owners = _client_column(dataset, by, name)
-    known = getattr(dataset.features[label], "names", None) if label_names is None else label_names
+    client_column = by if isinstance(by, str) else None
+    needed = [label] if client_column is None else [label, client_column]
+    _check_columns(dataset, [*needed, *columns], name)
+    if client_column is not None:
+        owners = _client_column(dataset, client_column, name)
+    if label_names is None:
+        label_names = getattr(dataset.features[label], "names", None)
     x = HFFeatures(dataset, columns, name)
-    labels = _column(dataset, label)
     samples = OwnSamples(
-        name,
-        name,
-        x,
-        labels,
-        owners,
-        split,
-        None if known is None else tuple(known),
-        tuple(columns) if x.plain else None,
-        classes,
-        integers,
-        column_facts(Columns(label, by if isinstance(by, str) else None)),
-        owners_name=by if isinstance(by, str) else "client_id",
+        place=name,
+        title=name,
+        x=x,
+        labels=_column(dataset, label),
+        owners=owners,
+        split=split,
+        label_names=None if label_names is None else tuple(label_names),
+        feature_names=tuple(columns) if x.plain else None,
+        classes=classes,
+        integers=integers,
+        columns=column_facts(Columns(label, client_column)),
+        owners_name="client_id" if client_column is None else client_column,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
 
 def _check_dataset(dataset: Any, name: str) -> None:
-    """Refuse (DataError) what is no Dataset, and all splits at once."""
+    """Refuse (DataError) anything but a Dataset, and a dictionary of all splits."""
     if isinstance(dataset, dict):
         raise DataError(
             f"{name}: expected one split, got a {type(dataset).__name__} with "
-            f"{', '.join(map(str, dataset))}; "
-            "choose one, such as dataset['train'] (and test=dataset['test'])"
+            f"{', '.join(map(str, dataset))}; choose one, such as dataset['train'] (and "
+            "test=dataset['test'])"
         )
-    if not (
-        hasattr(dataset, "column_names")
-        and hasattr(dataset, "with_format")
-        and hasattr(dataset, "__len__")
-    ):
+    needed = ("column_names", "with_format", "__len__")
+    if not all(hasattr(dataset, attribute) for attribute in needed):
         raise DataError(
             f"{name}: expected a datasets.Dataset of Hugging Face, got {type(dataset).__name__}"
         )
@@ -130,23 +138,23 @@ def _check_dataset(dataset: Any, name: str) -> None:
         raise DataError(f"{name}: expected one row per sample, found none")
 
 
-def _feature_columns(dataset: Any, features: Any, others: tuple[Any, ...], name: str) -> list[str]:
-    """The columns of the features: the chosen ones, or all that are not among the others."""
+def _feature_columns(dataset: Any, features: Any, used: tuple[Any, ...], name: str) -> list[str]:
+    """The columns of the features: the given ones, or all that are not used otherwise."""
     if features is not None:
         return [features] if isinstance(features, str) else list(features)
-    candidates = [column for column in dataset.column_names if column not in others]
+    candidates = [column for column in dataset.column_names if column not in used]
     return without_row_numbers(candidates, name)
 
 
 def _check_columns(dataset: Any, columns: Sequence[str], name: str) -> None:
-    """Refuse (DataError) a column that is not there."""
+    """Refuse (DataError) a column that does not exist."""
     for column in columns:
         if column not in dataset.column_names:
             raise DataError(f"{name}: {unknown('column', str(column), dataset.column_names)}")
 
 
 def _with_test(dataset: Any, test: Any, by: Any) -> tuple[Any, Shaped[np.ndarray, "M"]]:
-    """Both data sets in one, and the split of each sample."""
+    """Both data sets joined, and the split of each sample: 0 to train, 1 to test."""
     if not isinstance(by, str):
         raise ConfigError(
             "a data set as test= needs by=, the column that says whose each of its samples is; "
@@ -158,11 +166,12 @@ def _with_test(dataset: Any, test: Any, by: Any) -> tuple[Any, Shaped[np.ndarray
         )
     from datasets import concatenate_datasets  # type: ignore[import-not-found]
 
-    return concatenate_datasets([dataset, test]), np.repeat([0, 1], [len(dataset), len(test)])
+    joined = concatenate_datasets([dataset, test])
+    return joined, np.repeat([0, 1], [len(dataset), len(test)])
 
 
 def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray, "M"]]:
-    """The samples by client, and the client of each."""
+    """The samples ordered by client, and the client of each."""
     from datasets import concatenate_datasets  # type: ignore[import-not-found]
 
     if not partitioner.is_dataset_assigned():
@@ -178,15 +187,16 @@ def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray
     if 0 in sizes:
         raise DataError(
             f"by: the {type(partitioner).__name__} gives client {sizes.index(0)} no samples "
-            f"({sizes.count(0)} such "
-            "clients); take fewer partitions"
+            f"({sizes.count(0)} such clients); take fewer partitions"
         )
     return concatenate_datasets(parts), np.repeat(_partition_names(partitioner, len(parts)), sizes)
 
 
 def _partition_names(partitioner: Any, partitions: int) -> Shaped[np.ndarray, "N"]:
-    """The name of each partition: the entry of the column by whose entries it was made; else its
-    number."""
+    """The name of each partition.
+
+    Some partitioners make a partition for each entry of a column: then that entry, else a number.
+    """
     entries = getattr(partitioner, "partition_id_to_natural_id", None)
     if not isinstance(entries, dict) or set(entries) != set(range(partitions)):
         return np.arange(partitions)
@@ -199,7 +209,7 @@ def _partition_names(partitioner: Any, partitions: int) -> Shaped[np.ndarray, "N
 
 
 def _client_column(dataset: Any, by: str, name: str) -> Shaped[np.ndarray, "M"]:
-    """The client of each sample; the classes of a ``ClassLabel`` by their names."""
+    """The client of each sample; for a ``ClassLabel``, the name of its class."""
     owners = _column(dataset, by)
     classes = getattr(dataset.features[by], "names", None)
     if classes is None or owners.dtype.kind not in "iu":
@@ -209,8 +219,7 @@ def _client_column(dataset: Any, by: str, name: str) -> Shaped[np.ndarray, "M"]:
         row = unknown_class[0]
         raise DataError(
             f"{name}: column {by}, row {row} has no client: {owners[row]} is no class of its "
-            f"ClassLabel "
-            f"({len(unknown_class)} such rows); drop these rows"
+            f"ClassLabel ({len(unknown_class)} such rows); drop these rows"
         )
     return np.array(classes)[owners]
 
@@ -228,34 +237,35 @@ def _images(dataset: Any, column: str, rows: slice, place: str) -> Shaped[np.nda
     if missing:
         raise DataError(
             f"{place}, row {start + missing[0]} has no image ({len(missing)} such rows); drop "
-            f"these rows, or decode "
-            "them: dataset.cast_column(column, datasets.Image())"
+            "these rows, or decode them: dataset.cast_column(column, datasets.Image())"
         )
     return pixels_of_all(images, place, start)
 
 
 class HFFeatures:
-    """The feature columns of a data set as numbers [M ...], read a block of rows at a time from its
-    own files.
+    """The feature columns of a data set as numbers [M ...], read a block of rows at a time.
 
     Args:
         dataset: the data set.
-        columns: one of arrays, or some of numbers.
+        columns: one column of arrays, or several columns of numbers.
         name: begins errors.
 
     Raises:
-        DataError: no column, and what is no numbers or of different shapes.
+        DataError: no column, features that are not numbers, samples of different shapes.
     """
 
     def __init__(self, dataset: Any, columns: list[str], name: str) -> None:
         if not columns:
             raise DataError(f"{name}: expected a column of features other than the label, got none")
-        self._dataset, self._columns, self._name = dataset, columns, name
-        first = slice(0, _FIRST_ROWS)
-        self.plain = self._values(columns[0], slice(0, 1)).ndim == 1  # a column for each feature
+        self._dataset = dataset
+        self._columns = columns
+        self._name = name
+        # Plain: each feature has a column.
+        self.plain = self._values(columns[0], slice(0, 1)).ndim == 1
         self._sample_shape: tuple[int, ...] | None = None
-        block = self[first]
-        self._sample_shape, self.dtype = block.shape[1:], block.dtype
+        block = self[0:_FIRST_ROWS]
+        self._sample_shape = block.shape[1:]
+        self.dtype = block.dtype
         self.shape = (len(dataset), *block.shape[1:])
 
     def _values(self, column: str, rows: slice) -> Shaped[np.ndarray, "b ..."]:
@@ -266,64 +276,65 @@ class HFFeatures:
         return _numbers(_column(self._dataset, column, rows), place, rows.start or 0)
 
     def __getitem__(self, rows: slice) -> Shaped[np.ndarray, "b ..."]:
-        name, start = self._name, rows.start or 0
+        name = self._name
+        start = rows.start or 0
         arrays = [self._values(column, rows) for column in self._columns]
         for column, array in zip(self._columns, arrays, strict=True):
             if len(arrays) > 1 and array.ndim > 1:
                 raise DataError(
                     f"{name}: expected one column of arrays, or several of numbers; {column} has "
-                    f"shape "
-                    f"{array.shape[1:]} beside {len(arrays) - 1} others; name it alone with "
-                    f"features="
+                    f"shape {array.shape[1:]} beside {len(arrays) - 1} others; name it alone with "
+                    "features="
                 )
-        block = (
-            np.stack([a.astype(np.float64) for a in arrays], axis=1)
-            if len(arrays) > 1
-            else arrays[0]
-        )
-        block = block if block.ndim > 1 else block[:, None]
+        block = arrays[0]
+        if len(arrays) > 1:
+            block = np.stack([array.astype(np.float64) for array in arrays], axis=1)
+        if block.ndim == 1:
+            block = block[:, None]
         if self._sample_shape not in (None, block.shape[1:]):
             raise DataError(
                 f"{name}: column {self._columns[0]}: row {start} has shape {block.shape[1:]}, row "
-                f"0 "
-                f"{self._sample_shape}; resize or pad them to one shape, or name other columns "
-                f"with features="
+                f"0 {self._sample_shape}; resize or pad them to one shape, or name other columns "
+                "with features="
             )
         return block
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None or NaN. NaN differs from itself."""
+    return value is None or bool(np.ndim(value) == 0 and value != value)
 
 
 def _numbers(
     values: Shaped[np.ndarray, "M ..."], place: str, start: int = 0
 ) -> Shaped[np.ndarray, "M ..."]:
-    """Refuse (DataError) values that are missing, of different shapes, or no numbers.
+    """The values, if they are numbers.
 
     Args:
         values: of consecutive rows.
         place: begins errors.
-        start: the first row.
+        start: number of the first row.
+
+    Raises:
+        DataError: values that are missing, of different shapes, or not numbers.
     """
     if values.dtype.kind == "O":
-        rows = [
-            i
-            for i, value in enumerate(values)
-            if value is None or (np.ndim(value) == 0 and value != value)
-        ]
+        rows = [row for row, value in enumerate(values) if _is_missing(value)]
         if rows:
             raise DataError(
                 f"{place}, row {start + rows[0]} is missing ({len(rows)} such rows); drop these "
-                f"rows"
+                "rows"
             )
         shapes = [np.shape(value) for value in values]
         odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), 0)
         raise DataError(
             f"{place}: row {start + odd} has shape {shapes[odd]}, row {start} {shapes[0]}; resize "
-            f"or pad them to one "
-            "shape, or name other columns with features="
+            "or pad them to one shape, or name other columns with features="
         )
     if values.dtype.kind not in "iufb":
         raise DataError(
             f"{place} holds {'text' if values.dtype.kind in 'US' else values.dtype}, such as "
-            f"{values[:1].tolist()}; "
-            "make it numbers with dataset.map(...), or name the other columns with features="
+            f"{values[:1].tolist()}; make it numbers with dataset.map(...), or name the other "
+            "columns with features="
         )
     return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Shaped
@@ -42,71 +42,92 @@ def from_torch(
     classes: int | None = None,
     integers: bool = False,
 ) -> FederatedData:
-    """A federation from PyTorch's datasets or DataLoaders, one per client; or from one, divided
-    over clients.
+    """A federation from datasets or DataLoaders of PyTorch: one per client, or one for all.
 
-    A dataset gives pairs (x, y), which are read once, from index 0 on: random transforms are drawn
-    once. Of a DataLoader the dataset is read, in the same order and whole: that it shuffles, or
-    drops a last batch, changes nothing.
+    A dataset gives pairs (x, y). They are read once, from index 0 on, so random transforms are
+    drawn once. The dataset of a DataLoader is read in the same way: shuffling and a dropped last
+    batch have no effect.
 
     Args:
         source: a list (or dictionary by name) of datasets or DataLoaders, one per client; or a
             single one.
-        clients: of a single dataset: the client of each sample [M]. Either this, or a partition.
+        clients: of a single dataset: the client of each sample [M]. Give either this or a
+            partition.
         partition, num_clients, classes_per_client, alpha, min_samples: divide a single dataset, as
-        in ``from_arrays``.
+            in ``from_arrays``.
         test: each client's share of test samples; or as many datasets or DataLoaders as in
             ``source``, whose samples test the same clients.
         seed: of partition and split.
         name: of the data set.
         label_names: names of the classes 0, 1, ..; None where labels are numbers.
-        classes: C; None for the largest label + 1, or as many as there are names.
+        classes: C; None for the number of names, or the largest label + 1.
         integers: x stay integers, such as the word numbers of a text; else they become float32, and
             uint8 is scaled to 0 .. 1.
+
+    Returns:
+        The federation.
 
     Raises:
         DataError: no pairs, a client without samples, samples of different shapes, a dataset
             without a length, a DataLoader with a sampler that draws a subset or repeats samples, or
-            that collates in its own way.
+            with a ``collate_fn``.
         ConfigError: options that do not fit each other.
         MissingExtra: PyTorch is not installed.
     """
     import_torch()
-    more = {
-        "name": name,
-        "label_names": label_names,
-        "classes": classes,
-        "integers": integers,
-        "seed": seed,
-    }
-    divide = {
-        "partition": partition,
-        "num_clients": num_clients,
-        "classes_per_client": classes_per_client,
-    }
-    divide |= {"alpha": alpha, "min_samples": min_samples, "clients": clients}
-    if not isinstance(source, (list, tuple, dict)):
+    if isinstance(source, (list, tuple, dict)):
+        dividing = {
+            "partition": partition,
+            "num_clients": num_clients,
+            "classes_per_client": classes_per_client,
+            "alpha": alpha,
+            "min_samples": min_samples,
+            "clients": clients,
+        }
+        for option, value in dividing.items():
+            if value is not None:
+                raise ConfigError(
+                    f"{option} does not apply to a list with a dataset per client; leave it out"
+                )
+        samples, clients, test = _read_all(source, test, name)
+    else:
         samples = _read(source, name)
-        return from_arrays(samples.x, samples.y, test=_share(test), **divide, **more)
-    for option, value in divide.items():
-        if value is not None:
-            raise ConfigError(
-                f"{option} does not apply to a list with a dataset per client; leave it out"
-            )
+        test = _share(test)
+    return from_arrays(
+        samples.x,
+        samples.y,
+        clients=clients,
+        partition=partition,
+        num_clients=num_clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+        test=test,
+        seed=seed,
+        name=name,
+        label_names=label_names,
+        classes=classes,
+        integers=integers,
+    )
+
+
+def _read_all(source: Any, test: Any, name: str) -> tuple[_Read, np.ndarray, Any]:
+    """The samples of a dataset per client, the client of each sample, and ``test`` of them.
+
+    ``test`` is a share, or becomes the split of each sample.
+    """
     samples, owners = _join(_by_client(source), name)
     _check_all_have_samples(_by_client(source), owners, name)
     if not isinstance(test, (list, tuple, dict)):
-        return from_arrays(samples.x, samples.y, clients=owners, test=test, **more)
+        return samples, owners, test
     if _by_client(test).keys() != _by_client(source).keys():
         raise ConfigError(
             f"test has {len(test)} datasets, expected one for each of the {len(source)} clients"
         )
-    tests, testers = _join(_by_client(test), f"{name}, test")
-    both = _stack([samples, tests], [name, f"{name}, test"])
-    split = np.repeat([0, 1], [len(samples.y), len(tests.y)])
-    return from_arrays(
-        both.x, both.y, clients=np.concatenate([owners, testers]), test=split, **more
-    )
+    test_samples, test_owners = _join(_by_client(test), f"{name}, test")
+    joined = _stack([samples, test_samples], [name, f"{name}, test"])
+    split = np.repeat([0, 1], [len(samples.y), len(test_samples.y)])
+    return joined, np.concatenate([owners, test_owners]), split
 
 
 def _by_client(source: Any) -> dict[Any, Any]:
@@ -114,12 +135,11 @@ def _by_client(source: Any) -> dict[Any, Any]:
 
 
 def _share(test: Any) -> Any:
-    """What tests a single dataset: a share, or numbers of splits."""
+    """``test`` of a single dataset: a share, or an array with the split of each sample."""
     if hasattr(test, "__getitem__") and not hasattr(test, "dtype"):
         raise ConfigError(
-            f"test of a single dataset must be a share, or an array with the split of each "
-            f"sample, got "
-            f"{type(test).__name__}"
+            "test of a single dataset must be a share, or an array with the split of each sample, "
+            f"got {type(test).__name__}"
         )
     return test
 
@@ -135,28 +155,31 @@ def _join(sources: dict[Any, Any], place: str) -> tuple[_Read, np.ndarray]:
 
 
 def _check_all_have_samples(sources: dict[Any, Any], owners: np.ndarray, place: str) -> None:
-    """Refuse (DataError) a client without samples, whose number the next one would take."""
+    """Refuse (DataError) a client without samples: the next client would get its number."""
     empty = sorted({str(key) for key in sources} - {str(owner) for owner in owners})
     if empty:
         raise DataError(
             f"{place}: client {empty[0]} has no samples ({len(empty)} such clients); leave its "
-            f"dataset out"
+            "dataset out"
         )
 
 
 def _stack(parts: list[_Read], places: list[str]) -> _Read:
     """Samples end to end. Raises DataError where they are of different shapes or types."""
     filled = [(part, place) for part, place in zip(parts, places, strict=True) if len(part.y)]
+    if not filled:
+        return _Read(np.zeros((0, 1)), [])
+    first, first_place = filled[0]
     for part, place in filled:
-        (first, other), mine = filled[0], (part.x.shape[1:], part.x.dtype)
-        if mine != (first.x.shape[1:], first.x.dtype):
+        same_shape = part.x.shape[1:] == first.x.shape[1:]
+        if not same_shape or part.x.dtype != first.x.dtype:
             raise DataError(
-                f"{place} has samples of shape {mine[0]} and type {mine[1]}, {other} of "
-                f"{first.x.shape[1:]} and "
-                f"{first.x.dtype}; make them alike"
+                f"{place} has samples of shape {part.x.shape[1:]} and type {part.x.dtype}, "
+                f"{first_place} of {first.x.shape[1:]} and {first.x.dtype}; make them alike"
             )
-    x = np.concatenate([part.x for part, _ in filled]) if filled else np.zeros((0, 1))
-    return _Read(x, [label for part, _ in filled for label in part.y])
+    x = np.concatenate([part.x for part, _ in filled])
+    y = [label for part, _ in filled for label in part.y]
+    return _Read(x, y)
 
 
 def _read(source: Any, place: str) -> _Read:
@@ -169,8 +192,7 @@ def _read(source: Any, place: str) -> _Read:
     except TypeError:
         raise DataError(
             f"{place}: a {type(dataset).__name__} has no length; collect its samples, and give "
-            f"them to "
-            "fk.data.from_arrays"
+            "them to fk.data.from_arrays"
         ) from None
     if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
         x, y = (_array(tensor, place) for tensor in dataset.tensors)
@@ -182,21 +204,26 @@ def _read(source: Any, place: str) -> _Read:
                 f"{place}: expected samples (x, y), got a {type(pair).__name__} for sample {i}"
             )
     if pairs and all(is_image(image) for image, _ in pairs):
-        return _Read(
-            pixels_of_all([image for image, _ in pairs], place), [_label(y) for _, y in pairs]
-        )
-    x = [_array(x, f"{place}, sample {row}") for row, (x, _) in enumerate(pairs)]
-    odd = next((i for i, one in enumerate(x) if one.shape != x[0].shape), None)
-    if odd is not None:
-        raise DataError(
-            f"{place}: sample {odd} has shape {x[odd].shape}, sample 0 {x[0].shape}; resize or "
-            f"pad them to one shape"
-        )
-    return _Read(np.stack(x) if x else np.zeros((0, 1)), [_label(y) for _, y in pairs])
+        x = pixels_of_all([image for image, _ in pairs], place)
+        return _Read(x, [_label(y) for _, y in pairs])
+    arrays = [_array(x, f"{place}, sample {row}") for row, (x, _) in enumerate(pairs)]
+    for row, array in enumerate(arrays):
+        if array.shape != arrays[0].shape:
+            raise DataError(
+                f"{place}: sample {row} has shape {array.shape}, sample 0 {arrays[0].shape}; "
+                "resize or pad them to one shape"
+            )
+    x = np.stack(arrays) if arrays else np.zeros((0, 1))
+    return _Read(x, [_label(y) for _, y in pairs])
 
 
 def _dataset(source: Any, place: str) -> Any:
-    """The dataset of a DataLoader that reads all of it; a dataset as it is."""
+    """The dataset of a DataLoader; a dataset unchanged.
+
+    Raises:
+        DataError: neither; or a DataLoader that does not read all samples once, or that collates
+            with a function of the user.
+    """
     from torch.utils.data import (
         BatchSampler,
         DataLoader,
@@ -212,21 +239,23 @@ def _dataset(source: Any, place: str) -> Any:
                 f"{place}: expected a dataset or DataLoader of PyTorch, got {type(source).__name__}"
             )
         return source
-    sampler, batches = source.sampler, source.batch_sampler
-    drawn = [sampler] if batches is None or type(batches) is BatchSampler else [batches]
-    whole = type(drawn[0]) in (SequentialSampler, RandomSampler) and len(drawn[0]) == len(
-        source.dataset
-    )  # type: ignore[arg-type]
-    if not whole or getattr(sampler, "replacement", False):
+    sampler: Any = source.sampler
+    batches = source.batch_sampler
+    if batches is not None and type(batches) is not BatchSampler:
+        # A batch sampler of the user draws; ``source.sampler`` is not used.
+        sampler = batches
+    every_sample = type(sampler) in (SequentialSampler, RandomSampler)
+    every_sample = every_sample and len(sampler) == len(cast(Any, source.dataset))
+    if not every_sample or getattr(source.sampler, "replacement", False):
         raise DataError(
-            f"{place}: its DataLoader draws with a {type(drawn[0]).__name__}, perhaps not every "
-            f"sample once; give the "
-            "samples that are meant: torch.utils.data.Subset(dataset, indices)"
+            f"{place}: its DataLoader draws with a {type(sampler).__name__}, perhaps not every "
+            "sample once; give the samples that are meant: torch.utils.data.Subset(dataset, "
+            "indices)"
         )
     if source.collate_fn not in (default_collate, default_convert):
         raise DataError(
             f"{place}: its DataLoader has a collate_fn of its own, which is not read; put it in "
-            f"the dataset"
+            "the dataset"
         )
     return source.dataset
 
@@ -239,7 +268,8 @@ def _array(value: Any, place: str) -> np.ndarray:
 def _label(value: Any) -> Any:
     """A label as a plain value."""
     if np.ma.is_masked(value):
-        return None  # refused where labels are read, with its row
+        # Labels are checked later, with the row: None is refused there.
+        return None
     array = value.detach().cpu() if hasattr(value, "detach") else np.asarray(value)
     return array.item() if math.prod(array.shape) == 1 else value
 
@@ -250,6 +280,6 @@ def import_torch() -> None:
         import torch as torch
     except ImportError as error:
         raise MissingExtra(
-            f"datasets of PyTorch need it, and it is not installed: pip install 'fedkin[torch]' "
+            "datasets of PyTorch need it, and it is not installed: pip install 'fedkin[torch]' "
             f"({error})"
         ) from error

@@ -35,7 +35,10 @@ from fedkin.data.partition_options import checked, legacy_random, positive
 from fedkin.data.text import encode_texts
 
 CLASSES = 2
-LEAST, MOST = 3, 4  # sentences of each class that a user must have; and that are kept at most
+# Sentences of each class that a user must have.
+LEAST = 3
+# Sentences of each class that a client keeps at most.
+MOST = 4
 
 _FOLDERS = ("FedGoodreads", "fedgoodreads", "goodreads")
 _HELP = (
@@ -86,12 +89,12 @@ def goodreads(
     ``fed_goodreads_text_train.json`` and ``_test.json``; or, for either form, a folder in LEAF's
     layout.
 
-    With ``path`` such a federation is made as by the authors, as far as that is known: all
-    sentences of the first reviews are shuffled; clients are the first users in that order who have
-    three sentences of each class; each gives 1 to 4 of each, all four numbers equally likely (3
-    where there is no fourth), 80 % of them for training and at least one for testing. The authors
-    published sizes but no draws, so their files cannot be reproduced. The file is read twice, so
-    that only the selected sentences are in memory.
+    With ``path`` a federation is made from reviews, as the authors describe it. All sentences of
+    the first reviews are shuffled. Clients are the first users in that order who have three
+    sentences of each class. Each client gives 1 to 4 sentences of each class, all four numbers
+    equally likely (3 where it has no fourth): 80 % of them for training, and at least one for
+    testing. The authors published sizes but no draws, so their files cannot be reproduced. The file
+    is read twice, so that only the selected sentences are in memory.
 
     Args:
         text: x is word numbers [M, length] with a vocabulary, instead of word counts.
@@ -103,7 +106,8 @@ def goodreads(
         pad: where short sentences are padded, "end" (also None) or "front".
         reviews: reviews to read of ``path``; None for 200,001.
         clients: N, with ``path``; None for 100.
-        min_df: features are the words in at least so many sentences, with ``path``; None for 1,000.
+        min_df: a feature is a word that occurs in at least this number of sentences, with ``path``;
+            None for 1,000.
         seed: of the draws, with ``path``.
 
     Raises:
@@ -111,37 +115,40 @@ def goodreads(
         DataError: files that are missing or damaged; file and line are named.
     """
     _check_options(
-        {"glove": glove, "length": length, "pad": pad},
-        {"reviews": reviews, "clients": clients, "min_df": min_df},
-        text,
-        path is not None,
+        for_text={"glove": glove, "length": length, "pad": pad},
+        for_path={"reviews": reviews, "clients": clients, "min_df": min_df},
+        text=text,
+        path=path is not None,
     )
-    words = (
-        _Encoding(glove, 40 if length is None else length, "front" if pad == "front" else "end")
-        if text
-        else None
-    )
+    encoding = None
+    if text:
+        encoding = _Encoding(
+            glove=glove,
+            length=40 if length is None else length,
+            pad="front" if pad == "front" else "end",
+        )
     if path is None:
-        return _published(words)
+        return _published(encoding)
     sampling = _Sampling(
-        200_001 if reviews is None else reviews,
-        100 if clients is None else clients,
-        1000 if min_df is None else min_df,
-        seed,
+        reviews=200_001 if reviews is None else reviews,
+        clients=100 if clients is None else clients,
+        min_df=1000 if min_df is None else min_df,
+        seed=seed,
     )
-    return _from_reviews(user_path(path), sampling, words)
+    return _from_reviews(user_path(path), sampling, encoding)
 
 
 def _check_options(
-    for_text: dict[str, Any], for_path: dict[str, Any], text: bool, path: bool
+    *, for_text: dict[str, Any], for_path: dict[str, Any], text: bool, path: bool
 ) -> None:
     """Refuse (ConfigError) options that would be silently ignored."""
-    ignored = [
-        (name, "without text") for name, value in for_text.items() if value is not None and not text
-    ]
-    ignored += [
-        (name, "without path") for name, value in for_path.items() if value is not None and not path
-    ]
+    given_for_text = [name for name, value in for_text.items() if value is not None]
+    given_for_path = [name for name, value in for_path.items() if value is not None]
+    ignored = []
+    if not text:
+        ignored += [(name, "without text") for name in given_for_text]
+    if not path:
+        ignored += [(name, "without path") for name in given_for_path]
     if text and for_path["min_df"] is not None:
         ignored.append(("min_df", "with text, which takes all words"))
     if ignored:
@@ -171,36 +178,46 @@ class _Encoding:
         test: Ragged,
         users: tuple[str, ...],
     ) -> FederatedData:
+        """The federation of these texts."""
         words = encode_texts(
             texts, np.unique(train.rows), length=self.length, glove=self.glove, pad=self.pad
         )
         return FederatedData(
-            "goodreads",
-            words.x,
-            y,
-            CLASSES,
-            train,
-            test,
+            name="goodreads",
+            x=words.x,
+            y=y,
+            classes=CLASSES,
+            train=train,
+            test=test,
             client_names=users,
             vocabulary=words.vocabulary,
             vectors=words.vectors,
         )
 
 
-def _published(words: _Encoding | None) -> FederatedData:
-    files, place = _files(COUNTS if words is None else TEXT)
+def _published(encoding: _Encoding | None) -> FederatedData:
+    """The published federation: word numbers by this encoding, or word counts."""
+    files, place = _files(COUNTS if encoding is None else TEXT)
     check_labels(files.y, CLASSES, place)
-    if words is not None:
+    if encoding is not None:
         if not isinstance(files.x, tuple):
             raise DataError(f"{place}: expected x of sentences, got numbers; leave out text")
-        return words.federation(files.x, files.y, files.train, files.test, files.users)
-    if isinstance(files.x, tuple) or files.x.ndim != 2:
-        actual = (
-            "sentences; use text=True" if isinstance(files.x, tuple) else f"shape {files.x.shape}"
+        return encoding.federation(
+            texts=files.x, y=files.y, train=files.train, test=files.test, users=files.users
         )
-        raise DataError(f"{place}: expected x of word counts [M, words], got {actual}")
+    expected = f"{place}: expected x of word counts [M, words]"
+    if isinstance(files.x, tuple):
+        raise DataError(f"{expected}, got sentences; use text=True")
+    if files.x.ndim != 2:
+        raise DataError(f"{expected}, got shape {files.x.shape}")
     return FederatedData(
-        "goodreads", files.x, files.y, CLASSES, files.train, files.test, client_names=files.users
+        name="goodreads",
+        x=files.x,
+        y=files.y,
+        classes=CLASSES,
+        train=files.train,
+        test=files.test,
+        client_names=files.users,
     )
 
 
@@ -208,13 +225,14 @@ def _files(source: Source) -> tuple[LeafFiles, Path]:
     """The published files, or else a folder in LEAF's layout; and where they are."""
     folder = locate(source)
     if folder is None:
-        folder = find_leaf_folder(source) or fetch(source)  # which says where it has searched
+        # ``fetch`` raises an error that names the folders.
+        folder = find_leaf_folder(source) or fetch(source)
         return read_leaf(folder), folder
     if source is COUNTS:
         path = folder / "fed_goodreads_counts.npz"
         return read_leaf_arrays(path, CLASSES), path
-    train, test = (folder / name for name in _TEXTS)
-    return read_leaf_files([train], [test]), folder
+    train, test = _TEXTS
+    return read_leaf_files([folder / train], [folder / test]), folder
 
 
 @dataclass(frozen=True)
@@ -227,52 +245,72 @@ class _Sampling:
     seed: int
 
 
-def _from_reviews(path: Path, sampling: _Sampling, words: _Encoding | None) -> FederatedData:
-    survey = _survey(path, sampling, count_words=words is None)
+def _from_reviews(path: Path, sampling: _Sampling, encoding: _Encoding | None) -> FederatedData:
+    """A federation from a file of reviews."""
+    survey = _survey(path, sampling, count_words=encoding is None)
     sampled = _draw(survey, sampling, path)
-    needed = set(sampled.rows.tolist())
-    sentences = islice(enumerate(_sentences(path, sampling.reviews)), max(needed) + 1)
-    selected = {row: (text, spoiler) for row, (_, spoiler, text) in sentences if row in needed}
-    texts = [selected[row][0] for row in sampled.rows.tolist()]
-    y = np.array([selected[row][1] for row in sampled.rows.tolist()], np.int64)
+    rows = sampled.rows.tolist()
+    texts, y = _selected(path, sampling.reviews, rows)
+
     owned = Ragged(np.arange(len(y)), sampled.offsets)
-    cuts = [
-        min(len(rows) - 1, int(0.8 * len(rows))) for rows in (owned[u] for u in range(len(owned)))
-    ]
+    cuts = [min(size - 1, int(0.8 * size)) for size in owned.sizes.tolist()]
     train = Ragged.of([owned[u][:cut] for u, cut in enumerate(cuts)])
     test = Ragged.of([owned[u][cut:] for u, cut in enumerate(cuts)])
-    users = tuple(survey.users[u] for u in survey.owner[sampled.rows[sampled.offsets[:-1]]])
-    if words is not None:
-        return words.federation(texts, y, train, test, users)
+    first_rows = sampled.rows[sampled.offsets[:-1]]
+    users = tuple(survey.users[user] for user in survey.owner[first_rows])
+    if encoding is not None:
+        return encoding.federation(texts=texts, y=y, train=train, test=test, users=users)
     x = _counted(texts, survey.frequency, sampling.min_df, path)
-    return FederatedData("goodreads", x, y, CLASSES, train, test, client_names=users)
+    return FederatedData(
+        name="goodreads", x=x, y=y, classes=CLASSES, train=train, test=test, client_names=users
+    )
+
+
+def _selected(path: Path, reviews: int, rows: list[int]) -> tuple[list[str], Int[np.ndarray, "M"]]:
+    """Texts and labels of these sentences, numbered in the order of the file."""
+    needed = set(rows)
+    text_of: dict[int, str] = {}
+    label_of: dict[int, bool] = {}
+    sentences = islice(_sentences(path, reviews), max(needed) + 1)
+    for row, (_, spoiler, text) in enumerate(sentences):
+        if row in needed:
+            text_of[row] = text
+            label_of[row] = spoiler
+    return [text_of[row] for row in rows], np.array([label_of[row] for row in rows], np.int64)
 
 
 def _counted(
     texts: list[str], frequency: Counter[str], min_df: int, path: Path
 ) -> Float32[np.ndarray, "M V"]:
-    from sklearn.feature_extraction.text import (
-        CountVectorizer,
-    )  # slow to import, so only when needed
+    """Word counts of each text, for the words of at least ``min_df`` sentences."""
+    # Slow to import, so only when needed.
+    from sklearn.feature_extraction.text import CountVectorizer
 
     vocabulary = sorted(word for word, count in frequency.items() if count >= min_df)
     if not vocabulary:
         top = max(frequency.values(), default=0)
         raise DataError(
             f"{path}: no word occurs in {min_df} sentences, the commonest in {top}; take a "
-            f"smaller min_df"
+            "smaller min_df"
         )
     return CountVectorizer(vocabulary=vocabulary).transform(texts).toarray().astype(np.float32)
 
 
 @dataclass(frozen=True)
 class _Survey:
-    """Results of the first reading: a few bytes per sentence."""
+    """Results of the first reading: a few bytes per sentence.
+
+    Attributes:
+        users: names of the users.
+        owner: the user of each sentence.
+        spoiler: whether each sentence is a spoiler.
+        frequency: number of sentences with each word.
+    """
 
     users: tuple[str, ...]
-    owner: Int[np.ndarray, "s"]  # the user of each sentence
+    owner: Int[np.ndarray, "s"]
     spoiler: Bool[np.ndarray, "s"]
-    frequency: Counter[str]  # number of sentences with each word
+    frequency: Counter[str]
 
 
 def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
@@ -280,13 +318,16 @@ def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
 
     words_of = CountVectorizer().build_analyzer()
     numbers: dict[str, int] = {}
-    owner, spoiler = np.zeros(1024, np.int32), np.zeros(1024, bool)
+    owner = np.zeros(1024, np.int32)
+    spoiler = np.zeros(1024, bool)
     frequency: Counter[str] = Counter()
     total = 0
     for user, flag, text in _sentences(path, sampling.reviews):
         if total == len(owner):
-            owner, spoiler = np.resize(owner, 2 * total), np.resize(spoiler, 2 * total)
-        owner[total], spoiler[total] = numbers.setdefault(user, len(numbers)), flag
+            owner = np.resize(owner, 2 * total)
+            spoiler = np.resize(spoiler, 2 * total)
+        owner[total] = numbers.setdefault(user, len(numbers))
+        spoiler[total] = flag
         total += 1
         if count_words:
             frequency.update(set(words_of(text)))
@@ -296,26 +337,29 @@ def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
 def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
     """The sentences of each client, as rows of the survey, in the order in which they are split."""
     order = legacy_random(sampling.seed).permutation(len(survey.owner))
-    owner, spoiler = survey.owner[order], survey.spoiler[order]
+    owner = survey.owner[order]
+    spoiler = survey.spoiler[order]
     N = len(survey.users)
-    both = np.minimum(
-        np.bincount(owner[spoiler], minlength=N), np.bincount(owner[~spoiler], minlength=N)
-    )
+    spoilers = np.bincount(owner[spoiler], minlength=N)
+    others = np.bincount(owner[~spoiler], minlength=N)
+    enough = np.minimum(spoilers, others) >= LEAST
     users, first = np.unique(owner, return_index=True)
-    eligible = [int(user) for user in users[np.argsort(first)] if both[user] >= LEAST]
+    eligible = [int(user) for user in users[np.argsort(first)] if enough[user]]
     if len(eligible) < sampling.clients:
         raise DataError(
             f"{path}: {len(eligible)} of {N} users have {LEAST} spoilers and {LEAST} other "
-            f"sentences in the first "
-            f"{sampling.reviews:,} reviews, {sampling.clients} clients requested; take more "
-            f"reviews or fewer clients"
+            f"sentences in the first {sampling.reviews:,} reviews, {sampling.clients} clients "
+            "requested; take more reviews or fewer clients"
         )
-    random, rows = python_random.Random(sampling.seed), []
+    random = python_random.Random(sampling.seed)
+    rows = []
     for user in eligible[: sampling.clients]:
-        own = np.flatnonzero(owner == user)
-        parts = [
-            own[spoiler[own] == flag][: random.choice(range(1, MOST + 1))] for flag in (True, False)
-        ]
+        sentences = np.flatnonzero(owner == user)
+        parts = []
+        for flag in (True, False):
+            of_class = sentences[spoiler[sentences] == flag]
+            count = random.choice(range(1, MOST + 1))
+            parts.append(of_class[:count])
         selected = np.concatenate(parts).tolist()
         random.shuffle(selected)
         rows.append(order[selected])
@@ -323,8 +367,10 @@ def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
 
 
 def _sentences(path: Path, reviews: int) -> Iterator[tuple[str, bool, str]]:
-    """User, whether it is a spoiler, and text of every sentence of the first reviews, one line at a
-    time."""
+    """User, class (True for a spoiler) and text of every sentence of the first reviews.
+
+    The file is read one line at a time.
+    """
     line = 0
     try:
         with path.open("rb") as raw:
@@ -345,7 +391,8 @@ def _sentences(path: Path, reviews: int) -> Iterator[tuple[str, bool, str]]:
 def _of_review(text: bytes, place: str) -> Iterator[tuple[str, bool, str]]:
     try:
         review = json.loads(text)
-        user, sentences = review["user_id"], review["review_sentences"]
+        user = review["user_id"]
+        sentences = review["review_sentences"]
         pairs = [(flag, sentence) for flag, sentence in sentences]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(

@@ -23,18 +23,35 @@ from fedkin.data.partition_options import checked
 
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 NUMBERS = ("age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak")
-CATEGORIES = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2)}  # the first of each is all zeros
+# Each value but the first becomes a feature of 0 and 1; the first value is all zeros.
+CATEGORIES = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2)}
 FEATURES = (
     *NUMBERS,
     *(f"{name}_{value}" for name, values in CATEGORIES.items() for value in values[1:]),
 )
 COLUMNS = (
-    *("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak"),
-    *("slope", "ca", "thal", "num"),
+    "age",
+    "sex",
+    "cp",
+    "trestbps",
+    "chol",
+    "fbs",
+    "restecg",
+    "thalach",
+    "exang",
+    "oldpeak",
+    "slope",
+    "ca",
+    "thal",
+    "num",
 )
-UNUSED = ("slope", "ca", "thal")  # hardly known outside Cleveland
-TRAIN, SEED = 0.66, 43  # FLamby's
-LEAST = 6  # patients of a hospital, that all classes can be in both parts
+# Hospitals other than Cleveland have few values of these.
+UNUSED = ("slope", "ca", "thal")
+# FLamby's share of training patients, and its seed.
+TRAIN = 0.66
+SEED = 43
+# Patients that a hospital must have, so that both parts can have both classes.
+LEAST = 6
 SCALINGS = ("hospital", "pooled")
 
 _FOLDERS = ("HeartDisease", "heart_disease", "heart-disease")
@@ -50,9 +67,8 @@ HEART = Source(
     url="https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease",
     size="42 kB",
 )
-JOINED = Source(
-    "heart_disease (one table)", {"heart.csv": None}, folders=_FOLDERS
-)  # with a column hospital, a header
+# One table with a header and a column hospital.
+JOINED = Source("heart_disease (one table)", {"heart.csv": None}, folders=_FOLDERS)
 
 
 @named(
@@ -72,20 +88,20 @@ def heart_disease(*, scaling: str = "hospital") -> FederatedData:
     """Heart disease: one client for each of four hospitals, x float32 [740, 13], y 1 for a patient
     with the disease.
 
-    As FLamby has it: patients with a missing value are left out; chest pain and resting ECG become
-    3 and 2 columns of 0 and 1; 66 % of each hospital's patients train, drawn by scikit-learn with
-    the seed 43 and stratified where each class has 3 patients or more; features have mean 0 and
-    deviation 1 on the hospital's own training patients. Training and test sizes: Cleveland 199/104,
-    Hungary 172/89, Switzerland 30/16, Long Beach 85/45. A feature that all training patients have
-    alike is only centred.
+    The split is FLamby's. Patients with a missing value are left out. Chest pain and resting ECG
+    become 3 and 2 columns of 0 and 1. 66 % of each hospital's patients train: scikit-learn draws
+    them with the seed 43, stratified where each class has 3 patients or more. Features have mean 0
+    and standard deviation 1 on the hospital's training patients. A feature with one value for all
+    training patients is only centred. Training and test sizes: Cleveland 199/104, Hungary 172/89,
+    Switzerland 30/16, Long Beach 85/45.
 
-    The four files are UCI's; one table ``heart.csv`` of the same rows, with a header and a column
-    ``hospital``, does as well.
+    The files are UCI's four, or one table ``heart.csv`` of the same rows, with a header and a
+    column ``hospital``.
 
     Args:
-        scaling: whose training patients have mean 0 and deviation 1: each ``hospital``'s own, or
-            ``pooled``, those of all four, as FLamby has it for its pooled test (its pooled
-            accuracies are of that, and not means over the hospitals' tests).
+        scaling: the training patients on which features have mean 0 and standard deviation 1: of
+            each ``hospital``, or ``pooled``, of all four. FLamby scales by all four for its pooled
+            accuracies, which are not means over the hospitals' tests.
 
     Raises:
         ConfigError: another ``scaling``.
@@ -99,24 +115,26 @@ def heart_disease(*, scaling: str = "hospital") -> FederatedData:
     owned = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     x = np.concatenate([_features(table) for table in tables])
     y = np.concatenate([table["num"].to_numpy() > 0 for table in tables]).astype(np.int64)
-    chosen = [_training_rows(y[rows]) for rows in owned]
-    train, test = (
-        Ragged.of([rows[own == training] for rows, own in zip(owned, chosen, strict=True)])
-        for training in (True, False)
-    )
+    train_parts = []
+    test_parts = []
+    for rows in owned:
+        trains = _training_rows(y[rows])
+        train_parts.append(rows[trains])
+        test_parts.append(rows[~trains])
+    train = Ragged.of(train_parts)
+    test = Ragged.of(test_parts)
     if scaling == "hospital":
-        x = np.concatenate(
-            [_standardised(x[own], x[train[hospital]]) for hospital, own in enumerate(owned)]
-        )
+        pairs = zip(owned, train_parts, strict=True)
+        x = np.concatenate([_standardised(x[rows], x[trained]) for rows, trained in pairs])
     else:
         x = _standardised(x, x[train.rows])
     return FederatedData(
-        "heart_disease",
-        x.astype(np.float32),
-        y,
-        2,
-        train,
-        test,
+        name="heart_disease",
+        x=x.astype(np.float32),
+        y=y,
+        classes=2,
+        train=train,
+        test=test,
         client_names=HOSPITALS,
         label_names=("healthy", "ill"),
         feature_names=FEATURES,
@@ -161,8 +179,7 @@ def _complete(table: Table, path: Path, hospital: str) -> Table:
         row, column = (int(index) for index in np.argwhere(strange)[0])
         raise DataError(
             f"{path}: row {int(used.index[row]) + 1}: expected a number or ? as "
-            f"{used.columns[column]}, "
-            f"got {used.iat[row, column]!r}"
+            f"{used.columns[column]}, got {used.iat[row, column]!r}"
         )
     complete = numbers.dropna()
     if len(complete) < LEAST:
@@ -183,24 +200,27 @@ def _features(table: Table) -> Float64[np.ndarray, "n 13"]:
 
 
 def _training_rows(labels: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-    """Which of a hospital's patients train."""
+    """A mask of a hospital's training patients."""
     from sklearn.model_selection import train_test_split
 
     counts = np.bincount(labels)
-    stratify = labels if (counts > 0).sum() > 1 and (counts[counts > 0] > 2).all() else None
-    options = {
-        "test_size": 1.0 - TRAIN,
-        "train_size": TRAIN,
-        "random_state": SEED,
-        "stratify": stratify,
-    }
-    chosen, _ = train_test_split(np.arange(len(labels)), **options)
-    return np.isin(np.arange(len(labels)), chosen)
+    occurring = counts[counts > 0]
+    stratified = len(occurring) > 1 and (occurring > 2).all()
+    patients = np.arange(len(labels))
+    chosen, _ = train_test_split(
+        patients,
+        test_size=1.0 - TRAIN,
+        train_size=TRAIN,
+        random_state=SEED,
+        stratify=labels if stratified else None,
+    )
+    return np.isin(patients, chosen)
 
 
 def _standardised(
     x: Float64[np.ndarray, "n 13"], training: Float64[np.ndarray, "t 13"]
 ) -> Float64[np.ndarray, "n 13"]:
-    """Patients whose features have mean 0 and deviation (n - 1) 1 on the training patients."""
-    mean, deviation = training.mean(axis=0), training.std(axis=0, ddof=1)
+    """Features scaled to mean 0 and standard deviation (n - 1) 1 on the training patients."""
+    mean = training.mean(axis=0)
+    deviation = training.std(axis=0, ddof=1)
     return (x - mean) / np.where(deviation > 0, deviation, 1.0)

@@ -1,34 +1,38 @@
 """The named image sets, partitioned over clients: digits, mnist, fashion_mnist, cifar10.
 
-Options of every set: ``partition`` (below), ``clients``, ``train_fraction`` (each client's own
-share of training samples), ``seed``. An option left at None takes the default of the set or of the
-partition; one that does not apply to the partition is refused with ConfigError, and so is a value
-of the wrong type.
+Options of every set:
 
-``samples`` takes a random subset of the images (None: all; not digits).
+* ``partition``: see the table.
+* ``clients``: N.
+* ``train_fraction``: each client's share of training samples.
+* ``samples``: size of a random subset of the images; None for all. Not of digits.
+* ``tested``: ``"own"``, each client's test samples; or ``"iid"``, the test samples of all clients,
+  redistributed evenly at random, so that every client is tested on all classes (ATHENA-FL).
+  Training samples are the same.
+* ``size``: images become size x size pixels (bilinear), and stay images [M, size, size] where they
+  would be flat; None for the published size.
+* ``scale``: ``"standard"`` (as each set says), ``"unit"`` (0 .. 1) or ``"bytes"`` (0 .. 255).
+  digits are always 0 .. 1.
+* ``augment``: of ``("flip", "rotation", "noise")``. Each entry adds a copy of every training image,
+  see :func:`fedkin.data.transforms.augmented`.
+* ``seed``: of all draws.
 
-``tested`` is ``"own"``, each client's own test samples, or ``"iid"``, the test parts of all clients
-redistributed evenly at random, so that every client is tested on all classes (ATHENA-FL). Training
-parts are the same.
+None is the default of the set or of the partition. An option that does not apply to the partition,
+or a value of another type, is refused with ConfigError. Images are resized, then augmented, then
+scaled, by the moments of the images without their copies.
 
-``size`` (None) makes images size x size pixels, bilinear, and keeps them images [M, size, size]
-where they are flat otherwise; ``scale`` is ``"standard"`` (as each set says), ``"unit"`` (0 .. 1)
-or ``"bytes"`` (0 .. 255; digits are always 0 .. 1); ``augment``, of ``("flip", "rotation",
-"noise")``, adds one copy for each entry to every training image, see
-:func:`fedkin.data.transforms.augmented`. Images are resized, then augmented, then scaled, by the
-moments of the images without their copies.
-
-=============  ============================  =================================================================
-partition      options (default)             samples of a client
-=============  ============================  =================================================================
-``power_law``  ``classes_per_client`` (2)    few classes each, sizes by a power law (FedProx)
-``dirichlet``  ``alpha`` (0.5)               class shares by Dirichlet, at least 10 samples (NIID-Bench)
-``shards``     ``classes_per_client`` (2)    that many equal shards of the sorted samples (McMahan et al.)
-``iid``                                      an even share at random
-``blocks``     ``classes_per_client`` (2)    even slices of the k classes of its block (ATHENA-FL), the true clusters
-``writer``                                   one client per writer, all by default (mnist only)
-``ditto``      ``classes_per_client`` (5)    Ditto's federation (fashion_mnist only)
-=============  ============================  =================================================================
+=============  ==========================  =======================================================
+partition      options (default)           samples of a client
+=============  ==========================  =======================================================
+``power_law``  ``classes_per_client`` (2)  few classes, sizes by a power law (FedProx)
+``dirichlet``  ``alpha`` (0.5)             class shares by Dirichlet, at least 10 (NIID-Bench)
+``shards``     ``classes_per_client`` (2)  equal shards of the sorted samples (McMahan et al.)
+``iid``                                    an even share at random
+``blocks``     ``classes_per_client`` (2)  even slices of the k classes of its block (ATHENA-FL);
+                                           blocks are the true clusters
+``writer``                                 those of a writer (mnist only)
+``ditto``      ``classes_per_client`` (5)  Ditto's federation (fashion_mnist only)
+=============  ==========================  =======================================================
 """
 
 from __future__ import annotations
@@ -55,7 +59,8 @@ from fedkin.data.partition_options import (
 )
 from fedkin.data.transforms import ImageTransform, augmented, resize, standardise
 
-DITTO_SEED = 233  # that of the authors
+# The authors' seed.
+DITTO_SEED = 233
 
 
 @named(
@@ -84,21 +89,26 @@ def digits(
 
     Args:
         partition, clients, classes_per_client, alpha, tested, size, augment, train_fraction, seed:
-        shared
-            options, described in the module; clients is 60 by default.
+            shared options, described in the module; clients is 60 by default.
     """
-    options = PartitionOptions(partition, clients, classes_per_client, alpha, tested)
+    options = PartitionOptions(
+        partition=partition,
+        clients=clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        tested=tested,
+    )
     options.check(POOLED)
     transform = ImageTransform(size, "unit", augment)
     transform.check(flat=8)
     images = published.digits_images()
     return _federation(
-        images,
-        options,
-        transform,
-        options.partition_labels(images.y, 60, seed),
-        seed,
-        train_fraction,
+        images=images,
+        options=options,
+        transform=transform,
+        owned=options.partition_labels(images.y, 60, seed),
+        seed=seed,
+        train_fraction=train_fraction,
     )
 
 
@@ -128,26 +138,42 @@ def mnist(
     """MNIST, its 70,000 images pooled, each of 784 pixels standardised over all of them.
 
     1,000 clients of 2 classes by default, as in FedGroup, FlexCFL and FedSim.
-    ``partition="writer"`` has one client per writer by QMNIST's labels, 539 of the training and 297
-    of the test images.
+    ``partition="writer"`` has one client per writer by QMNIST's labels: 539 writers of training
+    images and 297 writers of test images.
 
     Args:
         partition, clients, classes_per_client, alpha, samples, tested, size, scale, augment,
-        train_fraction,
-            seed: shared options, described in the module; clients is 1,000 (all writers) by
-                default.
+            train_fraction, seed: shared options, described in the module; clients is 1,000 (or all
+            writers) by default.
     """
-    options = PartitionOptions(partition, clients, classes_per_client, alpha, tested, samples)
+    options = PartitionOptions(
+        partition=partition,
+        clients=clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        tested=tested,
+        samples=samples,
+    )
     options.check((*POOLED, "writer"))
     transform = ImageTransform(size, scale, augment)
     transform.check(flat=28)
     images = published.mnist_images().sample(samples, seed)
+    owned: Owned
     if partition == "writer":
-        owned = by_writer(published.mnist_writers(images), clients), None
+        writers = published.mnist_writers(images)
+        owned = (by_writer(writers, clients), None)
     else:
         owned = options.partition_labels(images.y, 1000, seed)
-    pooled = replace(images, train=len(images.y))  # moments of all images
-    return _federation(pooled, options, transform, owned, seed, train_fraction)
+    # Pixels are standardised by the moments of all images, as if all were training images.
+    pooled = replace(images, train=len(images.y))
+    return _federation(
+        images=pooled,
+        options=options,
+        transform=transform,
+        owned=owned,
+        seed=seed,
+        train_fraction=train_fraction,
+    )
 
 
 @named(
@@ -175,19 +201,25 @@ def fashion_mnist(
 ) -> FederatedData:
     """Fashion-MNIST, 784 flat pixels standardised over the training images.
 
-    By default Ditto's federation as FlexCFL uses it: 500 clients of 5 classes, 61,251 training and
-    11,254 test samples, cut from the official training and test images (so ``train_fraction`` does
-    not apply to it); sizes and classes are the published ones whatever the seed, which only
+    The default is Ditto's federation, as FlexCFL uses it: 500 clients of 5 classes, 61,251 training
+    and 11,254 test samples. They are cut from the official training and test images, so
+    ``train_fraction`` does not apply. Sizes and classes are the published ones, and the seed only
     shuffles. The other partitions pool the 70,000 images and split them 90/10, 500 clients by
     default.
 
     Args:
         partition, clients, classes_per_client, alpha, samples, tested, size, scale, augment,
-        train_fraction,
-            seed: shared options, described in the module; clients is 500 by default; train_fraction
-            is 0.9 by default.
+            train_fraction, seed: shared options, described in the module; clients is 500 by
+            default, and train_fraction is 0.9 by default.
     """
-    options = PartitionOptions(partition, clients, classes_per_client, alpha, tested, samples)
+    options = PartitionOptions(
+        partition=partition,
+        clients=clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        tested=tested,
+        samples=samples,
+    )
     options.check((*POOLED, "ditto"))
     if partition == "ditto" and train_fraction is not None:
         raise ConfigError(
@@ -199,10 +231,22 @@ def fashion_mnist(
     images = published.fashion_mnist_images().sample(samples, seed)
     if partition == "ditto":
         train, test = _ditto(images, 500 if clients is None else clients, classes_per_client, seed)
-        return _transformed(images, transform, train, options.test_parts(test, seed), None, seed)
+        return _transformed(
+            images=images,
+            transform=transform,
+            train=train,
+            test=options.test_parts(test, seed),
+            true_clusters=None,
+            seed=seed,
+        )
     fraction = 0.9 if train_fraction is None else train_fraction
     return _federation(
-        images, options, transform, options.partition_labels(images.y, 500, seed), seed, fraction
+        images=images,
+        options=options,
+        transform=transform,
+        owned=options.partition_labels(images.y, 500, seed),
+        seed=seed,
+        train_fraction=fraction,
     )
 
 
@@ -237,35 +281,47 @@ def cifar10(
 
     Args:
         partition, clients, classes_per_client, alpha, samples, tested, size, scale, augment,
-        train_fraction,
-            seed: shared options, described in the module; clients is 100 by default.
+            train_fraction, seed: shared options, described in the module; clients is 100 by
+            default.
         batches: number of training batch files to use, of five.
     """
-    options = PartitionOptions(partition, clients, classes_per_client, alpha, tested, samples)
+    options = PartitionOptions(
+        partition=partition,
+        clients=clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        tested=tested,
+        samples=samples,
+    )
     options.check(POOLED)
     transform = ImageTransform(size, scale, augment)
     transform.check()
     images = published.cifar10_images(batches).sample(samples, seed)
     return _federation(
-        images,
-        options,
-        transform,
-        options.partition_labels(images.y, 100, seed),
-        seed,
-        train_fraction,
+        images=images,
+        options=options,
+        transform=transform,
+        owned=options.partition_labels(images.y, 100, seed),
+        seed=seed,
+        train_fraction=train_fraction,
     )
 
 
 def _ditto(
     images: published.Images, clients: int, classes_per_client: int | None, seed: int
 ) -> tuple[Ragged, Ragged]:
+    """Training and test rows of each client in Ditto's federation."""
     k = 5 if classes_per_client is None else classes_per_client
     train, test = ditto(
-        images.y[: images.train], images.y[images.train :], clients, k, legacy_random(DITTO_SEED)
+        train_labels=images.y[: images.train],
+        test_labels=images.y[images.train :],
+        clients=clients,
+        classes_per_client=k,
+        random=legacy_random(DITTO_SEED),
     )
-    return shuffle_rows(train, Stream(seed, purpose="data/ditto")), Ragged(
-        test.rows + images.train, test.offsets
-    )
+    shuffled = shuffle_rows(train, Stream(seed, purpose="data/ditto"))
+    # Test images follow the training images.
+    return shuffled, Ragged(test.rows + images.train, test.offsets)
 
 
 def _federation(
@@ -276,10 +332,16 @@ def _federation(
     seed: int,
     train_fraction: float | int,
 ) -> FederatedData:
+    """The federation of a partition: its samples are split, and its images transformed."""
     rows, true_clusters = owned
     train, test = split_train_test(rows, Stream(seed, purpose="data/split"), train_fraction)
     return _transformed(
-        images, transform, train, options.test_parts(test, seed), true_clusters, seed
+        images=images,
+        transform=transform,
+        train=train,
+        test=options.test_parts(test, seed),
+        true_clusters=true_clusters,
+        seed=seed,
     )
 
 
@@ -292,10 +354,18 @@ def _transformed(
     seed: int,
 ) -> FederatedData:
     """The federation with its images resized, augmented and scaled."""
-    x = resize(images.pixels, transform.size)
-    data = FederatedData(images.name, x, images.y, images.classes, train, test, true_clusters)
+    data = FederatedData(
+        name=images.name,
+        x=resize(images.pixels, transform.size),
+        y=images.y,
+        classes=images.classes,
+        train=train,
+        test=test,
+        true_clusters=true_clusters,
+    )
     data = augmented(data, transform.augment, seed=seed, high=images.white)
-    x, in_colour = data.x, x.ndim == 4
+    x = data.x
+    in_colour = x.ndim == 4
     if transform.scale == "unit":
         x /= np.float32(images.white)
     if transform.scale == "standard":

@@ -73,29 +73,38 @@ CIFAR10 = Source(
 
 @dataclass(frozen=True)
 class Images:
-    """M images with labels 0 .. classes-1; the first ``train`` of them are the official training
-    part."""
+    """M images with labels.
+
+    Attributes:
+        name: of the set.
+        pixels: [M, H, W], or [M, H, W, channels].
+        y: labels 0 .. classes-1.
+        train: number of official training images, which come first.
+        white: the largest value of a pixel.
+        classes: C.
+    """
 
     name: str
-    pixels: UInt8[np.ndarray, "M ..."]  # [M, H, W] or [M, H, W, channels]
+    pixels: UInt8[np.ndarray, "M ..."]
     y: Int[np.ndarray, "M"]
     train: int
-    white: int = 255  # the largest value a pixel can have
+    white: int = 255
     classes: int = 10
 
     def unit(self, rows: Int[np.ndarray, "n"] | slice = slice(None)) -> Float32[np.ndarray, "..."]:
-        """Pixels scaled to 0 .. 1, in the images' own shape."""
+        """Pixels scaled to 0 .. 1, with the shape of the images."""
         return self.pixels[rows].astype(np.float32) / np.float32(self.white)
 
     def sample(self, count: int | None, seed: int) -> Images:
-        """``count`` of the images, drawn at random and kept in order; None for all."""
+        """A random subset of ``count`` images, in their order; None for all."""
         if count is None:
             return self
         if not 1 <= count <= len(self.y):
             raise ConfigError(
                 f"samples must be from 1 to the {len(self.y):,} images of {self.name}, got {count}"
             )
-        rows = np.sort(Stream(seed, purpose="data/samples").rng().permutation(len(self.y))[:count])
+        order = Stream(seed, purpose="data/samples").rng().permutation(len(self.y))
+        rows = np.sort(order[:count])
         train = int((rows < self.train).sum())
         return replace(self, pixels=self.pixels[rows], y=self.y[rows], train=train)
 
@@ -103,14 +112,14 @@ class Images:
 def digits_images() -> Images:
     """1,797 handwritten digits of 8 x 8 pixels, 0 .. 16, that come with scikit-learn (UCI
     optdigits, test part)."""
-    package = find_spec(
-        "sklearn"
-    )  # found, not imported: that takes longer than a run of the digits
+    # The package is found but not imported: the import takes longer than a run of the digits.
+    package = find_spec("sklearn")
     assert package is not None and package.submodule_search_locations
     path = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
     table = np.loadtxt(path, np.int64, delimiter=",")
-    x, y = table[:, :-1].reshape(-1, 8, 8).astype(np.uint8), table[:, -1]
-    return Images("digits", x, np.ascontiguousarray(y), len(y), white=16)
+    x = table[:, :-1].reshape(-1, 8, 8).astype(np.uint8)
+    y = table[:, -1]
+    return Images(name="digits", pixels=x, y=np.ascontiguousarray(y), train=len(y), white=16)
 
 
 def mnist_images() -> Images:
@@ -128,7 +137,10 @@ def _idx_images(name: str, source: Source) -> Images:
     train_x, train_y = read_idx_pair(folder / IDX_NAMES[0], folder / IDX_NAMES[1])
     test_x, test_y = read_idx_pair(folder / IDX_NAMES[2], folder / IDX_NAMES[3])
     return Images(
-        name, np.concatenate([train_x, test_x]), np.concatenate([train_y, test_y]), len(train_y)
+        name=name,
+        pixels=np.concatenate([train_x, test_x]),
+        y=np.concatenate([train_y, test_y]),
+        train=len(train_y),
     )
 
 
@@ -136,16 +148,14 @@ def mnist_writers(images: Images) -> Int[np.ndarray, "M"]:
     """The writer of each MNIST image, from QMNIST's labels (Yadav & Bottou 2019). Its first rows
     are MNIST's images."""
     folder = fetch(QMNIST_WRITERS)
-    counts = (images.train, len(images.y) - images.train)
-    rows = [
-        _writer_rows(folder / name, count)
-        for name, count in zip(QMNIST_WRITERS.files, counts, strict=True)
-    ]
-    table = np.concatenate(rows)
+    train_file, test_file = QMNIST_WRITERS.files
+    train_rows = _writer_rows(folder / train_file, images.train)
+    test_rows = _writer_rows(folder / test_file, len(images.y) - images.train)
+    table = np.concatenate([train_rows, test_rows])
     if not np.array_equal(table[:, 0], images.y):
         raise DataError(
             f"{folder}: the classes in QMNIST's labels are not those of MNIST; the files do not "
-            f"belong together"
+            "belong together"
         )
     return table[:, 2].astype(np.int64)
 
@@ -163,16 +173,19 @@ def cifar10_images(batches: int = 5) -> Images:
     """CIFAR-10 (Krizhevsky 2009), official binary version: 50,000 + 10,000 colour images of 32 x 32
     pixels.
 
-    ``batches`` takes the first so many of the five training batches; each may hold fewer than
-    10,000 records.
+    Args:
+        batches: number of training batches to use, of five. A batch may hold fewer than 10,000
+            records.
     """
     if not 1 <= batches <= 5:
         raise ConfigError(f"batches must be from 1 to 5, got {batches}")
     names = [*list(CIFAR10.files)[:batches], "test_batch.bin"]
     folder = locate(replace(CIFAR10, files=dict.fromkeys(names))) or fetch(CIFAR10)
     parts = [read_cifar(folder / name) for name in names]
-    pixels, y = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Images("cifar10", pixels, y, len(y) - len(parts[-1][1]))
+    pixels = np.concatenate([part_pixels for part_pixels, _ in parts])
+    y = np.concatenate([part_y for _, part_y in parts])
+    _, test_y = parts[-1]
+    return Images(name="cifar10", pixels=pixels, y=y, train=len(y) - len(test_y))
 
 
 IMAGES: dict[str, Callable[[], Images]] = {

@@ -22,7 +22,10 @@ from fedkin.core.errors import StorageError
 from fedkin.core.storage import WRITTEN_BY, check_output, user_path
 from fedkin.data.federated import FederatedData
 
-BLUE, ORANGE, FAINT = "#0072B2", "#D55E00", "#D9D9D9"  # of all figures (``reporting/style.py``)
+# Colours of all figures (``reporting/style.py`` uses them too).
+BLUE = "#0072B2"
+ORANGE = "#D55E00"
+FAINT = "#D9D9D9"
 STYLE: Any = {
     "font.size": 10,
     "font.family": "sans-serif",
@@ -40,8 +43,10 @@ STYLE: Any = {
 
 
 def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> list[Path]:
-    """Draw the samples of each client as PNG and SVG: a column per client, grouped by majority
-    class; above its number of samples, below its samples of each class.
+    """Draw the samples of each client, as PNG and SVG.
+
+    Each client is a column. The upper plot shows its number of samples, the lower plot its samples
+    of each class. Clients are grouped by majority class.
 
     Args:
         data: the federation.
@@ -68,7 +73,8 @@ def _save(figure: Figure, path: Path) -> Path:
     """Save a figure through memory and a temporary file, so that a partial file is never seen."""
     image = io.BytesIO()
     metadata: dict[str, Any] = {"Software": WRITTEN_BY}
-    if path.suffix == ".svg":  # without a date, so that the same data give the same file
+    if path.suffix == ".svg":
+        # Without a date, the same data give the same file.
         metadata = {"Creator": WRITTEN_BY, "Date": None}
     figure.savefig(image, format=path.suffix[1:], dpi=160, metadata=metadata)
     partial = path.with_name(f".{path.name}.partial")
@@ -93,35 +99,38 @@ def _draw(data: FederatedData, split: str) -> Figure:
     if np.ptp(sizes) > 0:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2.5])
         _sizes(above, sizes)
-    else:  # nothing to see in equal bars
+    else:
+        # Equal bars would show nothing.
         above = below = figure.subplots()
     _title(above, sizes, data, split)
     _matrix(below, counts[order], figure)
-    groups = (
-        "true cluster (between the orange lines) and " if data.true_clusters is not None else ""
+    if data.true_clusters is None:
+        below.set_xlabel("clients, grouped by majority class")
+        return figure
+    below.set_xlabel(
+        "clients, grouped by true cluster (between the orange lines) and majority class"
     )
-    below.set_xlabel(f"clients, grouped by {groups}majority class")
-    if data.true_clusters is not None:
-        for edge in np.flatnonzero(np.diff(data.true_clusters[order])):
-            below.axvline(edge + 0.5, color=ORANGE, lw=1)
+    for edge in np.flatnonzero(np.diff(data.true_clusters[order])):
+        below.axvline(edge + 0.5, color=ORANGE, lw=1)
     return figure
 
 
 def _grouped(data: FederatedData, counts: Int[np.ndarray, "N C"]) -> Int[np.ndarray, "N"]:
-    """Clients by true cluster where it is known, then by majority class, then by size."""
-    true_clusters = (
-        np.zeros(data.clients, np.int64) if data.true_clusters is None else data.true_clusters
-    )
-    return np.lexsort((-counts.sum(axis=1), counts.argmax(axis=1), true_clusters))
+    """Clients ordered by true cluster (where it is known), majority class and size."""
+    true_clusters = data.true_clusters
+    if true_clusters is None:
+        true_clusters = np.zeros(data.clients, np.int64)
+    majority_class = counts.argmax(axis=1)
+    size = counts.sum(axis=1)
+    return np.lexsort((-size, majority_class, true_clusters))
 
 
 def _title(axes: Axes, sizes: Int[np.ndarray, "N"], data: FederatedData, split: str) -> None:
     each = f" ({sizes[0]:,} each)" if np.ptp(sizes) == 0 else ""
     title = f"{data.name}, {split}: {data.clients:,} clients, {sizes.sum():,} samples{each}"
     lines = "\n".join(textwrap.wrap(title, 85))
-    axes.set_title(
-        lines, loc="left", fontsize=13, fontweight="bold", parse_math=False
-    )  # a name may have $ in it
+    # A name may contain $, which would begin a formula.
+    axes.set_title(lines, loc="left", fontsize=13, fontweight="bold", parse_math=False)
 
 
 def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
@@ -129,22 +138,25 @@ def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
     axes.grid(axis="y", color=FAINT, lw=0.7)
     uneven = sizes.max() > 10 * max(1, sizes.min())
     label = "samples\nof a client"
-    axes.set(yscale="log" if uneven else "linear", ylabel=label, ylim=(0.7 if uneven else 0, None))
     if uneven:
-        axes.yaxis.set_major_formatter(LogFormatter())  # 1, 10, 100: counts, not powers
+        axes.set(yscale="log", ylabel=label, ylim=(0.7, None))
+        # Counts, such as 1, 10 and 100, not powers of ten.
+        axes.yaxis.set_major_formatter(LogFormatter())
+    else:
+        axes.set(yscale="linear", ylabel=label, ylim=(0, None))
 
 
 def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"], figure: Figure) -> None:
     norm = LogNorm(vmin=1, vmax=max(2, int(counts.max())))
     shown = np.ma.masked_equal(counts.T, 0)
-    shades = ListedColormap(
-        matplotlib.colormaps["Blues"](np.linspace(0.2, 1, 256))
-    )  # one sample is no white
+    # From 0.2 on, so that a single sample is not white.
+    shades = ListedColormap(matplotlib.colormaps["Blues"](np.linspace(0.2, 1, 256)))
     image = axes.imshow(
         shown, aspect="auto", norm=norm, cmap=shades, interpolation="nearest", origin="lower"
     )
     bar = figure.colorbar(image, ax=axes, label="samples of a class", pad=0.01)
-    bar.formatter = bar.minorformatter = LogFormatter()  # 1, 2, 10: counts, not powers
+    # Counts, such as 1, 2 and 10, not powers of ten.
+    bar.formatter = bar.minorformatter = LogFormatter()
     axes.set(ylabel="class")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))

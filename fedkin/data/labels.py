@@ -16,11 +16,10 @@ from fedkin.data.files import check_labels
 from fedkin.data.user_arrays import decoded, missing_rows, user_array
 
 Names = tuple[str, ...]
-LABELS, NAMES, NUMBERS = (
-    "labels",
-    "names",
-    "numbers",
-)  # how ``FederatedData.columns`` says what named labels were
+# ``FederatedData.columns[LABELS]`` says whether named labels were NAMES or NUMBERS in the data.
+LABELS = "labels"
+NAMES = "names"
+NUMBERS = "numbers"
 _BOOLEANS = ("False", "True")
 
 
@@ -45,14 +44,14 @@ def encode_labels(
 ) -> EncodedLabels:
     """Labels of any type as whole numbers.
 
-    Text is numbered in sorted order, or in that of ``names``; booleans are the text False and True;
-    whole numbers stay what they are.
+    Text is numbered in sorted order, or in the order of ``names``. Booleans are the text False and
+    True. Whole numbers are not changed.
 
     Args:
         values: M labels: text, booleans, or whole numbers from 0 (1.0 is one).
         place: file or name to begin errors with.
-        classes: C; None for as many as there are names, or for the largest label + 1. Must be given
-            where labels exceed the number of samples.
+        classes: C; None for the number of names, or the largest label + 1. It must be given where
+            labels exceed the number of samples.
         names: of the classes 0, 1, ..; None for those that occur.
 
     Raises:
@@ -64,15 +63,18 @@ def encode_labels(
         names = names or _BOOLEANS
         labels = named_booleans(labels, names, place)
     if labels.dtype.kind == "U":
-        known = names or tuple(str(name) for name in np.unique(labels))
-        _check_names(known, classes, place)
-        return EncodedLabels(_positions(labels, known, place), len(known), known, NAMES)
+        if not names:
+            names = tuple(str(name) for name in np.unique(labels))
+        _check_names(names, classes, place)
+        y = _positions(labels, names, place)
+        return EncodedLabels(y=y, classes=len(names), names=names, given=NAMES)
     if names is not None:
         _check_names(names, classes, place)
         classes = len(names)
     y = check_labels(labels, classes, place)
-    classes = _largest(y, place) + 1 if classes is None else classes
-    return EncodedLabels(y, classes, names, NUMBERS)
+    if classes is None:
+        classes = _largest(y, place) + 1
+    return EncodedLabels(y=y, classes=classes, names=names, given=NUMBERS)
 
 
 def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
@@ -80,9 +82,8 @@ def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
     mixed types."""
     if hasattr(values, "dtype") or not np.iterable(values):
         return _one_type(user_array(values, place, "y"), place)
-    return _one_type(
-        np.array(plain(list(values)), object), place
-    )  # NumPy alone would make text of the 1 in [1, "1"]
+    # As objects, since NumPy would make text of the 1 in [1, "1"].
+    return _one_type(np.array(plain(list(values)), object), place)
 
 
 def named_booleans(
@@ -96,19 +97,19 @@ def named_booleans(
         place: file or name to begin errors with.
 
     Raises:
-        DataError: names other than False and True, of which nothing says which one is True.
+        DataError: names other than False and True.
     """
     if len(labels) and not set(_BOOLEANS) <= set(names):
         raise DataError(
             f"{place}: labels are booleans, such as {labels[0]} in row 0, and the classes are "
-            f"named {listed(names)}: "
-            "nothing says which of them is True; write these names in place of False and True"
+            f"named {listed(names)}: nothing says which of them is True; write these names in "
+            "place of False and True"
         )
     return labels.astype(str)
 
 
 def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
-    """An array of text, booleans or numbers, of what may have been objects."""
+    """Labels, which may be objects, as an array of text, booleans or numbers."""
     if values.ndim != 1:
         raise DataError(
             f"{place}: labels must be an array [M], one for each sample, got shape {values.shape}"
@@ -124,7 +125,7 @@ def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
         examples = " and ".join(f"{values[row]!r} in row {row} ({kinds[row]})" for row in rows)
         raise DataError(
             f"{place}: labels must be of one type, got {examples}; make all of them text, or all "
-            f"numbers"
+            "numbers"
         )
     types = {"text": str, "a boolean": bool, "a number": np.float64}
     kind = str(kinds[0]) if len(kinds) else "a number"
@@ -155,7 +156,7 @@ def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
     if len(missing):
         raise DataError(
             f"{place}: the label is missing in row {missing[0]} ({len(missing)} such rows); drop "
-            f"these rows"
+            "these rows"
         )
 
 
@@ -165,8 +166,7 @@ def _check_names(names: Names, classes: int | None, place: Path | str) -> None:
     if classes is not None and classes != len(names):
         raise DataError(
             f"{place}: classes = {classes}, but there are {len(names)} names of classes "
-            f"({listed(names)}); "
-            "leave classes out, or name all with label_names"
+            f"({listed(names)}); leave classes out, or name all with label_names"
         )
 
 
@@ -174,9 +174,11 @@ def _positions(
     labels: Shaped[np.ndarray, "M"], names: Names, place: Path | str
 ) -> Int[np.ndarray, "M"]:
     """The number of each label among the names."""
-    order = np.argsort(np.array(names))
-    index = order[np.searchsorted(np.array(names), labels, sorter=order).clip(max=len(names) - 1)]
-    wrong = np.array(names)[index] != labels
+    known = np.array(names)
+    order = np.argsort(known)
+    place_in_order = np.searchsorted(known, labels, sorter=order).clip(max=len(names) - 1)
+    index = order[place_in_order]
+    wrong = known[index] != labels
     if wrong.any():
         row = int(np.argmax(wrong))
         near = nearest(str(labels[row]), names)
@@ -189,13 +191,15 @@ def _positions(
 
 
 def _largest(y: Int[np.ndarray, "M"], place: Path | str) -> int:
-    """The largest label; DataError where it exceeds the number of samples, since one wrong entry
-    would set it."""
+    """The largest label.
+
+    Raises:
+        DataError: it exceeds the number of samples, so it is probably one wrong entry.
+    """
     largest = int(y.max(initial=0))
     if largest >= max(len(y), 1):
         raise DataError(
             f"{place}: label {largest} in row {int(y.argmax())} is more than the {len(y)} samples "
-            f"allow; "
-            f"correct it, or set classes={largest + 1}"
+            f"allow; correct it, or set classes={largest + 1}"
         )
     return largest

@@ -18,18 +18,29 @@ from fedkin.data.download import Source, data_folders
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_finite, check_labels, read_npz
 
-_VALIDATION = ("val", "validation")  # folders beside train and test
-Samples = Shaped[np.ndarray, "_ ..."] | list[str]  # of one user: numbers, or sentences
+# Folders of validation samples.
+_VALIDATION = ("val", "validation")
+# The samples of a user: numbers, or sentences.
+Samples = Shaped[np.ndarray, "_ ..."] | list[str]
 
 
 @dataclass(frozen=True)
 class LeafFiles:
-    """Contents of the files: first all training samples, then all test samples, then those for
-    validation where there are any, each by user in the order of the files; an npz file keeps its
-    own order."""
+    """Contents of the files of a federation.
+
+    All training samples come first, then all test samples, then all validation samples, each by
+    user in the order of the files. An npz file keeps the order of its rows.
+
+    Attributes:
+        users: names of the N users.
+        x: numbers, or one text per sample.
+        y: labels.
+        train, test, validation: rows of each user; ``validation`` is None where there is no such
+            split.
+    """
 
     users: tuple[str, ...]
-    x: Float32[np.ndarray, "M ..."] | tuple[str, ...]  # numbers, or one text per sample
+    x: Float32[np.ndarray, "M ..."] | tuple[str, ...]
     y: Int[np.ndarray, "M"]
     train: Ragged
     test: Ragged
@@ -37,19 +48,26 @@ class LeafFiles:
 
 
 def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
-    """A federation from a folder in LEAF's layout, as :func:`read_leaf` has it; x float32 [M, ...],
-    unscaled.
+    """A federation from a folder in LEAF's layout, as :func:`read_leaf` describes it.
 
-    ``classes`` is C where it is not the largest label + 1; it must be given where labels exceed the
-    number of samples. Users are the clients, in the order of the files. Raises DataError as
-    read_leaf, and where x is text, which has no encoding here.
+    Args:
+        path: of the folder.
+        classes: C; None for the largest label + 1. It must be given where labels exceed the number
+            of samples.
+
+    Returns:
+        The federation, x float32 [M, ...] as in the files. Users are the clients, in the order of
+        the files.
+
+    Raises:
+        DataError: as read_leaf; also x of text, which is not encoded here.
     """
     folder = user_path(path)
     files = read_leaf(folder)
     if isinstance(files.x, tuple):
         raise DataError(
             f"{folder}: expected x of numbers, got text such as {files.x[0][:40]!r}; encode it "
-            f"first"
+            "first"
         )
     y = check_labels(files.y, classes, folder)
     top = int(y.max())
@@ -58,52 +76,67 @@ def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
             f"{folder}: label {top} is more than the {len(y)} samples allow; correct it, or set "
             f"classes={top + 1}"
         )
-    C = top + 1 if classes is None else classes
-    parts = {"train": files.train, "test": files.test, "validation": files.validation}
-    return FederatedData(folder.name, files.x, y, C, **parts, client_names=files.users)
+    return FederatedData(
+        name=folder.name,
+        x=files.x,
+        y=y,
+        classes=top + 1 if classes is None else classes,
+        train=files.train,
+        test=files.test,
+        validation=files.validation,
+        client_names=files.users,
+    )
 
 
 def read_leaf(folder: Path) -> LeafFiles:
-    """The samples of ``folder/train/*.json`` and ``folder/test/*.json`` (any number of files, in
-    the order of their names), or else of the one ``*train*.json`` and the one ``*test*.json`` in
-    ``folder``. A folder ``val`` or ``validation`` beside ``train`` has validation samples.
+    """The samples of a folder in LEAF's layout.
+
+    The files are ``folder/train/*.json`` and ``folder/test/*.json``, any number of them in the
+    order of their names; or else one ``*train*.json`` and one ``*test*.json`` in the folder.
+    ``folder/val`` or ``folder/validation`` has validation samples.
 
     Each file is ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}, "num_samples":
     [..]}``; num_samples may be left out. Labels are whole numbers from 0, also written as 1.0 or
-    "1". A user may lack test samples. Raises DataError, naming file and user, for anything else:
-    damage, missing keys, samples of different shapes, counts that disagree, users that occur twice,
-    have no training sample, or are only tested.
+    "1". A user may have no test samples.
+
+    Raises:
+        DataError: another layout, a damaged file, missing keys, samples of different shapes, counts
+            that disagree, users that occur twice or have no training sample; file and user are
+            named.
     """
     files = split_files(folder)
     if files is None:
         raise DataError(
             f"{folder}: expected train/*.json and test/*.json, or one *train*.json and one "
-            f"*test*.json; "
-            f"got {_listing(folder)}"
+            f"*test*.json; got {_listing(folder)}"
         )
-    return read_leaf_files(
-        *files, [path for name in _VALIDATION for path in _visible(folder / name, "*.json")]
-    )
+    train, test = files
+    validation = [path for name in _VALIDATION for path in _visible(folder / name, "*.json")]
+    return read_leaf_files(train, test, validation)
 
 
 def split_files(folder: Path) -> tuple[list[Path], list[Path]] | None:
-    """Training and test files; None where the folder is not in LEAF's layout. Reads no file."""
-    below = _visible(folder / "train", "*.json"), _visible(folder / "test", "*.json")
-    if all(below):
-        return below
-    beside = _visible(folder, "*train*.json"), _visible(folder, "*test*.json")
-    return beside if [len(paths) for paths in beside] == [1, 1] and beside[0] != beside[1] else None
+    """Training and test files; None where the folder is not in LEAF's layout. It reads no file."""
+    train = _visible(folder / "train", "*.json")
+    test = _visible(folder / "test", "*.json")
+    if train and test:
+        return train, test
+    train = _visible(folder, "*train*.json")
+    test = _visible(folder, "*test*.json")
+    if len(train) == 1 and len(test) == 1 and train != test:
+        return train, test
+    return None
 
 
 def find_leaf_folder(source: Source) -> Path | None:
-    """The first folder of a data set that is in LEAF's layout, whatever the names of its files."""
-    places = (
-        root / folder / sub
-        for root in data_folders()
-        for folder in source.folders
-        for sub in source.sub
-    )
-    return next((place for place in places if split_files(place)), None)
+    """The first folder of a data set that is in LEAF's layout; None where there is none."""
+    for root in data_folders():
+        for folder in source.folders:
+            for sub in source.sub:
+                place = root / folder / sub
+                if split_files(place):
+                    return place
+    return None
 
 
 def read_leaf_files(
@@ -113,85 +146,112 @@ def read_leaf_files(
 
     Args:
         train, test: files of training and of test samples.
-        validation: files of validation samples; none: there is no such split.
+        validation: files of validation samples; empty where there is no such split.
+
+    Raises:
+        DataError: as :func:`read_leaf`.
     """
-    parts = _Part(), _Part(), _Part()
-    for part, paths in zip(parts, (train, test, validation), strict=True):
-        for path in paths:
-            part.read(path)
-    if not parts[0].y:
+    training = _Part.of(train)
+    tested = _Part.of(test)
+    validated = _Part.of(validation)
+    if not training.y:
         raise DataError(f"{train[0]}: expected at least one user, found none")
-    for user in parts[0].y:
-        if not parts[0].y[user].size:
-            raise DataError(f"{parts[0].origin[user]}: user {user!r} has no training sample")
-    for what, part in zip(("test", "validation"), parts[1:], strict=True):
+    for user, y in training.y.items():
+        if not y.size:
+            raise DataError(f"{training.origin[user]}: user {user!r} has no training sample")
+    for what, part in (("test", tested), ("validation", validated)):
         for user in part.y:
-            if user not in parts[0].y:
+            if user not in training.y:
                 raise DataError(
                     f"{part.origin[user]}: user {user!r} has {what} samples but no training samples"
                 )
-    return _joined(*(parts if validation else parts[:2]))
+    return _joined(training, tested, validated if validation else None)
 
 
 @dataclass
 class _Part:
-    """The users of one split, in order of appearance."""
+    """The users of one split, in order of appearance: samples, labels and file of each."""
 
     x: dict[str, Samples] = field(default_factory=dict)
     y: dict[str, Int[np.ndarray, "_"]] = field(default_factory=dict)
     origin: dict[str, Path] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, paths: Sequence[Path]) -> _Part:
+        """The users of these files."""
+        part = cls()
+        for path in paths:
+            part.read(path)
+        return part
+
     def read(self, path: Path) -> None:
+        """Add the users of a file."""
         for user, x, y in _users(path):
             if user in self.origin:
                 raise DataError(f"{path}: user {user!r} occurs twice, first in {self.origin[user]}")
-            self.x[user], self.y[user], self.origin[user] = x, y, path
+            self.x[user] = x
+            self.y[user] = y
+            self.origin[user] = path
 
 
-def _joined(train: _Part, *others: _Part) -> LeafFiles:
+def _joined(train: _Part, test: _Part, validation: _Part | None) -> LeafFiles:
+    """The samples of all splits, one split after another."""
     users = tuple(train.y)
-    none = np.zeros(0, np.int64)
-    known = [(part, user) for part in (train, *others) for user in users if user in part.x]
-    x, origin = (
-        [part.x[user] for part, user in known],
-        [(user, part.origin[user]) for part, user in known],
+    x = []
+    origin = []
+    y = []
+    indices: list[Ragged] = []
+    start = 0
+    for part in (train, test) if validation is None else (train, test, validation):
+        sizes = []
+        for user in users:
+            if user in part.x:
+                x.append(part.x[user])
+                origin.append((user, part.origin[user]))
+                y.append(part.y[user])
+                sizes.append(len(part.y[user]))
+            else:
+                sizes.append(0)
+        end = start + sum(sizes)
+        indices.append(Ragged(np.arange(start, end), np.cumsum([0, *sizes], dtype=np.int64)))
+        start = end
+    return LeafFiles(
+        users=users,
+        x=_joined_samples(x, origin),
+        y=np.concatenate(y),
+        train=indices[0],
+        test=indices[1],
+        validation=None if validation is None else indices[2],
     )
-    labels = [[part.y.get(user, none) for user in users] for part in (train, *others)]
-    y, start, parts = [one for part in labels for one in part], 0, []
-    for part in labels:
-        sizes = [len(one) for one in part]
-        parts.append(
-            Ragged(
-                np.arange(start, start := start + sum(sizes)),
-                np.cumsum([0, *sizes], dtype=np.int64),
-            )
-        )
-    return LeafFiles(users, _joined_samples(x, origin), np.concatenate(y), *parts)
 
 
 def _joined_samples(
     samples: list[Samples], origin: list[tuple[str, Path]]
 ) -> Float32[np.ndarray, "M ..."] | tuple[str, ...]:
-    """The samples of all users, concatenated; DataError where types or shapes differ."""
-    first, known = "", None
+    """The samples of all users, concatenated. Raises DataError where types or shapes differ."""
+    first_user = ""
+    first_kind = None
     for x, (user, path) in zip(samples, origin, strict=True):
-        kind = "text" if isinstance(x, list) else f"{list(x.shape[1:])} numbers"
         if not len(x):
             continue
-        first, known = (first, known) if known else (user, kind)
-        if kind != known:
+        kind = "text" if isinstance(x, list) else f"{list(x.shape[1:])} numbers"
+        if first_kind is None:
+            first_user = user
+            first_kind = kind
+        if kind != first_kind:
             raise DataError(
-                f"{path}: user {user!r} has samples of {kind}, user {first!r} of {known}"
+                f"{path}: user {user!r} has samples of {kind}, user {first_user!r} of {first_kind}"
             )
-    if known == "text":
+    if first_kind == "text":
         return tuple(text for x in samples for text in x)
     return np.concatenate([x for x in samples if len(x)])
 
 
 def _users(path: Path) -> Iterable[tuple[str, Samples, Int[np.ndarray, "_"]]]:
-    """Every user of a file with samples and labels, checked."""
+    """Samples and labels of every user of a file, checked."""
     content = _json(path)
-    users, counts = _list(content, "users", path), content.get("num_samples")
+    users = _list(content, "users", path)
+    counts = content.get("num_samples")
     data = content.get("user_data")
     if not isinstance(data, dict):
         raise DataError(
@@ -216,18 +276,19 @@ def _users(path: Path) -> Iterable[tuple[str, Samples, Int[np.ndarray, "_"]]]:
 
 
 def _samples(entry: Any, who: str) -> tuple[Samples, Int[np.ndarray, "n"]]:
+    """Samples and labels of a user. ``who`` begins errors."""
     if not isinstance(entry, dict) or not {"x", "y"} <= entry.keys():
         keys = sorted(entry) if isinstance(entry, dict) else "no such object"
         raise DataError(f"{who}: expected 'user_data' with keys x and y, found {keys}")
-    x, y = entry["x"], entry["y"]
+    x = entry["x"]
+    y = entry["y"]
     if not isinstance(x, list) or not isinstance(y, list) or len(x) != len(y):
         raise DataError(
             f"{who}: x and y must be lists of one length, got {_size(x)} and {_size(y)}"
         )
-    labels = np.array(
-        [_label(value, f"{who}: sample {row}") for row, value in enumerate(y)], np.int64
-    )
-    return (x if x and all(isinstance(text, str) for text in x) else _numbers(x, who)), labels
+    labels = [_label(value, f"{who}: sample {row}") for row, value in enumerate(y)]
+    is_text = len(x) > 0 and all(isinstance(text, str) for text in x)
+    return (x if is_text else _numbers(x, who)), np.array(labels, np.int64)
 
 
 def _label(value: Any, where: str) -> int:
@@ -242,6 +303,7 @@ def _label(value: Any, where: str) -> int:
 
 
 def _numbers(x: list[Any], who: str) -> Float32[np.ndarray, "n ..."]:
+    """Samples of numbers as an array. Raises DataError for anything else."""
     try:
         array = np.array(x)
     except ValueError as error:
@@ -257,16 +319,19 @@ def _numbers(x: list[Any], who: str) -> Float32[np.ndarray, "n ..."]:
         row = int(np.argmin(np.isfinite(small).reshape(len(small), -1).all(axis=1)))
         raise DataError(
             f"{who}: features must be finite, sample {row} holds NaN, infinity, or a number over "
-            f"3.4e38"
+            "3.4e38"
         )
     return small
 
 
 def _json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file."""
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return _distinct(pairs, path)
+
     try:
-        content = json.loads(
-            path.read_bytes(), object_pairs_hook=lambda pairs: _distinct(pairs, path)
-        )
+        content = json.loads(path.read_bytes(), object_pairs_hook=distinct)
     except DataError:
         raise
     except FileNotFoundError:
@@ -284,7 +349,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _distinct(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
-    """The entries; DataError for a repeated key, of which json would keep the last."""
+    """The entries of an object. Raises DataError for a repeated key: json would keep the last."""
     content = dict(pairs)
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]
@@ -306,30 +371,33 @@ def _size(value: Any) -> str:
 
 
 def _visible(folder: Path, pattern: str) -> list[Path]:
-    """Files that match, sorted by name; without hidden files, which file managers create."""
-    return sorted(
-        path for path in folder.glob(pattern) if path.is_file() and not path.name.startswith(".")
-    )
+    """Files that match, sorted by name, without the hidden files that file managers create."""
+    files = [path for path in folder.glob(pattern) if path.is_file()]
+    return sorted(path for path in files if not path.name.startswith("."))
 
 
 def _listing(folder: Path) -> str:
     if not folder.is_dir():
         return "no such folder"
     names = sorted(path.name for path in folder.iterdir())
-    return (
-        ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") if names else "an empty folder"
-    )
+    if not names:
+        return "an empty folder"
+    return ", ".join(names if len(names) <= 8 else [*names[:8], "..."])
 
 
 def read_leaf_arrays(path: Path, classes: int) -> LeafFiles:
-    """The samples of an npz file: x [M, ...] numbers, y, client_id (into users), split (0 train, 1
-    test), users.
+    """The samples of an npz file.
 
-    Raises DataError, naming the file, where one is missing, damaged, out of range, or of another
-    length.
+    Its arrays are x [M, ...] of numbers, y [M], client_id [M] (numbers of users), split [M] (0
+    train, 1 test), and users [N].
+
+    Raises:
+        DataError: an array that is missing, damaged, out of range or of another length; the file is
+            named.
     """
     arrays = read_npz(path, ("x", "y", "client_id", "split", "users"))
-    x, users = arrays["x"], arrays["users"]
+    x = arrays["x"]
+    users = arrays["users"]
     if x.ndim < 2 or x.dtype.kind not in "iuf" or users.ndim != 1:
         raise DataError(
             f"{path}: expected x [M, ...] of numbers and users [N], got {x.dtype} of shape "
@@ -344,7 +412,8 @@ def read_leaf_arrays(path: Path, classes: int) -> LeafFiles:
         small = x.astype(np.float32)
     check_finite(small, path, "NaN, infinity, or a number over 3.4e38")
     y = check_labels(arrays["y"], classes, path)
-    owner, tested = arrays["client_id"], arrays["split"] == 1
+    owner = arrays["client_id"]
+    tested = arrays["split"] == 1
     for name, limit in (("client_id", len(users)), ("split", 2)):
         wrong = np.flatnonzero(~np.isin(arrays[name], np.arange(limit)))
         if len(wrong):
@@ -352,8 +421,11 @@ def read_leaf_arrays(path: Path, classes: int) -> LeafFiles:
                 f"{path}: {name} must be from 0 to {limit - 1}, row {wrong[0]} has "
                 f"{arrays[name][wrong[0]]}"
             )
-    parts = (
-        Ragged.of([np.flatnonzero(part & (owner == u)) for u in range(len(users))])
-        for part in (~tested, tested)
+    N = len(users)
+    return LeafFiles(
+        users=tuple(map(str, users)),
+        x=small,
+        y=y,
+        train=Ragged.of([np.flatnonzero(~tested & (owner == u)) for u in range(N)]),
+        test=Ragged.of([np.flatnonzero(tested & (owner == u)) for u in range(N)]),
     )
-    return LeafFiles(tuple(map(str, users)), small, y, *parts)

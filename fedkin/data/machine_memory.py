@@ -1,5 +1,5 @@
-"""What a run will take of the machine's memory, or its container's, compared before anything is
-allocated."""
+"""A check, before anything is allocated, that a run fits into the memory of its machine or
+container."""
 
 from __future__ import annotations
 
@@ -7,50 +7,63 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from fedkin.core.errors import ConfigError
 
-REFUSED, WARNED = 1.25, 0.75  # shares of the available memory: an estimate is no measurement
+# Shares of the available memory. Needs are estimated, so some more than all is allowed.
+REFUSED = 1.25
+WARNED = 0.75
 _GB = 1e9
 _log = logging.getLogger("fedkin")
 
 
 def check_memory(parts: Mapping[str, int], cure: str, available: int | None = None) -> None:
-    """Refuse what is clearly more than the available memory, and warn of what is near to it.
+    """Refuse to allocate clearly more than the available memory; warn where it is nearly as much.
 
     Args:
-        parts: what will be allocated, in words, and its bytes.
-        cure: what to do about it.
+        parts: bytes of each part that will be allocated, by its name in messages.
+        cure: advice, for the message.
         available: bytes; None for those of this machine.
 
-    Raises ConfigError.
+    Raises:
+        ConfigError: the parts do not fit.
     """
-    available, needed = available_memory() if available is None else available, sum(parts.values())
+    if available is None:
+        available = available_memory()
+    needed = sum(parts.values())
     if available is None or needed <= WARNED * available:
         return
     largest = sorted(parts.items(), key=lambda part: -part[1])
     listed = ", ".join(
-        f"{count / _GB:.1f} GB for {name}" for name, count in largest if count >= needed / 100
+        f"{size / _GB:.1f} GB for {name}" for name, size in largest if size >= needed / 100
     )
-    what = f"about {needed / _GB:.1f} GB of memory ({listed}), and {available / _GB:.1f} GB are available: {cure}"
+    what = (
+        f"about {needed / _GB:.1f} GB of memory ({listed}), and {available / _GB:.1f} GB are "
+        f"available: {cure}"
+    )
     if needed > REFUSED * available:
         raise ConfigError(f"this takes {what}")
     _log.warning("this takes %s", what)
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes that this process can still have: of the machine and of every control group (container)
-    that it is in. None where the system does not tell.
+    """Bytes that this process can still allocate; None where the system does not tell.
+
+    The limits are those of the machine, and of every control group (container) of the process.
 
     Args:
         root: of the file system with ``proc`` and ``sys``.
     """
-    known = [free for free in (_free_of_machine(root), *_free_of_groups(root)) if free is not None]
-    return max(0, min(known)) if known else None
+    limits = [*_free_of_groups(root)]
+    of_machine = _free_of_machine(root)
+    if of_machine is not None:
+        limits.append(of_machine)
+    return max(0, min(limits)) if limits else None
 
 
 def _free_of_machine(root: Path) -> int | None:
-    """Available memory and swap; all memory where only that is known."""
+    """Bytes of available memory and swap; of all memory where only that is known."""
     facts = _numbers(root / "proc/meminfo")
     if "MemAvailable:" in facts:
         return 1024 * (facts["MemAvailable:"] + facts.get("SwapFree:", 0))
@@ -60,51 +73,72 @@ def _free_of_machine(root: Path) -> int | None:
         return None
 
 
-def _free_of_groups(root: Path) -> Iterator[int | None]:
-    """What is left in each control group from this process's own up to the root; files that are
-    cached count as free.
+class _GroupFiles(NamedTuple):
+    """The files of a control group.
 
-    Inside a container the path of a group may be that of the host: then the group is the root that
-    it sees.
+    Attributes:
+        base: folder of all groups, below the root of the file system.
+        limit: file with the limit, in bytes.
+        used: file with the bytes in use.
+        cached: name of the number of bytes of cached files, in ``memory.stat``.
+    """
+
+    base: str
+    limit: str
+    used: str
+    cached: str
+
+
+_VERSION_2 = _GroupFiles(
+    base="sys/fs/cgroup",
+    limit="memory.max",
+    used="memory.current",
+    cached="inactive_file",
+)
+_VERSION_1 = _GroupFiles(
+    base="sys/fs/cgroup/memory",
+    limit="memory.limit_in_bytes",
+    used="memory.usage_in_bytes",
+    cached="total_inactive_file",
+)
+
+
+def _free_of_groups(root: Path) -> Iterator[int]:
+    """Free bytes of each control group, from the group of this process up to the root.
+
+    Cached files count as free. Inside a container, a group may have its path on the host: then only
+    the root group has files.
     """
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0":
-            base, most, now, cached = (
-                "sys/fs/cgroup",
-                "memory.max",
-                "memory.current",
-                "inactive_file",
-            )
+            files = _VERSION_2
         elif "memory" in controllers.split(","):
-            base, most, now = (
-                "sys/fs/cgroup/memory",
-                "memory.limit_in_bytes",
-                "memory.usage_in_bytes",
-            )
-            cached = "total_inactive_file"
+            files = _VERSION_1
         else:
             continue
         group = Path(path.lstrip("/"))
         for folder in (group, *group.parents):
-            place = root / base / folder
-            limit, used = _text(place / most).strip(), _text(place / now).strip()
+            place = root / files.base / folder
+            limit = _text(place / files.limit).strip()
+            used = _text(place / files.used).strip()
             if limit.isdigit() and used.isdigit():
-                yield int(limit) - int(used) + _numbers(place / "memory.stat").get(cached, 0)
+                cached = _numbers(place / "memory.stat").get(files.cached, 0)
+                yield int(limit) - int(used) + cached
 
 
 def _numbers(path: Path) -> dict[str, int]:
     """The lines ``name number ...`` of a file of the kernel."""
-    words = (line.split() for line in _text(path).splitlines())
-    return {
-        first: int(second)
-        for first, second, *_ in (w for w in words if len(w) > 1)
-        if second.isdigit()
-    }
+    numbers = {}
+    for line in _text(path).splitlines():
+        words = line.split()
+        if len(words) > 1 and words[1].isdigit():
+            numbers[words[0]] = int(words[1])
+    return numbers
 
 
 def _text(path: Path) -> str:
-    """A file of the kernel; empty where there is none."""
+    """A file of the kernel; empty where it does not exist."""
     try:
         return path.read_text()
     except OSError:

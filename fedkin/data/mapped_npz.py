@@ -1,4 +1,4 @@
-"""Arrays in an npz file that are read where they lie."""
+"""Arrays in an npz file that are mapped into memory."""
 
 from __future__ import annotations
 
@@ -10,39 +10,38 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Shaped
 
-_HEADER = 30  # bytes of a zip member's own header, before its name
-_BLOCK_BYTES = 2**26  # that are checked at a time
+# Bytes of the header of a zip member, before its name.
+_HEADER = 30
+# Bytes that are checked at a time.
+_BLOCK_BYTES = 2**26
 
 
 def map_member(path: Path, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]:
-    """An array that an npz file has uncompressed, mapped and not read into memory. Its checksum is
-    compared.
+    """An uncompressed array of an npz file, mapped and not read. Its checksum is compared.
 
     Args:
         path: of the npz file.
         member: of the array.
 
-    Raises ValueError for a checksum that differs, an object array, and a file that is shorter than
-    it says.
+    Raises:
+        ValueError: a checksum that differs, an object array, a file that is too short.
     """
     with path.open("rb") as file:
         file.seek(member.header_offset)
-        name, more = struct.unpack("<HH", file.read(_HEADER)[26:])
-        start = member.header_offset + _HEADER + name + more
+        name_bytes, extra_bytes = struct.unpack("<HH", file.read(_HEADER)[26:])
+        start = member.header_offset + _HEADER + name_bytes + extra_bytes
         _check(np.memmap(path, np.uint8, "r", start, (member.file_size,)), member)
         file.seek(start)
-        version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
-        shape, fortran, dtype = read(file)
+        if np.lib.format.read_magic(file) == (1, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        else:
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
         if dtype.hasobject:
             raise ValueError("object arrays need pickle, and are not read")
         if not np.prod(shape):
             return np.empty(shape, dtype)
-        return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")
+        order = "F" if fortran else "C"
+        return np.memmap(path, dtype, "r", offset=file.tell(), shape=shape, order=order)
 
 
 def _check(content: Shaped[np.ndarray, "b"], member: zipfile.ZipInfo) -> None:

@@ -28,19 +28,24 @@ from fedkin.data.leaf import (
 )
 from fedkin.data.partition_options import checked, legacy_random
 
-CLASSES, CELLS, FEATURES = 7, 256, 1280  # exercises; 16 x 16 cells of the mat; 5 frames
-WINDOW, STEP = np.timedelta64(5, "s"), np.timedelta64(2, "s")
-FRAMES, EVERY, FEWEST = (
-    75,
-    15,
-    5,
-)  # of a window: the mat records 15 frames a second, one of them is kept
+# The exercises.
+CLASSES = 7
+# The mat has 16 x 16 cells, and a sample has 5 frames.
+CELLS = 256
+FEATURES = 1280
+# Windows of 5 s, one every 2 s.
+WINDOW = np.timedelta64(5, "s")
+STEP = np.timedelta64(2, "s")
+# The mat records 15 frames a second. A window has 75 frames, every 15th is kept, and windows with
+# fewer than 5 frames are left out.
+FRAMES = 75
+EVERY = 15
+FEWEST = 5
 
 _FOLDERS = ("FedMEx", "fedmex", "mex")
 _HELP = (
     "Put train.json and test.json of Fed-MEx there (FEDKIN_DATA names the folder that has FedMEx/ "
-    "in it), or make the "
-    "federation from the recordings of MEx with path=..."
+    "in it), or make the federation from the recordings of MEx with path=..."
 )
 PUBLISHED = Source("mex", {"train.json": None, "test.json": None}, folders=_FOLDERS, help=_HELP)
 TEST_PART = Source("mex (test part)", {"fed_mex_TESTONLY.npz": None}, folders=_FOLDERS, help=_HELP)
@@ -75,39 +80,38 @@ def mex(
 
     Three federations with different names:
 
-    * ``mex``: the published one, 934 training and 250 test samples, in its own split:
+    * ``mex``: the published one, 934 training and 250 test samples in the published split:
       ``train.json`` and ``test.json`` (or any folder in LEAF's layout) in FedMEx
-    * ``mex (test part)``: where only ``fed_mex_TESTONLY.npz`` exists: the 250 published *test*
+    * ``mex (test part)``, where only ``fed_mex_TESTONLY.npz`` exists: the 250 published *test*
       samples, split again within clients. Its results are not comparable with published ones
     * ``mex (recorded)``: made from the recordings in ``path``
 
-    The last follows the authors (section 4.1 and their code): each recording is divided by its
-    maximum; windows of 5 s every 2 s; 75 frames, every 15th kept; per client two classes drawn with
-    replacement and a random part of their samples. They took subjects and exercises in the unknown
-    order of their file system, so the published files cannot be reproduced bit for bit; here the
-    order is by name.
+    The last one follows the authors (section 4.1 and their code). Each recording is divided by its
+    maximum, and cut into windows of 5 s every 2 s. A window has 75 frames, of which every 15th is
+    kept. Each client has two classes, drawn with replacement, and a random part of their samples.
+    The authors took subjects and exercises in the unknown order of their file system, so the
+    published files cannot be reproduced bit for bit. Here the order is by name.
 
     Args:
         path: a folder of subjects with files such as ``04_pm_1.csv``: exercise 01 .. 07, a time
             stamp and 256 numbers in each row, 15 rows a second.
-        train_fraction: each client's share of training samples; None for 0.8. The published split
-            has none.
-        repeats: of a class that was drawn twice, take each sample twice, as the published files
-            seem to; then a sample may be both trained and tested on.
+        train_fraction: each client's share of training samples; None for 0.8. It does not apply to
+            the published split.
+        repeats: take each sample of a class that was drawn twice two times, as the published files
+            seem to do. Then a sample may be in both the training and the test samples.
         seed: of the draws; 0 is the authors' pair of seeds.
 
     Raises:
         DataError: recordings that are damaged or not of this form; file and row are named.
     """
+    fraction = 0.8 if train_fraction is None else train_fraction
     if path is not None:
-        return _recorded(
-            user_path(path), 0.8 if train_fraction is None else train_fraction, repeats, seed
-        )
+        return _recorded(user_path(path), fraction, repeats, seed)
     if repeats:
         raise ConfigError("repeats does not apply to mex without path; leave it out")
     published = _published()
     if published is None:
-        return _test_part(0.8 if train_fraction is None else train_fraction, seed)
+        return _test_part(fraction, seed)
     if train_fraction is not None:
         raise ConfigError(
             "train_fraction does not apply to the published mex, which has its own split; leave "
@@ -115,33 +119,38 @@ def mex(
         )
     files, folder = published
     check_labels(files.y, CLASSES, folder)
-    return _federation("mex", files, files.train, files.test, folder)
+    return _federation(name="mex", files=files, train=files.train, test=files.test, path=folder)
 
 
 def _published() -> tuple[LeafFiles, Path] | None:
-    """The published federation; None where only its test part exists. Raises DataError where not
-    even that does."""
+    """The published federation, and its folder; None where only its test part exists.
+
+    Raises:
+        DataError: neither exists.
+    """
     if folder := locate(PUBLISHED):
         return read_leaf_files([folder / "train.json"], [folder / "test.json"]), folder
     if folder := find_leaf_folder(PUBLISHED):
         return read_leaf(folder), folder
     if locate(TEST_PART) is None:
-        fetch(PUBLISHED)  # which says where it has searched
+        # It raises an error that names the folders.
+        fetch(PUBLISHED)
     return None
 
 
 def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
+    """The published test samples, split again."""
     path = fetch(TEST_PART) / "fed_mex_TESTONLY.npz"
     files = read_leaf_arrays(path, CLASSES)
     if len(files.train.rows):
         raise DataError(
             f"{path}: expected test samples only (split 1), {len(files.train.rows)} are marked "
-            f"for training"
+            "for training"
         )
-    parts = partition.split_train_test(
+    train, test = partition.split_train_test(
         files.test, Stream(seed, purpose="data/split"), train_fraction
     )
-    return _federation("mex (test part)", files, *parts, path)
+    return _federation(name="mex (test part)", files=files, train=train, test=test, path=path)
 
 
 def _federation(
@@ -152,16 +161,26 @@ def _federation(
         raise DataError(
             f"{path}: expected x of {FEATURES} numbers (5 frames of 16 x 16), got {actual}"
         )
-    return FederatedData(name, files.x, files.y, CLASSES, train, test, client_names=files.users)
+    return FederatedData(
+        name=name,
+        x=files.x,
+        y=files.y,
+        classes=CLASSES,
+        train=train,
+        test=test,
+        client_names=files.users,
+    )
 
 
 def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: int) -> FederatedData:
-    """A federation from recordings, with those of one subject in memory at a time."""
+    """A federation from recordings. Memory holds the recordings of one subject at a time."""
     subjects = sorted(below for below in folder.glob("[!.]*") if below.is_dir())
     if not subjects:
         raise DataError(f"{folder}: expected a folder for each subject, found none")
-    draw, shuffle = python_random.Random(seed), legacy_random(seed + 1)
-    x, y = [], []
+    draw = python_random.Random(seed)
+    shuffle = legacy_random(seed + 1)
+    x = []
+    y = []
     for subject in subjects:
         windows = _subject(subject)
         sampled = shuffle.choice(sorted(windows), 2).tolist()
@@ -172,20 +191,18 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
         order = shuffle.permutation(len(labels))[:keep]
         x.append(samples[order])
         y.append(labels[order])
-    owned = Ragged.of(
-        np.split(np.arange(sum(map(len, y))), np.cumsum([len(labels) for labels in y])[:-1])
-    )
+    owned = Ragged.consecutive(np.array([len(labels) for labels in y]))
     train, test = partition.split_train_test(
         owned, Stream(seed, purpose="data/split"), train_fraction
     )
     names = tuple(f"f_{subject.name}" for subject in subjects)
     return FederatedData(
-        "mex (recorded)",
-        np.concatenate(x),
-        np.concatenate(y),
-        CLASSES,
-        train,
-        test,
+        name="mex (recorded)",
+        x=np.concatenate(x),
+        y=np.concatenate(y),
+        classes=CLASSES,
+        train=train,
+        test=test,
         client_names=names,
     )
 
@@ -198,11 +215,11 @@ def _subject(folder: Path) -> dict[int, Float32[np.ndarray, "n 1280"]]:
         if name is None or not 1 <= int(name[1]) <= CLASSES:
             raise DataError(
                 f"{path}: expected a name such as 04_pm_1.csv: an exercise from 01 to 07, _pm, "
-                f"number of the recording"
+                "number of the recording"
             )
         windows.setdefault(int(name[1]) - 1, []).append(_windows(*_recording(path)))
     joined = {label: np.concatenate(parts) for label, parts in windows.items()}
-    if not any(map(len, joined.values())):
+    if not any(len(part) for part in joined.values()):
         raise DataError(
             f"{folder}: expected recordings *_pm*.csv of more than 5 s, found none in "
             f"{len(windows)} exercises"
@@ -217,14 +234,16 @@ def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "
     try:
         with path.open("rb") as file:
             columns = file.readline().count(b",") + 1
-        if columns != CELLS + 1:  # pandas would take its number of columns from the first row
+        # pandas would take its number of columns from the first row.
+        if columns != CELLS + 1:
             raise DataError(
                 f"{path}: row 1: expected a time stamp and {CELLS} numbers, got {columns} columns"
             )
         table = pd.read_csv(path, header=None, dtype={0: str}, low_memory=False)
     except DataError:
         raise
-    except (ValueError, OSError) as error:  # pandas' own message names the line
+    except (ValueError, OSError) as error:
+        # The message of pandas names the line.
         raise DataError(
             f"{path}: expected a time stamp and {CELLS} numbers in every row ({error})"
         ) from error
@@ -241,11 +260,12 @@ def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "
 
 
 def _numbers(table: Table) -> Float[np.ndarray, "f 256"]:
-    """Numbers; anything else becomes NaN."""
+    """The numbers of a table; any other cell becomes NaN."""
     import pandas as pd
 
-    plain = all(kind.kind in "iuf" for kind in table.dtypes)
-    return (table if plain else table.apply(pd.to_numeric, errors="coerce")).to_numpy(np.float64)
+    if not all(kind.kind in "iuf" for kind in table.dtypes):
+        table = table.apply(pd.to_numeric, errors="coerce")
+    return table.to_numpy(np.float64)
 
 
 def _check_rows(
@@ -254,7 +274,8 @@ def _check_rows(
     frames: Float[np.ndarray, "f 256"],
     path: Path,
 ) -> None:
-    untimed, short = np.isnat(times), ~np.isfinite(frames).all(axis=1)
+    untimed = np.isnat(times)
+    short = ~np.isfinite(frames).all(axis=1)
     back = np.concatenate([[False], np.diff(times) < np.timedelta64(0)])
     for rows, what in (
         (untimed, "expected a time stamp such as 2019-01-31 12:00:00.066, got {!r}"),
@@ -269,19 +290,23 @@ def _check_rows(
 def _windows(
     times: Shaped[np.ndarray, "f"], frames: Float[np.ndarray, "f 256"]
 ) -> Float32[np.ndarray, "n 1280"]:
-    """The samples of a recording: frames from start up to start + 5 s, while that is before the
-    last time stamp."""
+    """The samples of a recording, one per window that ends before the last time stamp."""
     starts = np.arange(times[0], times[-1] - WINDOW, STEP)
-    first, last = np.searchsorted(times, starts), np.searchsorted(times, starts + WINDOW)
-    windows = [
-        frames[_every(a, b)].ravel() for a, b in zip(first, last, strict=True) if b - a >= FEWEST
-    ]
+    firsts = np.searchsorted(times, starts)
+    ends = np.searchsorted(times, starts + WINDOW)
+    windows = []
+    for first, end in zip(firsts, ends, strict=True):
+        if end - first >= FEWEST:
+            windows.append(frames[_every(first, end)].ravel())
     return np.array(windows, np.float32).reshape(-1, FEATURES)
 
 
 def _every(first: int | np.integer, last: int | np.integer) -> Int[np.ndarray, "5"]:
-    """Every 15th of 75 frames in the middle of first .. last - 1; where there are fewer, the ends
-    are repeated. Of an odd number to add or to cut, the front gets one more."""
+    """Every 15th of 75 frames in the middle of first .. last - 1.
+
+    Where there are fewer frames, the ends are repeated. If the number of frames to add or to cut is
+    odd, the front gets one more.
+    """
     spare = int(last - first) - FRAMES
     front = (abs(spare) + 1) // 2
     start = int(first) + (front if spare > 0 else -front)

@@ -1,4 +1,4 @@
-"""The user's own samples, from wherever they come, divided over clients."""
+"""The user's samples, from any source, divided over clients."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, posit
 
 _log = logging.getLogger("fedkin")
 SPLITS = ("train", "test", "validation")
-COUNT = "num_clients"  # what from_arrays and the like call the number of clients of a partition
+# The option of from_arrays and similar functions for the number of clients of a partition.
+COUNT = "num_clients"
 
 
 @runtime_checkable
 class Features(Protocol):
-    """Numbers [M ...]: an array, or something larger than memory that gives an array for a slice of
-    its rows."""
+    """Numbers [M ...]: an array, or a source larger than memory that gives slices of its rows."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """M, and the shape of a sample."""
+        """M, then the shape of a sample."""
         ...
 
     @property
     def dtype(self) -> Any:
-        """Their type."""
+        """The type of the numbers."""
         ...
 
     def __getitem__(self, rows: slice, /) -> Any: ...
@@ -47,27 +47,35 @@ class Features(Protocol):
 
 @dataclass(frozen=True)
 class OwnSamples:
-    """Samples before they are divided over clients. ``place`` begins errors, ``title`` is the name
-    of the data set."""
+    """Samples before they are divided over clients.
+
+    Attributes:
+        place: file or name to begin errors with.
+        title: name of the data set.
+        x: features [M ...].
+        labels: [M], of any type.
+        owners: the client of each sample [M]; None where a partition divides them.
+        owners_name: the name of ``owners`` in errors, such as a column.
+        split: train, test or validation for each sample [M]; None where the source has no split.
+        label_names: names of the classes.
+        feature_names: names of the features of a table.
+        classes: C; None for the number of names, or the largest label + 1.
+        integers: x stay integers.
+        columns: of a table: the names of the columns of the label and of the client.
+    """
 
     place: Path | str
     title: str
-    x: Features  # [M ...]
-    labels: Any  # [M], of any type
-    owners: Shaped[np.ndarray, "..."] | None = (
-        None  # [M], the client of each sample; None: a partition divides them
-    )
-    owners_name: str = field(
-        default="client_id", kw_only=True
-    )  # what errors call them, such as the column's name
-    split: Shaped[np.ndarray, "..."] | None = (
-        None  # [M], train, test or validation, where the source says so
-    )
+    x: Features
+    labels: Any
+    owners: Shaped[np.ndarray, "..."] | None = None
+    owners_name: str = field(default="client_id", kw_only=True)
+    split: Shaped[np.ndarray, "..."] | None = None
     label_names: Names | None = None
     feature_names: Names | None = None
     classes: int | None = None
-    integers: bool = False  # x stay integers
-    columns: dict[str, str] | None = None  # of a table: those of the label and of the client
+    integers: bool = False
+    columns: dict[str, str] | None = None
 
     def federation(
         self, partition: PartitionOptions | None, train_fraction: float | int, seed: int
@@ -75,9 +83,8 @@ class OwnSamples:
         """The samples divided over clients, and in training and test samples.
 
         Args:
-            partition: in place of owners.
-            train_fraction: each client's share of training samples where the source does not say
-                which are.
+            partition: divides samples that have no owners.
+            train_fraction: each client's share of training samples, where the source has no split.
             seed: of partition and split.
 
         Raises:
@@ -91,34 +98,36 @@ class OwnSamples:
         )
         if self.classes is None and self.label_names is None:
             _warn_of_classes(y, names, self.place)
-        owners = (
-            None
-            if self.owners is None
-            else whole_ids(client_ids(self.owners, self.place, self.owners_name))
-        )
+        owners = None
+        client_names = None
+        if self.owners is not None:
+            owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
+            client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(y, owners, partition, seed)
-        clients = None if owners is None else ClientNames.of(np.unique(owners))
         train, test, validation = self._split(owned, train_fraction, seed)
+        columns = self.columns
+        if names is not None:
+            columns = {**(self.columns or {}), LABELS: given}
         return FederatedData(
-            self.title,
-            x,
-            y,
-            classes,
-            train,
-            test,
-            true_clusters,
-            client_names=clients,
+            name=self.title,
+            x=x,
+            y=y,
+            classes=classes,
+            train=train,
+            test=test,
+            true_clusters=true_clusters,
+            client_names=client_names,
             validation=validation,
             label_names=names,
             feature_names=self.feature_names,
-            columns=self.columns if names is None else {**(self.columns or {}), LABELS: given},
+            columns=columns,
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
         )
 
     def _split(
         self, owned: Ragged, train_fraction: float | int, seed: int
     ) -> tuple[Ragged, Ragged, Ragged | None]:
-        """The rows of each client to train, to test and, where the source has such, to validate."""
+        """Training, test and validation rows of each client; None: no validation rows."""
         if self.split is None:
             train, test = split_train_test(
                 owned, Stream(seed, purpose="data/split"), train_fraction
@@ -134,7 +143,9 @@ class OwnSamples:
             return train, test, None
         number = split_numbers(self.split, self.place)
         train, test, validation = (_select(owned, number == n) for n in range(3))
-        return train, test, validation if len(validation.rows) else None
+        if not len(validation.rows):
+            return train, test, None
+        return train, test, validation
 
     def _check_lengths(self) -> None:
         for name, entries in (("y", self.labels), ("clients", self.owners), ("split", self.split)):
@@ -153,7 +164,7 @@ def _divided(
     partition: PartitionOptions | None,
     seed: int,
 ) -> Owned:
-    """The samples of each client: by the ids of clients, or by a partition."""
+    """The samples of each client, by the ids of clients or by a partition."""
     if partition is None:
         assert owners is not None
         return by_writer(owners), None
@@ -169,18 +180,19 @@ def own_partition(
     min_samples: int | None,
     count: str = COUNT,
 ) -> PartitionOptions | None:
-    """The partition that divides samples without owners; None where none is wanted.
+    """The partition of these options; None where ``partition`` is None.
 
     Args:
         partition: its name, one of ``POOLED``.
         clients: N.
         classes_per_client: of the partitions by class.
         alpha: of the Dirichlet partition.
-        min_samples: of the Dirichlet partition: what every client has at least; None for 10.
+        min_samples: of the Dirichlet partition: smallest number of samples of a client; None for
+            10.
         count: the option that ``clients`` comes from, for messages.
 
     Raises:
-        ConfigError: unknown, or options without a partition, or of another one.
+        ConfigError: an unknown partition; options without a partition, or of another one.
     """
     if partition is not None:
         options = PartitionOptions(
@@ -195,42 +207,49 @@ def own_partition(
         if min_samples is not None:
             positive("min_samples", min_samples)
         return options
-    more = {"classes_per_client": classes_per_client, "alpha": alpha, "min_samples": min_samples}
-    for name, value in {count: clients, **more}.items():
+    ignored = {
+        count: clients,
+        "classes_per_client": classes_per_client,
+        "alpha": alpha,
+        "min_samples": min_samples,
+    }
+    for name, value in ignored.items():
         if value is not None:
             raise ConfigError(
                 f"{name} = {value} belongs to a partition; set partition= ({', '.join(POOLED)}) "
-                f"as well"
+                "as well"
             )
     return None
 
 
 def test_share(test: Any) -> float:
-    """The share of training samples that is left by a share of test samples."""
+    """The share of training samples, from a share of test samples."""
     test = plain(test)
     if isinstance(test, bool) or not isinstance(test, (int, float)) or not 0 <= test < 1:
         raise ConfigError(
             f"test must be each client's share of test samples, from 0 to below 1, got {test!r}"
         )
-    return round(1 - float(test), 12)  # 1 - 0.9 is 0.09999999999999998
+    # Rounded, as 1 - 0.9 is 0.09999999999999998.
+    return round(1 - float(test), 12)
 
 
 def clean_features(
     x: Features, place: Path | str, integers: bool = False
 ) -> Shaped[np.ndarray, "M ..."]:
-    """Features as float32, in an array of their own; pixels (uint8) scaled to 0 .. 1. They are read
-    a block at a time.
+    """Features as float32 in a new array, read a block at a time. Pixels (uint8) become 0 .. 1.
 
     Args:
         x: numbers [M, ...].
         place: file or name to begin errors with.
-        integers: they stay the integers that they are.
+        integers: x must be integers, and keep their type.
 
     Raises:
-        DataError: no numbers, none at all, not finite, or too large for float32.
+        DataError: no samples; features that are not numbers, not finite, or too large for float32.
         ConfigError: they do not fit into memory.
     """
-    kind, size, axes = x.dtype.kind, int(np.prod(x.shape)), len(x.shape)
+    kind = x.dtype.kind
+    size = int(np.prod(x.shape))
+    axes = len(x.shape)
     if axes < 2 or kind not in "biuf" or not size:
         hint = "; one feature is x[:, None]" if axes == 1 and kind in "iuf" and size else ""
         raise DataError(
@@ -239,33 +258,46 @@ def clean_features(
     if integers and kind == "f":
         raise DataError(f"{place}: x must be integers where integers=True, got {x.dtype}")
     clean = feature_array(place, x.shape, x.dtype if integers else np.float32)
-    finite = {
-        "NaN or infinity": [],
-        "a number too large for float32, over 3.4e38; scale the features": [],
-    }
+    not_finite: list[int] = []
+    too_large: list[int] = []
     for rows in row_blocks(x.shape[0], size // x.shape[0] * x.dtype.itemsize):
         block = np.asarray(x[rows])
-        if integers or block.dtype == np.uint8:
-            clean[rows] = block if integers else block.astype(np.float32) / np.float32(255)
-            continue
-        with np.errstate(over="ignore"):
+        if integers:
             clean[rows] = block
-        for what, numbers in zip(finite, (block, clean[rows]), strict=True):
-            if not np.isfinite(numbers).all():
-                bad = ~np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1)
-                finite[what].extend((rows.start + np.flatnonzero(bad)).tolist())
-    for what, wrong in finite.items():
+        elif block.dtype == np.uint8:
+            clean[rows] = block.astype(np.float32) / np.float32(255)
+        else:
+            with np.errstate(over="ignore"):
+                clean[rows] = block
+            not_finite += _not_finite(block, rows.start)
+            too_large += _not_finite(clean[rows], rows.start)
+    for wrong, what in (
+        (not_finite, "NaN or infinity"),
+        (too_large, "a number too large for float32, over 3.4e38; scale the features"),
+    ):
         if wrong:
             raise DataError(
                 f"{place}: features must be finite, row {wrong[0]} holds {what} ({len(wrong)} "
-                f"such rows)"
+                "such rows)"
             )
     return clean
 
 
+def _not_finite(block: Shaped[np.ndarray, "b ..."], start: int) -> list[int]:
+    """The rows of a block, which begins at row ``start``, that hold NaN or infinity."""
+    finite = np.isfinite(block)
+    if finite.all():
+        return []
+    bad = ~finite.reshape(len(block), -1).all(axis=1)
+    return (start + np.flatnonzero(bad)).tolist()
+
+
 def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:
-    """The number of each sample's split: 0 to train, 1 to test, 2 to validate. Raises DataError for
-    anything else."""
+    """The split of each sample as a number: 0 to train, 1 to test, 2 to validate.
+
+    Raises:
+        DataError: any other entry; its row is named.
+    """
     if split.dtype.names is not None:
         raise DataError(
             f"{place}: split must be train, test or validation, or 0, 1 or 2, got columns "
@@ -286,7 +318,7 @@ def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.n
 
 
 def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path | str) -> None:
-    """Say what labels by themselves make of the classes, where that is hardly meant."""
+    """Warn where labels probably do not mean what they say: one class, or no class 0."""
     classes = np.unique(y)
     if len(classes) == 1:
         label = int(classes[0]) if names is None else names[classes[0]]
@@ -296,8 +328,7 @@ def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path |
     elif names is None and classes[0] > 0:
         _log.warning(
             "%s: labels are %d to %d, so that no sample has class 0 (%d of the classes 0 to %d "
-            "are empty); to have "
-            "none, number them from 0, or give labels as text",
+            "are empty); to have none, number them from 0, or give labels as text",
             place,
             classes[0],
             classes[-1],

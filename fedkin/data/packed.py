@@ -1,18 +1,16 @@
-"""A federation in a folder of arrays that are read where they lie, so that data may be larger than
-memory.
+"""A federation in a folder of mapped arrays, so that data may be larger than memory.
 
-federation.json         what the data are, the sizes of all files, and the digest of the data
-x.npy, y.npy            samples of all clients, and their labels
-train.rows.npy          the rows of the training samples, client after client
-train.offsets.npy       where each client's begin (the same for test and validation samples)
-true_clusters.npy       where they are known
-client_names.text.npy   where clients have names: all of them, in UTF-8
-client_names.offsets.npy    where each client's begins
-vectors.npy             of the words of a vocabulary, where there are any
+federation.json             description, sizes of all files, and digest of the data
+x.npy, y.npy                samples of all clients, and their labels
+train.rows.npy              rows of the training samples, client after client
+train.offsets.npy           start of each client's rows (also for test and validation samples)
+true_clusters.npy           true cluster of each client, where it is known
+client_names.text.npy       names of all clients in UTF-8, where they have names
+client_names.offsets.npy    start of each client's name
+vectors.npy                 vectors of the words of a vocabulary, where it has vectors
 
-A file that is opened is mapped into memory, not read: pages of it come when they are needed, and
-the system takes them back when it needs them. Samples are checked, and their digest is taken, once,
-when they are packed.
+The system loads a page of a mapped file when it is needed, and drops it when memory is short.
+Samples are checked, and their digest is taken, when they are packed.
 """
 
 from __future__ import annotations
@@ -34,12 +32,14 @@ from fedkin.data.federated import SPLITS, FederatedData
 from fedkin.data.packed_files import PackedFiles, file_state
 from fedkin.data.ragged import Ragged
 
-DESCRIPTION, LAYOUT = "federation.json", 1
+DESCRIPTION = "federation.json"
+LAYOUT = 1
 _PLAIN = ("name", "classes", "vocabulary", "label_names", "feature_names", "columns", "from_uint8")
 _TUPLES = ("vocabulary", "label_names", "feature_names")
 _ARRAYS = ("x", "y", "true_clusters", "vectors")
 _NAMES = ("client_names.text", "client_names.offsets")
-_BLOCK_BYTES = 2**26  # that are copied at a time
+# Bytes that are copied at a time.
+_BLOCK_BYTES = 2**26
 
 
 def is_packed(path: Path) -> bool:
@@ -48,21 +48,21 @@ def is_packed(path: Path) -> bool:
 
 
 def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) -> FederatedData:
-    """Write a federation into a new folder, from which it is read as if it were in memory.
+    """Write a federation into a new folder, from which it is used as if it was in memory.
 
     Args:
-        data: the federation, or what makes it. Samples of a data set that is generated, such as
-            ``lambda: fk.data.synthetic(clients=1_000_000, samples=20)``, are written as they are
-            drawn, and never in memory.
-        folder: a new or empty one.
+        data: the federation, or a function that makes it. Samples of a data set that is generated,
+            such as ``lambda: fk.data.synthetic(clients=1_000_000, samples=20)``, are written as
+            they are drawn, so they need no memory.
+        folder: a new or empty folder.
 
     Returns:
-        The data, opened there. ``load(folder)`` opens them again, as does ``data.path`` in a
-        configuration.
+        The data, opened from the folder. ``load(folder)`` opens them again, and so does
+        ``data.path`` in a configuration.
 
     Raises:
         ConfigError: the folder has files.
-        StorageError: the disk does not take them.
+        StorageError: the files cannot be written.
     """
     folder = user_path(folder)
     with storage_errors(folder):
@@ -77,22 +77,21 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
             )
         for name, array in _arrays(data).items():
             _write(folder / f"{name}.npy", array)
-    files = {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))}
-    plain = {name: getattr(data, name) for name in _PLAIN}
-    about = {
-        "layout": LAYOUT,
-        **plain,
-        "splits": data.splits,
-        "digest": data_digest(data),
-        "files": files,
-    }
+    about: dict[str, Any] = {"layout": LAYOUT}
+    for name in _PLAIN:
+        about[name] = getattr(data, name)
+    about["splits"] = data.splits
+    about["digest"] = data_digest(data)
+    about["files"] = {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))}
     write_atomic(folder / DESCRIPTION, json.dumps(about, indent=1) + "\n")
     return open_packed(folder)
 
 
 def _made_in(folder: Path, make: Callable[[], FederatedData]) -> FederatedData:
-    """Data whose samples are written to the folder as they are made; none is left where making them
-    fails."""
+    """Data whose samples are written to the folder as they are made.
+
+    Their files are removed where making them fails.
+    """
     try:
         with samples_made_in(folder):
             return make()
@@ -119,38 +118,48 @@ def open_packed(folder: str | Path) -> FederatedData:
     }
     states = {name: file_state(folder / name) for name in (*about["files"], DESCRIPTION)}
     packed = PackedFiles(
-        folder, about["digest"], {name: state for name, state in states.items() if state}
+        folder=folder,
+        digest=about["digest"],
+        states={name: state for name, state in states.items() if state},
     )
     fields = {name: about[name] for name in _PLAIN}
-    fields |= {name: None if fields[name] is None else tuple(fields[name]) for name in _TUPLES}
-    fields |= {name: arrays[name] for name in _ARRAYS if name in arrays}
+    for name in _TUPLES:
+        # JSON has lists for tuples.
+        if fields[name] is not None:
+            fields[name] = tuple(fields[name])
+    for name in _ARRAYS:
+        if name in arrays:
+            fields[name] = arrays[name]
     fields["client_names"] = _client_names(folder, about, arrays)
     for split in about["splits"]:
         fields[split] = Ragged(arrays[f"{split}.rows"], arrays[f"{split}.offsets"])
     if len(fields["x"]) != len(fields["y"]):
         raise DataError(
             f"{folder}: {len(fields['x'])} samples but {len(fields['y'])} labels; pack the data "
-            f"anew"
+            "anew"
         )
     return FederatedData.trusted(packed, **fields)
 
 
 def verify(folder: str | Path) -> None:
-    """Read all files of packed data, and refuse (DataError) contents that are not what was packed.
+    """Read all files of packed data, and compare their digest.
 
     Args:
         folder: of the files.
+
+    Raises:
+        DataError: contents that differ from those that were packed.
     """
     data = open_packed(folder)
     assert data.packed is not None
-    if (
-        data_digest(data.with_rows(data.train, data.test)) != data.packed.digest
-    ):  # which is not trusted
+    # A copy has no ``packed``, whose digest would be returned without reading the files.
+    unpacked = data.with_rows(data.train, data.test)
+    if data_digest(unpacked) != data.packed.digest:
         raise DataError(f"{folder}: its files are not what was packed; pack the data anew")
 
 
 def _description(folder: Path) -> dict[str, Any]:
-    """What a folder says of its data."""
+    """The description in a folder of packed data, checked."""
     path = folder / DESCRIPTION
     try:
         about = json.loads(path.read_text())
@@ -159,20 +168,17 @@ def _description(folder: Path) -> dict[str, Any]:
                 f"{path}: written by another version of fedkin (layout {about['layout']}, here "
                 f"{LAYOUT})"
             )
-        needed = {
-            "x.npy",
-            "y.npy",
-            *(f"{split}.{part}.npy" for split in about["splits"] for part in ("rows", "offsets")),
-        }
-        whole = set(about["splits"]) <= set(SPLITS) and {"train", "test"} <= set(about["splits"])
-        if f"{_NAMES[0]}.npy" in about["files"]:
+        splits = set(about["splits"])
+        files = set(about["files"])
+        needed = {"x.npy", "y.npy"}
+        for split in splits:
+            needed |= {f"{split}.rows.npy", f"{split}.offsets.npy"}
+        if f"{_NAMES[0]}.npy" in files:
             needed |= {f"{name}.npy" for name in _NAMES}
-        names = {f"{name}.npy" for name in _ARRAYS} | needed
-        if (
-            not whole
-            or not needed <= set(about["files"]) <= names
-            or not {*_PLAIN, "digest"} <= set(about)
-        ):
+        allowed = needed | {f"{name}.npy" for name in _ARRAYS}
+        has_splits = {"train", "test"} <= splits <= set(SPLITS)
+        has_entries = {*_PLAIN, "digest"} <= set(about)
+        if not has_splits or not has_entries or not needed <= files <= allowed:
             raise ValueError("entries are missing")
     except DataError:
         raise
@@ -186,30 +192,33 @@ def _description(folder: Path) -> dict[str, Any]:
 def _client_names(
     folder: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> ClientNames | None:
-    """The names in two files; folders of before have them in their description."""
-    if _NAMES[0] not in arrays:
-        return None if about.get("client_names") is None else ClientNames.of(about["client_names"])
-    names = ClientNames(*(arrays[name] for name in _NAMES))
+    """The names of clients, from two files; older folders have them in their description."""
+    text, offsets = _NAMES
+    if text not in arrays:
+        names = about.get("client_names")
+        return None if names is None else ClientNames.of(names)
+    names = ClientNames(text=arrays[text], offsets=arrays[offsets])
     if not names.is_whole():
         raise DataError(f"{folder}: the names of clients are damaged; pack the data anew")
     return names
 
 
 def _mapped(path: Path, size: int) -> np.ndarray:
-    """An array in a file, of which nothing is read."""
+    """An array that is mapped from a file of this size, in bytes."""
     state = file_state(path)
-    if state is None or state[0] != size:
-        what = (
-            "is missing" if state is None else f"has {state[0]:,} bytes, and {size:,} were packed"
-        )
-        raise DataError(f"{path} {what}; pack the data anew")
+    if state is None:
+        raise DataError(f"{path} is missing; pack the data anew")
+    found, _ = state
+    if found != size:
+        raise DataError(f"{path} has {found:,} bytes, and {size:,} were packed; pack the data anew")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: expected an array, but it is damaged ({error})") from error
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: expected an array, got {type_of(array)}")
-    return array.view(np.ndarray)  # of the same pages; a memmap takes microseconds for every slice
+    # A view of the same pages: slicing a memmap takes microseconds.
+    return array.view(np.ndarray)
 
 
 def _arrays(data: FederatedData) -> dict[str, np.ndarray]:
@@ -217,18 +226,22 @@ def _arrays(data: FederatedData) -> dict[str, np.ndarray]:
     arrays = {name: getattr(data, name) for name in _ARRAYS if getattr(data, name) is not None}
     if data.client_names is not None:
         names = ClientNames.of(data.client_names)
-        arrays |= dict(zip(_NAMES, (names.text, names.offsets), strict=True))
+        text, offsets = _NAMES
+        arrays[text] = names.text
+        arrays[offsets] = names.offsets
     for split in data.splits:
         part = data.part(split)
-        arrays |= {f"{split}.rows": part.rows, f"{split}.offsets": part.offsets}
+        arrays[f"{split}.rows"] = part.rows
+        arrays[f"{split}.offsets"] = part.offsets
     return arrays
 
 
 def _write(path: Path, array: np.ndarray) -> None:
-    """Write an array, a block at a time; one that was made in this file is forced to the disk."""
-    if isinstance(array, np.memmap) and array.filename and Path(array.filename) == path.resolve():
-        array.flush()
-        return
+    """Write an array, a block at a time. An array that is mapped to this file is only flushed."""
+    if isinstance(array, np.memmap) and array.filename:
+        if Path(array.filename) == path.resolve():
+            array.flush()
+            return
     file = new_file(path, array.shape, array.dtype)
     rows = max(1, _BLOCK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), rows):

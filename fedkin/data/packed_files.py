@@ -1,4 +1,4 @@
-"""The files of data that are read where they lie."""
+"""The files that data are mapped from, and whether they have changed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from fedkin.core.errors import DataError
 
 @dataclass(frozen=True)
 class PackedFiles:
-    """The files of data that are read where they lie: their folder, and what was known of them when
-    they were opened.
+    """The files of packed data, as they were when they were opened.
 
     Attributes:
         folder: of the files.
@@ -28,8 +27,7 @@ class PackedFiles:
     states: dict[str, tuple[int, int]]
 
     def check(self) -> None:
-        """Refuse (DataError) files that have changed or are gone: a run would go on with other
-        samples."""
+        """Refuse (DataError) files that have changed or are gone: samples would be different."""
         check_files(
             {self.folder / name: state for name, state in self.states.items()},
             "pack them anew, and start",
@@ -40,18 +38,18 @@ def mapped_files(arrays: Iterable[np.ndarray | None]) -> dict[Path, tuple[int, i
     """The files that arrays are mapped from, with bytes and time of the last change.
 
     Args:
-        arrays: any; None and those in memory have no file.
+        arrays: any arrays. None, and arrays in memory, have no file.
     """
     files: dict[Path, tuple[int, int]] = {}
     for array in arrays:
+        # A view of a mapped array has it as a base.
         base: Any = array
         while base is not None:
-            if (
-                isinstance(base, np.memmap)
-                and base.filename
-                and (state := file_state(Path(base.filename)))
-            ):
-                files[Path(base.filename)] = state
+            if isinstance(base, np.memmap) and base.filename:
+                path = Path(base.filename)
+                state = file_state(path)
+                if state is not None:
+                    files[path] = state
             base = getattr(base, "base", None)
     return files
 
@@ -61,18 +59,18 @@ def check_files(states: dict[Path, tuple[int, int]], cure: str = "start") -> Non
 
     Args:
         states: bytes and time of the last change, by file.
-        cure: what to do, before "the run again".
+        cure: the advice before "the run again".
     """
     for path, state in states.items():
         if state != file_state(path):
             raise DataError(
                 f"{path} has changed, or is gone, since these data were opened: {cure} the run "
-                f"again"
+                "again"
             )
 
 
 def file_state(path: Path) -> tuple[int, int] | None:
-    """Bytes and time of the last change (ns) of a file; None where there is none."""
+    """Bytes and time of the last change (ns) of a file; None where it does not exist."""
     try:
         facts = path.stat()
     except OSError:

@@ -19,7 +19,8 @@ KIND = "a Parquet file"
 def column_names(path: Path) -> Any:
     """A DataFrame without rows that has the columns of a Parquet file.
 
-    Raises DataError where there is no such file, a damaged one, or one without rows.
+    Raises:
+        DataError: no such file, a damaged one, or one without rows.
     """
     import pyarrow.parquet as pq
 
@@ -34,8 +35,11 @@ def column_names(path: Path) -> Any:
 
 
 def _as_pandas(table: Any) -> Any:
-    """A table of pyarrow as a DataFrame. Raises ValueError where what pandas has written of its
-    columns is damaged."""
+    """A table of pyarrow as a DataFrame.
+
+    Raises:
+        ValueError: the description of the columns, written by pandas, is damaged.
+    """
     try:
         return table.to_pandas()
     except TypeError as error:
@@ -43,7 +47,7 @@ def _as_pandas(table: Any) -> Any:
 
 
 def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> OwnSamples:
-    """The samples of a Parquet file; only labels, clients and split are read at once.
+    """The samples of a Parquet file. Only labels, clients and split are read at once.
 
     Args:
         path: the file.
@@ -52,18 +56,22 @@ def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> Ow
         more: other fields of ``OwnSamples``.
 
     Raises:
-        DataError: a column that is not there, or that cannot be used.
+        DataError: a column that does not exist, or that cannot be used.
     """
     import pandas as pd
 
     features = feature_columns(names, columns, path)
+    small = [name for name in (columns.label, columns.client, columns.split) if name is not None]
     with reading(path, KIND, whole=False):
-        few = pd.read_parquet(
-            path,
-            columns=[c for c in (columns.label, columns.client, columns.split) if c is not None],
-        )
+        table = pd.read_parquet(path, columns=small)
     return with_features(
-        few, columns, features, ParquetFeatures(path, features), path, path.stem, **more
+        table=table,
+        columns=columns,
+        features=features,
+        x=ParquetFeatures(path, features),
+        place=path,
+        title=path.stem,
+        **more,
     )
 
 
@@ -81,20 +89,24 @@ class ParquetFeatures:
     def __init__(self, path: Path, features: list[Any]) -> None:
         import pyarrow.parquet as pq
 
-        self._path, self._features = path, features
+        self._path = path
+        self._features = features
         with reading(path, KIND, whole=False), pq.ParquetFile(path) as file:
             sizes = [
                 file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)
             ]
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
         self.shape = (int(self._starts[-1]), len(features))
-        self._group, self._values = -1, np.zeros((0, len(features)))
+        self._group = -1
+        self._values = np.zeros((0, len(features)))
 
     def __getitem__(self, rows: slice) -> Float64[np.ndarray, "b d"]:
         begin, end, _ = rows.indices(self.shape[0])
         first, last = np.searchsorted(self._starts, [begin, end - 1], side="right") - 1
-        parts = [self._read(group)[max(begin - self._starts[group], 0) : end - self._starts[group]]
-                 for group in range(first, last + 1)]  # fmt: skip
+        parts = []
+        for group in range(first, last + 1):
+            start = self._starts[group]
+            parts.append(self._read(group)[max(begin - start, 0) : end - start])
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def _read(self, group: int) -> Float64[np.ndarray, "g d"]:
@@ -102,10 +114,9 @@ class ParquetFeatures:
         import pyarrow.parquet as pq
 
         if group != self._group:
+            names = [str(name) for name in self._features]
             with reading(self._path, KIND, whole=False), pq.ParquetFile(self._path) as file:
-                table = _as_pandas(
-                    file.read_row_group(group, columns=[str(name) for name in self._features])
-                )
+                table = _as_pandas(file.read_row_group(group, columns=names))
                 table = table[self._features]
             self._values = numbers(table, self._features, self._path, int(self._starts[group]))
             self._group = group

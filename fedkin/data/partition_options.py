@@ -18,7 +18,8 @@ from fedkin.core.randomness import Stream
 from fedkin.data import fedprox_partitions, partition
 from fedkin.data.federated import Ragged
 
-OPTIONS_OF = {  # the options of each partition
+# The options of each partition.
+OPTIONS_OF = {
     "power_law": ("classes_per_client",),
     "dirichlet": ("alpha", "min_samples"),
     "shards": ("classes_per_client",),
@@ -27,20 +28,21 @@ OPTIONS_OF = {  # the options of each partition
     "ditto": ("classes_per_client",),
     "blocks": ("classes_per_client",),
 }
+# Partitions of pooled samples by their labels.
 POOLED = (
     "power_law",
     "dirichlet",
     "shards",
     "iid",
     "blocks",
-)  # partitions of pooled samples, by their labels
+)
 TEST_CHOICES = ("own", "iid")
 
-Owned = tuple[Ragged, Int[np.ndarray, "N"] | None]  # samples of each client; true clusters
+# The rows of each client, and true clusters.
+Owned = tuple[Ragged, Int[np.ndarray, "N"] | None]
 
-MAX_COUNT = (
-    10_000_000  # clients, or samples of a client: more is a typing error, and would exhaust memory
-)
+# Clients, or samples of a client. A larger number is a typing error, and would exhaust memory.
+MAX_COUNT = 10_000_000
 TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
 P = ParamSpec("P")
@@ -48,8 +50,10 @@ R = TypeVar("R")
 
 
 def checked(make: Callable[P, R]) -> Callable[P, R]:
-    """A decorator that refuses (ConfigError) arguments of another type than annotated, and negative
-    seeds; NumPy's numbers are accepted for Python's."""
+    """A decorator that refuses (ConfigError) negative seeds and arguments of the wrong type.
+
+    Types are those of the annotations. NumPy's numbers are converted to Python's.
+    """
     types = {name: kind for name, kind in typing.get_type_hints(make).items() if name != "return"}
     signature = inspect.signature(make)
 
@@ -65,8 +69,7 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
 
 
 def _checked_value(name: str, given: object, kind: typing.Any) -> typing.Any:
-    """The value of an argument, in Python's types. Raises ConfigError for another type than
-    ``kind``."""
+    """The value of an argument, in Python's types. Raises ConfigError where it is no ``kind``."""
     if kind == Sequence[str] | None:
         names = plain_lists(given)
         _check_names(name, names)
@@ -92,9 +95,9 @@ def _check_entries(name: str, value: object, kind: type) -> None:
 
 
 def _check_names(name: str, value: object) -> None:
-    if value is not None and not (
-        isinstance(value, list | tuple) and all(isinstance(entry, str) for entry in value)
-    ):
+    if value is None:
+        return
+    if not isinstance(value, list | tuple) or not all(isinstance(entry, str) for entry in value):
         raise ConfigError(f"{name} must be a list of text, got {value!r}")
 
 
@@ -107,16 +110,26 @@ def legacy_random(seed: int) -> np.random.RandomState:
 
 def positive(name: str, value: int) -> None:
     """Refuse (ConfigError) counts below one, and absurdly large ones."""
-    if not 1 <= value <= MAX_COUNT:
-        raise ConfigError(
-            f"{name} must be {'at least 1' if value < 1 else f'at most {MAX_COUNT:,}'}, got {value}"
-        )
+    if value < 1:
+        raise ConfigError(f"{name} must be at least 1, got {value}")
+    if value > MAX_COUNT:
+        raise ConfigError(f"{name} must be at most {MAX_COUNT:,}, got {value}")
 
 
 @dataclass(frozen=True)
 class PartitionOptions:
-    """Options of a partition; None is the default of the partition (k = 2, alpha = 0.5) or of the
-    set (clients)."""
+    """Options of a partition.
+
+    Attributes:
+        partition: its name.
+        clients: N; None for the default of the data set.
+        classes_per_client: k; None for 2.
+        alpha: concentration of ``dirichlet``; None for 0.5.
+        tested: ``own`` or ``iid`` test samples.
+        samples: size of a random subset; None for all samples.
+        min_samples: smallest number of samples of a client of ``dirichlet``; None for 10, as in
+            NIID-Bench.
+    """
 
     partition: str
     clients: int | None = None
@@ -124,11 +137,14 @@ class PartitionOptions:
     alpha: float | int | None = None
     tested: str = "own"
     samples: int | None = None
-    min_samples: int | None = None  # of every client, of dirichlet; None for 10, as in NIID-Bench
+    min_samples: int | None = None
 
     def check(self, known: tuple[str, ...]) -> None:
-        """Refuse unknown partitions, and options that the partition would silently ignore
-        (ConfigError)."""
+        """Refuse (ConfigError) unknown partitions, and options that would be silently ignored.
+
+        Args:
+            known: the partitions of the data set.
+        """
         if self.partition not in known:
             raise ConfigError(unknown("partition", self.partition, known))
         for option in ("classes_per_client", "alpha", "min_samples"):
@@ -136,45 +152,57 @@ class PartitionOptions:
             if value is not None and option not in OPTIONS_OF[self.partition]:
                 raise ConfigError(
                     f"{option} = {value} does not apply to partition {self.partition!r}; leave it "
-                    f"out"
+                    "out"
                 )
         if self.samples is not None and self.partition not in POOLED:
             raise ConfigError(
                 f"samples = {self.samples} does not apply to partition {self.partition!r}; leave "
-                f"it out"
+                "it out"
             )
         if self.tested not in TEST_CHOICES:
             raise ConfigError(unknown("value of tested", self.tested, TEST_CHOICES))
 
     def partition_labels(self, labels: Int[np.ndarray, "M"], clients: int, seed: int) -> Owned:
-        """The samples of each client by one of the POOLED partitions, and its true cluster where
-        the partition makes clusters; ``clients`` is the set's default."""
+        """The samples of each client, by one of the POOLED partitions.
+
+        Args:
+            labels: class of each sample.
+            clients: default number of clients.
+            seed: of the partition.
+
+        Returns:
+            The rows of each client, and its true cluster where the partition makes clusters.
+        """
         clients = clients if self.clients is None else self.clients
         k = 2 if self.classes_per_client is None else self.classes_per_client
-        alpha = 0.5 if self.alpha is None else self.alpha
-        least = 10 if self.min_samples is None else self.min_samples
         stream = Stream(seed, purpose="data/deal")
-        if self.partition == "blocks":
-            return partition.blocks(labels, clients, k, stream)
-        make: dict[str, Callable[[], Ragged]] = {
-            "power_law": lambda: fedprox_partitions.power_law(
-                labels, clients, k, legacy_random(seed)
-            ),
-            "dirichlet": lambda: partition.dirichlet(
-                labels, clients, alpha, legacy_random(seed), least
-            ),
-            "shards": lambda: partition.shards(labels, clients, k, stream),
-            "iid": lambda: partition.iid(len(labels), clients, stream),
-        }
-        return make[self.partition](), None
+        match self.partition:
+            case "blocks":
+                return partition.blocks(labels, clients, k, stream)
+            case "shards":
+                return partition.shards(labels, clients, k, stream), None
+            case "iid":
+                return partition.iid(len(labels), clients, stream), None
+            case "power_law":
+                random = legacy_random(seed)
+                return fedprox_partitions.power_law(labels, clients, k, random), None
+            case "dirichlet":
+                owned = partition.dirichlet(
+                    labels=labels,
+                    clients=clients,
+                    alpha=0.5 if self.alpha is None else self.alpha,
+                    random=legacy_random(seed),
+                    minimum=10 if self.min_samples is None else self.min_samples,
+                )
+                return owned, None
+            case _:
+                raise KeyError(self.partition)
 
     def test_parts(self, test: Ragged, seed: int) -> Ragged:
-        """The test samples of each client: its own, or an IID share of all."""
-        return (
-            test
-            if self.tested == "own"
-            else partition.redistribute(test, Stream(seed, purpose="data/tested"))
-        )
+        """The test samples of each client: its test part, or an IID share of all test parts."""
+        if self.tested == "own":
+            return test
+        return partition.redistribute(test, Stream(seed, purpose="data/tested"))
 
 
 def by_writer(writers: Shaped[np.ndarray, "M"], clients: int | None) -> Ragged:

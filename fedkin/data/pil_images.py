@@ -1,4 +1,4 @@
-"""Images of PIL as arrays of pixels: colours, not palette numbers, and all on one scale."""
+"""Images of PIL as arrays of pixels: colours instead of palette numbers, all on one scale."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from jaxtyping import Float32, Shaped
 
 from fedkin.core.errors import DataError
 
-_WHITE_16 = 65535  # of 16 bits
-# What an image is converted to before its pixels are read: the colours of a palette, and one colour
-# space for all, as the same three numbers mean different colours in others.
+# White in 16 bits.
+_WHITE_16 = 65535
+# Modes that are converted before pixels are read. The same three numbers mean different colours in
+# different colour spaces, so all images get the same one.
 _CONVERTED = {
     "1": "L",
     "PA": "RGBA",
@@ -23,24 +24,22 @@ _CONVERTED = {
     "YCbCr": "RGB",
     "HSV": "RGB",
 }
-_BYTES = ("L", "LA", "RGB", "RGBA")  # modes of 8 bits that are kept
+# Modes of 8 bits, which are kept.
+_BYTES = ("L", "LA", "RGB", "RGBA")
 
 
 def is_image(value: Any) -> bool:
-    """Whether a value is an image of PIL, which is not imported for that."""
-    return (
-        hasattr(value, "getbands")
-        and hasattr(value, "convert")
-        and isinstance(getattr(value, "mode", None), str)
-    )
+    """Whether a value is an image of PIL. PIL is not imported."""
+    has_methods = hasattr(value, "getbands") and hasattr(value, "convert")
+    return has_methods and isinstance(getattr(value, "mode", None), str)
 
 
 def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
-    """The pixels of an image: uint8, which are scaled to 0 .. 1 later, or float32 in 0 .. 1.
+    """The pixels of an image: uint8 (scaled to 0 .. 1 later), or float32 in 0 .. 1.
 
-    Palette images become RGB, or RGBA where they have transparency; CMYK, YCbCr and HSV become RGB;
-    black and white becomes grey. 16 bits are divided by 65535. Alpha channels are kept; an
-    orientation in EXIF is not applied.
+    Palette images become RGB, or RGBA where they have transparency. CMYK, YCbCr and HSV become RGB.
+    Black and white becomes grey. 16 bits are divided by 65535. Alpha channels are kept. An EXIF
+    orientation is not applied.
 
     Args:
         image: of PIL.
@@ -54,7 +53,9 @@ def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
         mode = "RGBA" if "transparency" in image.info else "RGB"
     mode = _CONVERTED.get(mode, mode)
     if mode in _BYTES:
-        return np.array(image if mode == image.mode else image.convert(mode))
+        if mode != image.mode:
+            image = image.convert(mode)
+        return np.array(image)
     values = np.array(image)
     if mode.startswith("I"):
         return _sixteen_bits(values, mode, place)
@@ -63,20 +64,19 @@ def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
     scale = f", with values {values.min():g} to {values.max():g}" if mode == "F" else ""
     raise DataError(
         f"{place}: an image of mode {image.mode!r}{scale} has no known scale; convert it, "
-        f"image.convert('RGB'), or "
-        "give arrays of numbers in 0 .. 1 to fk.data.from_arrays"
+        "image.convert('RGB'), or give arrays of numbers in 0 .. 1 to fk.data.from_arrays"
     )
 
 
 def _sixteen_bits(
     values: Shaped[np.ndarray, "H W"], mode: str, place: str
 ) -> Float32[np.ndarray, "H W"]:
-    """Pixels of 16 bits as 0 .. 1; files of 16 bits may be read as integers of 32."""
+    """Pixels of 16 bits as 0 .. 1. They may be integers of 32 bits."""
     if values.min() < 0 or values.max() > _WHITE_16:
         raise DataError(
             f"{place}: an image of mode {mode!r} has values {values.min()} to {values.max()}, and "
-            f"16 bits are 0 to "
-            f"{_WHITE_16}; give arrays of numbers in 0 .. 1 to fk.data.from_arrays"
+            f"16 bits are 0 to {_WHITE_16}; give arrays of numbers in 0 .. 1 to "
+            "fk.data.from_arrays"
         )
     return (values / np.float32(_WHITE_16)).astype(np.float32)
 
@@ -84,7 +84,7 @@ def _sixteen_bits(
 def pixels_of_all(
     images: Sequence[Any], place: str, start: int = 0
 ) -> Shaped[np.ndarray, "M H W ..."]:
-    """The pixels of images that have one size: uint8 where all have 8 bits, else float32 in 0 .. 1.
+    """The pixels of images of one size: uint8 where all have 8 bits, else float32 in 0 .. 1.
 
     Args:
         images: of PIL.
@@ -92,7 +92,7 @@ def pixels_of_all(
         start: the row of the first image.
 
     Raises:
-        DataError: images of different sizes or numbers of channels, and as ``pixels``.
+        DataError: as ``pixels``; also images of different sizes or numbers of channels.
     """
     arrays = [pixels(image, f"{place}, row {start + row}") for row, image in enumerate(images)]
     check_alike(arrays, [image.mode for image in images], place, start)
@@ -116,10 +116,8 @@ def check_alike(
         if array.shape != arrays[0].shape:
             raise DataError(
                 f"{place}: the image in row {start + row} has shape {array.shape} (mode "
-                f"{modes[row]}), the one in row "
-                f"{start} {arrays[0].shape} (mode {modes[0]}); resize them to one size, or "
-                f"convert all of them to one "
-                "mode: image.convert('RGB')"
+                f"{modes[row]}), the one in row {start} {arrays[0].shape} (mode {modes[0]}); "
+                "resize them to one size, or convert all of them to one mode: image.convert('RGB')"
             )
 
 

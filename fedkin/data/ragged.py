@@ -12,8 +12,12 @@ from jaxtyping import Int
 
 @dataclass(frozen=True)
 class Ragged:
-    """The index of samples per client, a ragged array: client i has the rows
-    ``rows[offsets[i]:offsets[i+1]]``."""
+    """The rows of each of N clients, a ragged array.
+
+    Attributes:
+        rows: the rows of all clients, one client after another.
+        offsets: client i has ``rows[offsets[i]:offsets[i+1]]``.
+    """
 
     rows: Int[np.ndarray, "S"]
     offsets: Int[np.ndarray, "N_plus_1"]
@@ -21,23 +25,19 @@ class Ragged:
     @classmethod
     def of(cls, lists: Sequence[np.ndarray]) -> Ragged:
         """An index from one array of rows per client."""
-        sizes = [len(a) for a in lists]
-        rows = (
-            np.concatenate([np.asarray(a, np.int64) for a in lists])
-            if sizes
-            else np.zeros(0, np.int64)
-        )
-        return cls(rows.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+        # The empty array first, as there may be no client.
+        arrays = [np.zeros(0, np.int64), *(np.asarray(array, np.int64) for array in lists)]
+        return cls(np.concatenate(arrays), _offsets([len(array) for array in lists]))
 
     @classmethod
     def empty(cls, sizes: Int[np.ndarray, "N"]) -> Ragged:
-        """An index of so many samples per client, whose rows are still to be written."""
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        """An index with these numbers of samples, whose rows are written later."""
+        offsets = _offsets(sizes)
         return cls(np.empty(offsets[-1], np.int64), offsets)
 
     @classmethod
     def consecutive(cls, sizes: Int[np.ndarray, "N"]) -> Ragged:
-        """The index of samples that lie one client after another."""
+        """An index of samples that are stored one client after another."""
         made = cls.empty(sizes)
         made.rows[:] = np.arange(len(made.rows))
         return made
@@ -60,6 +60,12 @@ class Ragged:
     def select(self, clients: Int[np.ndarray, "n"]) -> Ragged:
         """The index of these clients, in this order; a client may occur twice."""
         sizes = self.sizes[clients]
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        start = np.repeat(self.offsets[clients] - offsets[:-1], sizes)
-        return Ragged(self.rows[start + np.arange(offsets[-1])], offsets)
+        offsets = _offsets(sizes)
+        # Distance of each entry from its present position.
+        shift = np.repeat(self.offsets[clients] - offsets[:-1], sizes)
+        return Ragged(self.rows[shift + np.arange(offsets[-1])], offsets)
+
+
+def _offsets(sizes: Sequence[int] | Int[np.ndarray, "N"]) -> Int[np.ndarray, "N_plus_1"]:
+    """Where each client's entries begin, and the number of all entries."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

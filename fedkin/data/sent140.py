@@ -27,7 +27,8 @@ SENT140 = Source(
     "sent140",
     {FILE: None},
     folders=("Sent140", "sent140", "sentiment140"),
-    help="Unpack trainingandtestdata.zip of help.sentiment140.com there, or give the path of the CSV file (path=)",
+    help="Unpack trainingandtestdata.zip of help.sentiment140.com there, "
+    "or give the path of the CSV file (path=)",
 )
 
 
@@ -57,29 +58,29 @@ def sent140(
     """Sentiment140, one client per user: x [M, length] word numbers, y 1 for a positive tweet and 0
     for a negative one.
 
-    Filtered in LEAF's order, that of ``-s niid --sf 0.3 -k 30 -tf 0.8 -t sample``: whole users are
-    drawn at random until ``fraction`` of all samples is reached; those with fewer than ``least``
-    samples are dropped; the samples of each user are split at random, since the file has all
-    negative tweets first.
+    Users are filtered in the order of LEAF's ``-s niid --sf 0.3 -k 30 -tf 0.8 -t sample``. Whole
+    users are drawn at random until ``fraction`` of all samples is reached. Users with fewer than
+    ``least`` samples are dropped. The samples of each user are split at random, because all
+    negative tweets come first in the file.
 
-    Differences from LEAF: our own draws, so that the published file (772 users, 40,783 samples) is
-    matched in distribution but not bit for bit; the last user is kept whole, where LEAF truncates
-    it; LEAF's code keeps users with *more* than k samples (``least=31``), and adds the 498 tweets
-    of the separate test file, neutral ones as negative.
+    Differences from LEAF: random numbers are different, so the published file (772 users, 40,783
+    samples) is matched in distribution but not bit for bit. The last user is kept whole, where LEAF
+    truncates it. LEAF's code keeps users with *more* than k samples (``least=31``), and adds the
+    498 tweets of the separate test file, neutral ones as negative.
 
     Args:
         path: the original CSV (latin-1, no header: polarity 0 or 4, id, date, query, user, text),
             or a CSV in UTF-8 with a header that has polarity, user and text; None to search for
             training.1600000.processed.noemoticon.csv.
         fraction: share of all samples to draw.
-        least: samples of a user.
-        clients: keep the first so many users in the order of the draw; None for all.
+        least: smallest number of samples of a user.
+        clients: number of users to keep, in the order of the draw; None for all.
         train_fraction: each user's share of training samples.
         length: tokens of a text.
         pad: where short texts are padded, "end" or "front".
         glove: file of word vectors, whose words are the vocabulary; None for the words of the
             training texts.
-        most: size of the latter vocabulary; None for all words.
+        most: size of the vocabulary without ``glove``; None for all words.
         skip_bad: drop rows without a user or a text, which are refused otherwise. A text without a
             token, such as ":-)", is kept, as padding only.
         seed: of users and split.
@@ -97,23 +98,22 @@ def sent140(
     table = _complete(table, file, skip_bad)
     labels = (table["polarity"] == "4").to_numpy(np.int64)
     codes, names = pd.factorize(table["user"])
-    users, owned = _sample_users(
-        np.asarray(codes), fraction, least, Stream(seed, purpose="data/users")
-    )
-    users, owned = _first_users(users, owned, clients, least, file)
-    rows = Ragged(np.arange(len(owned.rows)), owned.offsets)
+    stream = Stream(seed, purpose="data/users")
+    users, owned = _sample_users(np.asarray(codes), fraction, least, stream)
+    users, owned = _first_users(users=users, owned=owned, clients=clients, least=least, path=file)
+    rows = Ragged.consecutive(owned.sizes)
     train, test = partition.split_train_test(
         rows, Stream(seed, purpose="data/split"), train_fraction
     )
     texts = table["text"].to_numpy(object)[owned.rows].tolist()
     words = encode_texts(texts, train.rows, length=length, glove=glove, pad=pad, most=most)
     return FederatedData(
-        "sent140",
-        words.x,
-        labels[owned.rows],
-        2,
-        train,
-        test,
+        name="sent140",
+        x=words.x,
+        y=labels[owned.rows],
+        classes=2,
+        train=train,
+        test=test,
         client_names=tuple(str(names[user]) for user in users),
         vocabulary=words.vocabulary,
         vectors=words.vectors,
@@ -129,18 +129,15 @@ def _check_options(fraction: float | int, least: int, clients: int | None) -> No
 
 
 def _read(path: Path) -> Table:
-    """Polarity, user and text of every row, all as text: "NA" and "null" are names and tweets, not
-    gaps."""
+    """Polarity, user and text of every row, as text. "NA" and "null" may be names and tweets."""
     import pandas as pd
 
     with reading(path, "the CSV file of Sentiment140"):
-        form = _form(
-            path
-        )  # all columns are read: with usecols, pandas would truncate a row of too many fields
+        form = _form(path)
+        # All columns are read: with usecols, pandas would truncate a row of too many fields.
         table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, **form)
-    return pd.DataFrame(
-        {name: table[name].fillna("") for name in NEEDED}
-    )  # NaN: a row that is cut off
+    # A row that is cut off has NaN.
+    return pd.DataFrame({name: table[name].fillna("") for name in NEEDED})
 
 
 def _form(path: Path) -> dict[str, Any]:
@@ -157,13 +154,12 @@ def _form(path: Path) -> dict[str, Any]:
         return {"encoding": "latin-1", "header": None, "names": COLUMNS}
     raise DataError(
         f"{path}: expected the columns {', '.join(COLUMNS)} without a header, or a header with "
-        f"{', '.join(NEEDED)}; "
-        f"row 0 is {head[:8]}"
+        f"{', '.join(NEEDED)}; row 0 is {head[:8]}"
     )
 
 
 def _complete(table: Table, path: Path, skip_bad: bool) -> Table:
-    """The rows that have a user and a text; others are refused, or dropped."""
+    """The rows that have a user and a text. Other rows are refused, or dropped."""
     bad: Bool[np.ndarray, "M"] = np.zeros(len(table), bool)
     for name in ("user", "text"):
         empty = (table[name].str.strip() == "").to_numpy(bool)
@@ -171,7 +167,7 @@ def _complete(table: Table, path: Path, skip_bad: bool) -> Table:
             row = int(np.argmax(empty))
             raise DataError(
                 f"{path}: {name} is empty in row {row} ({empty.sum()} such rows); correct it, or "
-                f"set skip_bad=True"
+                "set skip_bad=True"
             )
         bad |= empty
     if bad.all():
@@ -187,23 +183,22 @@ def _check_labels(table: Table, path: Path) -> None:
         hint = "; neutral tweets (2) are not in this set" if label == "2" else ""
         raise DataError(
             f"{path}: unknown label {label!r} in row {row} ({wrong.sum()} such rows); polarity "
-            f"must be 0 (negative) "
-            f"or 4 (positive){hint}"
+            f"must be 0 (negative) or 4 (positive){hint}"
         )
 
 
 def _sample_users(
     codes: Int[np.ndarray, "M"], fraction: float | int, least: int, stream: Stream
 ) -> tuple[Int[np.ndarray, "N"], Ragged]:
-    """Random users until ``fraction`` of all rows is reached, without the small ones; and the rows
-    of each."""
+    """Random users until ``fraction`` of all rows is reached, without small ones; rows of each."""
     sizes = np.bincount(codes)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     order = stream.rng().permutation(len(sizes))
     enough = int(np.searchsorted(np.cumsum(sizes[order]), int(fraction * len(codes))))
     users = order[: enough + 1]
     users = users[sizes[users] >= least]
-    return users, Ragged(np.argsort(codes, kind="stable").astype(np.int64), offsets).select(users)
+    rows = np.argsort(codes, kind="stable").astype(np.int64)
+    return users, Ragged(rows, offsets).select(users)
 
 
 def _first_users(

@@ -36,7 +36,8 @@ ROLES = Source(
         samples="808,705",
         content="the next character, by speaking role; windows of 80, every fifth",
         source=ROLES,
-        overlapping=True,  # windows of a role
+        # Windows of a role overlap.
+        overlapping=True,
     )
 )
 @checked
@@ -50,26 +51,26 @@ def shakespeare(
     least: int = 2,
     seed: int = 0,
 ) -> FederatedData:
-    """The plays of Shakespeare, one client per speaking role: x [M, length] characters, y the one
-    after them.
+    """The plays of Shakespeare, one client per speaking role: x [M, length] characters, y the next
+    character.
 
-    x and y are numbers of the characters in ``vocabulary``: those of the whole file, sorted; C is
-    their count. A role's lines are joined with a space (LEAF, too, has no line breaks).
+    x and y are numbers of the C characters in ``vocabulary``: all characters of the file, sorted. A
+    role's lines are joined with a space (LEAF has no line breaks either).
 
-    The split is in time: the first windows of a role are for training, and those that start after
-    the last training label are for testing, so no window starts at the ``length`` characters in
-    between. (LEAF leaves out 79 windows of 80 characters, so that its last training label is the
-    first test character.)
+    The split is in time. The first windows of a role are for training. Windows that start after the
+    last training label are for testing, so no window starts at the ``length`` characters in
+    between. (LEAF leaves out 79 windows of 80 characters, so its last training label is the first
+    test character.)
 
     Args:
         path: a JSON file (.json or .json.gz), ``{"users": ["play/ROLE", ..], "lines": {"play/ROLE":
             [line, ..]}}``; None to search for Shakespeare/shakespeare_roles.json.gz.
         clients: number of roles, drawn at random and kept in the order of the file; None for all.
         length: characters of a window.
-        stride: distance between the starts of windows. LEAF's is 1: 400 MB for all roles, where 5
-            takes 80 MB.
+        stride: distance between the starts of windows. LEAF's is 1, which takes 400 MB for all
+            roles; 5 takes 80 MB.
         train_fraction: share of a role's windows that train, at least one.
-        least: windows that a role must have, training and test together, with one of each.
+        least: windows that a role must have, with one or more to train and to test.
         seed: of the draw of roles.
 
     Raises:
@@ -84,31 +85,40 @@ def shakespeare(
     file = user_path(path) if path is not None else fetch(ROLES) / FILE
     users, texts = _roles(file)
     vocabulary, text = _encoded("".join(texts))
-    starts = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
-    windows = [_windows(len(text), length, stride, train_fraction) for text in texts]
-    eligible = [
-        u
-        for u, parts in enumerate(windows)
-        if all(map(len, parts)) and sum(map(len, parts)) >= least
-    ]
-    roles = _draw_roles(eligible, clients, file, length, seed)
-    first = [
-        part + starts[u] for u in roles for part in windows[u]
-    ]  # training and test of each role, alternating
-    train, test = _alternating([len(part) for part in first])
-    begin = np.concatenate(first)
+    sizes = [len(text_of_role) for text_of_role in texts]
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    windows = [_windows(size, length, stride, train_fraction) for size in sizes]
+    eligible = []
+    for u, (train_windows, test_windows) in enumerate(windows):
+        has_both = len(train_windows) > 0 and len(test_windows) > 0
+        if has_both and len(train_windows) + len(test_windows) >= least:
+            eligible.append(u)
+    roles = _draw_roles(eligible=eligible, clients=clients, path=file, length=length, seed=seed)
+
+    # Training and test windows of each role, alternating.
+    parts = [part + starts[u] for u in roles for part in windows[u]]
+    train, test = _alternating([len(part) for part in parts])
+    begin = np.concatenate(parts)
     x = np.lib.stride_tricks.sliding_window_view(text, length)[begin]
-    names = tuple(users[u] for u in roles)
     y = text[begin + length].astype(np.int64)
+    names = tuple(users[u] for u in roles)
     return FederatedData(
-        "shakespeare", x, y, len(vocabulary), train, test, client_names=names, vocabulary=vocabulary
+        name="shakespeare",
+        x=x,
+        y=y,
+        classes=len(vocabulary),
+        train=train,
+        test=test,
+        client_names=names,
+        vocabulary=vocabulary,
     )
 
 
 def _roles(path: Path) -> tuple[list[str], list[str]]:
     """Names and texts of all roles, in the order of ``users``."""
     content = _json(path)
-    users, lines = content.get("users"), content.get("lines")
+    users = content.get("users")
+    lines = content.get("lines")
     if not isinstance(users, list) or not isinstance(lines, dict) or not users:
         raise DataError(
             f"{path}: expected 'users', a list of roles, and 'lines' of each; found "
@@ -121,19 +131,21 @@ def _roles(path: Path) -> tuple[list[str], list[str]]:
     if unlisted:
         raise DataError(f"{path}: role {unlisted[0]!r} has lines but is not among 'users'")
     for name in names:
-        own = lines.get(name)
-        if not isinstance(own, list) or not all(isinstance(line, str) for line in own):
+        lines_of_role = lines.get(name)
+        if not isinstance(lines_of_role, list) or not all(
+            isinstance(line, str) for line in lines_of_role
+        ):
             raise DataError(
-                f"{path}: expected 'lines' of role {name!r} as a list of texts, got {str(own)[:40]}"
+                f"{path}: expected 'lines' of role {name!r} as a list of texts, got "
+                f"{str(lines_of_role)[:40]}"
             )
     return names, [" ".join(lines[name]) for name in names]
 
 
 def _json(path: Path) -> dict[str, Any]:
     with reading(path, "a JSON file"):
-        content = json.loads(
-            gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        )
+        raw = path.read_bytes()
+        content = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     if not isinstance(content, dict):
         raise DataError(
             f"{path}: expected a JSON object with users and lines, got a {type(content).__name__}"
@@ -145,29 +157,31 @@ def _encoded(text: str) -> tuple[tuple[str, ...], UInt[np.ndarray, "s"]]:
     """The characters that occur, and the text as their numbers, in the smallest integer type."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
     symbols, numbers = np.unique(points, return_inverse=True)
-    return tuple(chr(point) for point in symbols), numbers.astype(
-        np.min_scalar_type(max(len(symbols) - 1, 0))
-    )
+    smallest = np.min_scalar_type(max(len(symbols) - 1, 0))
+    return tuple(chr(point) for point in symbols), numbers.astype(smallest)
 
 
 def _windows(
     size: int, length: int, stride: int, train_fraction: float | int
 ) -> tuple[Int[np.ndarray, "a"], Int[np.ndarray, "b"]]:
-    """Starts of the training and the test windows of a text of ``size`` characters; none where it
-    is too short."""
+    """Starts of the training and test windows of a text of ``size`` characters.
+
+    A text that is too short has none.
+    """
     begin = np.arange(0, max(size - length, 0), stride)
     train = begin[: max(1, int(train_fraction * len(begin)))]
-    last_label = train[-1] + length if len(train) else 0  # its position
-    return train, begin[begin > last_label]
+    last_label_position = train[-1] + length if len(train) else 0
+    return train, begin[begin > last_label_position]
 
 
 def _draw_roles(
     eligible: list[int], clients: int | None, path: Path, length: int, seed: int
 ) -> list[int]:
+    """The roles that become clients, ascending."""
     if not eligible:
         raise DataError(
             f"{path}: no role is long enough for windows of {length} characters; lower length or "
-            f"least"
+            "least"
         )
     if clients is None:
         return eligible
@@ -181,8 +195,10 @@ def _draw_roles(
 
 
 def _alternating(sizes: list[int]) -> tuple[Ragged, Ragged]:
-    """Indices of consecutive rows: training of client 0, test of client 0, training of client 1,
-    ..."""
+    """Training and test rows of each client, from the sizes of consecutive parts.
+
+    The parts are training of client 0, test of client 0, training of client 1, ...
+    """
     bounds = np.cumsum([0, *sizes])
     parts = [np.arange(low, high) for low, high in zip(bounds[:-1], bounds[1:], strict=True)]
     return Ragged.of(parts[::2]), Ragged.of(parts[1::2])

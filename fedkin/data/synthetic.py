@@ -16,7 +16,8 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.partition import split_train_test
 from fedkin.data.partition_options import checked, legacy_random, positive
 
-FEATURES, CLASSES = 60, 10
+FEATURES = 60
+CLASSES = 10
 
 
 class Generated(NamedTuple):
@@ -43,39 +44,45 @@ def generate(
         clients: N.
         random: legacy generator.
         iid: one model and one distribution of features for all clients.
-        samples: of each client; None for lognormal(4, 2) + 50 of them.
+        samples: of each client; None for lognormal(4, 2) + 50.
 
-    Raises ConfigError where the machine has too little memory for them.
+    Returns:
+        Samples and their numbers.
+
+    Raises:
+        ConfigError: the machine has too little memory for them.
     """
     if samples is None:
         sizes = random.lognormal(4, 2, clients).astype(np.int64) + 50
     else:
         sizes = np.full(clients, samples)
     deviations = np.sqrt(np.arange(1.0, FEATURES + 1) ** -1.2)
+
+    # With iid, one model with weights W and biases b; else each client has a model.
+    W = np.zeros((FEATURES, CLASSES))
+    b = np.zeros(CLASSES)
+    centre = np.zeros(clients)
     if iid:
         means = np.zeros((clients, FEATURES))
-        shared = random.normal(0, 1, (FEATURES, CLASSES)), random.normal(0, 1, CLASSES)
+        W = random.normal(0, 1, (FEATURES, CLASSES))
+        b = random.normal(0, 1, CLASSES)
     else:
-        centre = random.normal(0, alpha, clients)  # of both a client's weights and its biases
+        # The mean of both the weights and the biases of a client.
+        centre = random.normal(0, alpha, clients)
         spread = random.normal(0, beta, clients)
         means = random.normal(spread[:, None], 1, (clients, FEATURES))
+
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     x, y = sample_arrays("synthetic", int(offsets[-1]), (FEATURES,))
     for u in range(clients):
-        W, b = (
-            shared
-            if iid
-            else (
-                random.normal(centre[u], 1, (FEATURES, CLASSES)),
-                random.normal(centre[u], 1, CLASSES),
-            )
-        )
-        drawn, own = random.standard_normal((sizes[u], FEATURES)), slice(offsets[u], offsets[u + 1])
-        drawn = drawn * deviations + means[u]
-        x[own], y[own] = (
-            drawn,
-            np.argmax(drawn @ W + b, axis=1),
-        )  # labels are those of the numbers as drawn
+        if not iid:
+            W = random.normal(centre[u], 1, (FEATURES, CLASSES))
+            b = random.normal(centre[u], 1, CLASSES)
+        drawn = random.standard_normal((sizes[u], FEATURES)) * deviations + means[u]
+        rows = slice(offsets[u], offsets[u + 1])
+        x[rows] = drawn
+        # Labels are those of the numbers in double precision.
+        y[rows] = np.argmax(drawn @ W + b, axis=1)
     return Generated(x, y, sizes)
 
 
@@ -97,21 +104,20 @@ def synthetic(
     train_fraction: float | int = 0.9,
     seed: int = 0,
 ) -> FederatedData:
-    """Synthetic(alpha, beta): 60 features, 10 classes, lognormal(4, 2) + 50 samples per client, no
-    files needed.
+    """Synthetic(alpha, beta): 60 features, 10 classes, lognormal(4, 2) + 50 samples per client. It
+    needs no files.
 
     FedProx and FedSim use 30 clients, FedGroup 100. The published generator shifts all weights of a
-    client by one number, and so the scores of all classes: no label changes, and one seed gives the
-    same data with every alpha.
+    client by one number, which shifts the scores of all classes alike. So no label changes, and one
+    seed gives the same data with every alpha.
 
     Args:
         alpha: intended standard deviation between clients' models; None for 1.
         beta: standard deviation between clients' features; None for 1.
         clients: N.
-        samples: of each client; None for the published lognormal(4, 2) + 50. Its first ones are its
-            training samples: they are independent, so that a shuffle would change nothing.
-        iid: the same model and features for every client; alpha and beta do not apply to it and are
-            refused.
+        samples: of each client; None for the published lognormal(4, 2) + 50. With a number, the
+            first samples of a client train, without a shuffle: they are independent.
+        iid: one model and one distribution of features for all clients; alpha and beta are refused.
         train_fraction: each client's share of training samples.
         seed: of samples and split.
 
@@ -125,13 +131,21 @@ def synthetic(
         if value is not None and iid:
             raise ConfigError(
                 f"{name} = {value} does not apply to synthetic with iid = true; leave one of them "
-                f"out"
+                "out"
             )
         if value is not None and not (np.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be zero or a positive number, got {value}")
-    alpha, beta = (1.0 if value is None else value for value in (alpha, beta))
-    x, y, sizes = generate(alpha, beta, clients, legacy_random(seed), iid, samples)
+    alpha = 1.0 if alpha is None else alpha
+    beta = 1.0 if beta is None else beta
+    x, y, sizes = generate(
+        alpha=alpha,
+        beta=beta,
+        clients=clients,
+        random=legacy_random(seed),
+        iid=iid,
+        samples=samples,
+    )
     stream = None if samples else Stream(seed, purpose="data/synthetic/split")
     train, test = split_train_test(Ragged.consecutive(sizes), stream, train_fraction)
     name = "synthetic(iid)" if iid else f"synthetic({alpha:g}, {beta:g})"
-    return FederatedData(name, x, y, CLASSES, train, test)
+    return FederatedData(name=name, x=x, y=y, classes=CLASSES, train=train, test=test)

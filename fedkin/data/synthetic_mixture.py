@@ -1,5 +1,5 @@
-"""FedEM's synthetic federation: every client's samples come from K logistic models, in shares of
-its own."""
+"""FedEM's synthetic federation: samples come from K logistic models, in different shares for every
+client."""
 
 from __future__ import annotations
 
@@ -14,19 +14,29 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.machine_memory import check_memory
 from fedkin.data.partition_options import checked, legacy_random, positive
 
-_LARGEST = 1000  # training samples of a client
+# Training samples of a client, at most.
+_LARGEST = 1000
 
 
 class Generated(NamedTuple):
     """Samples of all clients: those of a client are consecutive, training samples before test
-    samples."""
+    samples.
+
+    Attributes:
+        x: features.
+        y: labels.
+        component: the model of each sample.
+        sizes: training samples of each client.
+        shares: pi, of each model in each client.
+        models: theta.
+    """
 
     x: Float32[np.ndarray, "M d"]
     y: Int[np.ndarray, "M"]
-    component: Int[np.ndarray, "M"]  # of each sample
-    sizes: Int[np.ndarray, "N"]  # training samples
-    shares: Float[np.ndarray, "N K"]  # pi
-    models: Float[np.ndarray, "K d"]  # theta
+    component: Int[np.ndarray, "M"]
+    sizes: Int[np.ndarray, "N"]
+    shares: Float[np.ndarray, "N K"]
+    models: Float[np.ndarray, "K d"]
 
 
 def generate(
@@ -37,12 +47,14 @@ def generate(
     test_samples: int,
     random: np.random.RandomState,
 ) -> Generated:
-    """Draw sizes, shares and models, and then the samples of client after client, as the authors'
-    generator does.
+    """Draw sizes, shares and models, then the samples of each client, as the authors' generator.
 
-        n_i = min(lognormal(4, 2) + 50, 1000), pi_i ~ Dir(concentration), theta_k ~ U(-1, 1)^d x ~
-        U(-1, 1)^d, y = round(sigmoid(theta_k x + N(0, 0.1^2))), the numbers of samples by k ~
-        Multinomial(n, pi_i)
+        n_i = min(lognormal(4, 2) + 50, 1000)
+        pi_i ~ Dir(concentration)
+        theta_k ~ U(-1, 1)^d
+        number of samples by k ~ Multinomial(n, pi_i)
+        x ~ U(-1, 1)^d
+        y = round(sigmoid(theta_k x + N(0, 0.1^2)))
 
     Args:
         clients: N.
@@ -52,31 +64,36 @@ def generate(
         test_samples: of every client.
         random: legacy generator.
 
-    Raises ConfigError where the machine has too little memory for them.
+    Raises:
+        ConfigError: the machine has too little memory for them.
     """
     sizes = np.minimum(random.lognormal(4, 2, clients).astype(np.int64) + 50, _LARGEST)
     shares = random.dirichlet(np.full(components, concentration), clients)
     models = random.uniform(-1, 1, (components, features))
+    # Training and test samples of each client, alternating.
     parts = np.stack([sizes, np.full(clients, test_samples)], axis=1).ravel()
-    ends, total = np.cumsum(parts), int(parts.sum())
+    ends = np.cumsum(parts)
+    total = int(parts.sum())
+    # Features in float32; label, component and two index entries in int64.
     needed = (features * 4 + 4 * 8) * total
     check_memory(
         {f"{total:,} samples of synthetic_mixture": needed},
         "take fewer: data.clients, data.test_samples",
     )
-    x, y, component = (
-        np.empty((total, features), np.float32),
-        np.empty(total, np.int64),
-        np.empty(total, np.int64),
-    )
+    x = np.empty((total, features), np.float32)
+    y = np.empty(total, np.int64)
+    component = np.empty(total, np.int64)
     for part, (end, size) in enumerate(zip(ends, parts, strict=True)):
-        own = slice(end - size, end)
         counts = random.multinomial(size, shares[part // 2])
         k = random.permutation(np.repeat(np.arange(components), counts))
         drawn = random.uniform(-1, 1, (size, features))
         score = np.einsum("jd,jd->j", drawn, models[k]) + random.normal(0, 0.1, size)
-        x[own], y[own], component[own] = drawn, score > 0, k  # the sigmoid is rounded up above 0
-    return Generated(x, y, component, sizes, shares, models)
+        rows = slice(end - size, end)
+        x[rows] = drawn
+        # The sigmoid of a score above 0 is rounded to 1.
+        y[rows] = score > 0
+        component[rows] = k
+    return Generated(x=x, y=y, component=component, sizes=sizes, shares=shares, models=models)
 
 
 @named(
@@ -96,19 +113,19 @@ def synthetic_mixture(
     test_samples: int = 1000,
     seed: int = 12345,
 ) -> FederatedData:
-    """FedEM's synthetic federation: two classes by K logistic models, of which each client has
-    shares. No files.
+    """FedEM's synthetic federation: two classes by K logistic models, in different shares for every
+    client. It needs no files.
 
-    A client's true cluster is the model of which it has most; few clients have one alone. The
-    authors' seed is 12345, and they have 5000 test samples of each client; the order in which
-    samples are drawn differs from theirs.
+    A client's true cluster is its most frequent model; few clients have only one. The authors' seed
+    is 12345, and they have 5000 test samples for each client. Samples are drawn in another order
+    than theirs.
 
     Args:
         clients: N.
         components: K.
         features: d.
-        concentration: of the Dirichlet distribution of shares; the lower, the more a client has of
-            one model.
+        concentration: of the Dirichlet distribution of shares. At a low value, most samples of a
+            client come from one model.
         test_samples: of every client.
         seed: of everything.
 
@@ -120,11 +137,27 @@ def synthetic_mixture(
     positive("test_samples", test_samples)
     if not (np.isfinite(concentration) and concentration > 0):
         raise ConfigError(f"concentration must be a positive number, got {concentration}")
-    made = generate(clients, components, features, concentration, test_samples, legacy_random(seed))
-    start = np.cumsum(made.sizes + test_samples) - (made.sizes + test_samples)
-    train = Ragged.of([np.arange(s, s + n) for s, n in zip(start, made.sizes, strict=True)])
-    test = Ragged.of(
-        [np.arange(s + n, s + n + test_samples) for s, n in zip(start, made.sizes, strict=True)]
+    made = generate(
+        clients=clients,
+        components=components,
+        features=features,
+        concentration=concentration,
+        test_samples=test_samples,
+        random=legacy_random(seed),
     )
-    name = f"synthetic mixture of {components}"
-    return FederatedData(name, made.x, made.y, 2, train, test, made.shares.argmax(axis=1))
+    both = made.sizes + test_samples
+    starts = np.cumsum(both) - both
+    train = []
+    test = []
+    for start, size in zip(starts, made.sizes, strict=True):
+        train.append(np.arange(start, start + size))
+        test.append(np.arange(start + size, start + size + test_samples))
+    return FederatedData(
+        name=f"synthetic mixture of {components}",
+        x=made.x,
+        y=made.y,
+        classes=2,
+        train=Ragged.of(train),
+        test=Ragged.of(test),
+        true_clusters=made.shares.argmax(axis=1),
+    )

@@ -1,4 +1,4 @@
-"""A table as samples: which of its columns are features, which is the label, which the client."""
+"""A table as samples: its columns are features, the label, the client and the split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from fedkin.data.csv_tables import UNNAMED
 from fedkin.data.files import Table
 from fedkin.data.own_samples import OwnSamples
 
-_INDEX = re.compile(r"__index_level_\d+__")  # how pyarrow calls an index without a name
+# The name that pyarrow gives to an index without a name.
+_INDEX = re.compile(r"__index_level_\d+__")
 # A number with commas or with several points, such as 1,5 or 1.000,5, or a word for a missing
 # value.
 _MARKED = re.compile(
@@ -28,13 +29,21 @@ _log = logging.getLogger("fedkin")
 
 
 class Columns(NamedTuple):
-    """Which column is what. ``features`` None: all columns that are nothing else."""
+    """The columns of a table.
+
+    Attributes:
+        label: column of the labels.
+        client: column of the clients; None where it has none.
+        features: columns of the features; None for all other columns.
+        split: column of train, test or validation, or of 0, 1 or 2; None where it has none.
+        unused: columns that are not features.
+    """
 
     label: Any
     client: Any = None
     features: Sequence[Any] | None = None
-    split: Any = None  # train, test or validation, or 0, 1 or 2
-    unused: tuple[Any, ...] = ()  # columns that are no features
+    split: Any = None
+    unused: tuple[Any, ...] = ()
 
 
 def table_samples(
@@ -44,20 +53,26 @@ def table_samples(
 
     Args:
         table: one row per sample.
-        columns: which column is what.
+        columns: of labels, clients, features and split.
         place: file or name to begin errors with.
         title: name of the data set.
         more: other fields of ``OwnSamples``.
 
     Raises:
-        DataError: a column that is not there, or that cannot be used, and a missing value; column
-            and row are named.
+        DataError: a column that does not exist or cannot be used, a missing value; column and row
+            are named.
     """
     check_table(table, place)
     columns = resolved_columns(table, columns)
     features = feature_columns(table, columns, place)
     return with_features(
-        table, columns, features, numbers(table, features, place), place, title, **more
+        table=table,
+        columns=columns,
+        features=features,
+        x=numbers(table, features, place),
+        place=place,
+        title=title,
+        **more,
     )
 
 
@@ -65,25 +80,26 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
     """The columns of the features, in order.
 
     Args:
-        table: a DataFrame with all columns, with rows or without.
-        columns: which column is what.
+        table: a DataFrame with all columns; it needs no rows.
+        columns: of labels, clients, features and split.
         place: file or name to begin errors with.
 
     Raises:
-        DataError: a column that is not there.
-        ConfigError: one that is two things.
+        DataError: a column that does not exist.
+        ConfigError: a column that is used twice.
     """
     named = _named(columns)
     check_columns(table, [*named, *(columns.features or ())], place)
     features = columns.features
     if features is None:
-        candidates = [name for name in table.columns if name not in (*named, *columns.unused)]
+        others = (*named, *columns.unused)
+        candidates = [name for name in table.columns if name not in others]
         features = without_row_numbers(candidates, place)
     clash = [name for name in named if name in features]
     if clash:
         raise ConfigError(
             f"{place}: column {clash[0]!r} cannot be a feature and the label, client or split as "
-            f"well"
+            "well"
         )
     if len(set(named)) < len(named):
         raise ConfigError(
@@ -93,14 +109,13 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
 
 
 def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
-    """Names of columns without those of the row numbers of pandas, which would be features that
-    identify samples.
+    """Names of columns, without row numbers of pandas: as features, they would identify samples.
 
-    A column called ``__index_level_0__`` or the like is the index of a DataFrame, and is left out.
-    What a column without a name is, is not known.
+    A column with a name such as ``__index_level_0__`` is the index of a DataFrame, and is left out.
+    A column without a name may be an index or anything else, and is refused.
 
     Args:
-        names: of the columns that are to be features.
+        names: of columns that may be features.
         place: file or name to begin errors with.
 
     Raises:
@@ -115,17 +130,14 @@ def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
     if unnamed:
         raise DataError(
             f"{place}: expected a name for every column, got {unnamed[0]!r}: probably the row "
-            f"numbers that pandas "
-            "writes; leave them out with to_csv(..., index=False), give the column a name, or "
-            "name the others with "
-            "features="
+            "numbers that pandas writes; leave them out with to_csv(..., index=False), give the "
+            "column a name, or name the others with features="
         )
     return [name for name in names if name not in index]
 
 
 def resolved_columns(table: Table, columns: Columns) -> Columns:
-    """Columns by the names that the table has: 1 may stand for a column called "1", and the
-    reverse."""
+    """The columns with their names in the table: 1 may mean a column "1", and "1" a column 1."""
     by_text = {str(name): name for name in table.columns}
 
     def resolved(name: Any) -> Any:
@@ -154,29 +166,39 @@ def with_features(
 
     Args:
         table: with these columns.
-        columns: which column is what.
+        columns: of labels, clients, features and split.
         features: the columns of the features.
-        x: their numbers.
-        place, title, more: as of ``table_samples``.
+        x: the features.
+        place, title, more: as for ``table_samples``.
     """
     owners = None
     if columns.client is not None:
         owners = client_ids(table[columns.client], place, str(columns.client))
     split = None if columns.split is None else _text(table[columns.split].to_numpy())
     names = tuple(str(name) for name in features)
-    names = names if len(set(names)) == len(names) else None
+    if len(set(names)) < len(names):
+        # 1 and "1" are different columns with one name.
+        names = None
     labels = table[columns.label]
     facts = column_facts(columns)
     return OwnSamples(
-        place, title, x, labels, owners, split, feature_names=names, columns=facts, **more
+        place=place,
+        title=title,
+        x=x,
+        labels=labels,
+        owners=owners,
+        split=split,
+        feature_names=names,
+        columns=facts,
+        **more,
     )
 
 
 def column_facts(columns: Columns) -> dict[str, str]:
-    """What is kept of a table's columns, to find them in other tables.
+    """The names of a table's label and client columns, by which other tables are read.
 
     Args:
-        columns: which column is what.
+        columns: of labels, clients, features and split.
     """
     facts = {"label": str(columns.label)}
     if columns.client is not None:
@@ -185,19 +207,19 @@ def column_facts(columns: Columns) -> dict[str, str]:
 
 
 def _named(columns: Columns) -> list[Any]:
-    """The columns that are no features."""
+    """The columns that are not features."""
     return [name for name in (columns.label, columns.client, columns.split) if name is not None]
 
 
 def check_table(table: Table, place: Path | str) -> None:
-    """Refuse (DataError) a table without rows, and one with a column twice."""
+    """Refuse (DataError) a table without rows, or with two columns of one name."""
     if not len(table):
         raise DataError(f"{place}: expected one row per sample, found none")
     check_different(table, place)
 
 
 def check_different(table: Table, place: Path | str) -> None:
-    """Refuse (DataError) a table with a column twice."""
+    """Refuse (DataError) a table with two columns of one name."""
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
         raise DataError(f"{place}: expected columns of different names, got {twice[0]!r} twice")
@@ -206,19 +228,21 @@ def check_different(table: Table, place: Path | str) -> None:
 def check_columns(
     table: Table, names: Sequence[Any], place: Path | str, cures: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse (DataError) a column that is not there, with the nearest one.
+    """Refuse (DataError) a column that does not exist. The message names the nearest one.
 
     Args:
         table: a DataFrame.
         names: columns that it must have.
         place: file or name to begin errors with.
-        cures: what to do without a column, by its name.
+        cures: advice where a column does not exist, by its name.
     """
     for name in names:
         if name not in table.columns:
-            cure = (cures or {}).get(name)
             message = unknown("column", str(name), map(str, table.columns))
-            raise DataError(f"{place}: {message}{f'; {cure}' if cure else ''}")
+            cure = (cures or {}).get(name)
+            if cure:
+                message += f"; {cure}"
+            raise DataError(f"{place}: {message}")
 
 
 def _text(column: np.ndarray) -> np.ndarray:
@@ -236,7 +260,8 @@ def numbers(
         place: file or name to begin errors with.
         start: the number of the first row, where the table is a part of a larger one.
 
-    Raises DataError for what is missing, infinite or no number; column and row are named.
+    Raises:
+        DataError: a cell that is missing, infinite or not a number; column and row are named.
     """
     import pandas as pd
 
@@ -251,30 +276,26 @@ def numbers(
             what = "text" if first and isinstance(first[0], str) else str(column.dtype)
             raise DataError(
                 f"{place}: expected numeric feature columns, got {name} of {what}, such as "
-                f"{listed(first)!r}; "
-                f"encode it (pandas.get_dummies(table, columns=[{name!r}])), or name the others "
-                f"with features="
+                f"{listed(first)!r}; encode it (pandas.get_dummies(table, columns=[{name!r}])), "
+                "or name the others with features="
             )
         absent = pd.isna(column).to_numpy()
         if absent.any():
             row = start + int(np.argmax(absent))
             raise DataError(
                 f"{place}: column {name}, row {row} holds NaN, a missing value ({absent.sum()} "
-                f"such "
-                "rows); fill it in, drop these rows, or name the other columns with features="
+                "such rows); fill it in, drop these rows, or name the other columns with features="
             )
         _check_size(column.to_numpy(np.float64), name, place, start)
     return table[features].to_numpy(np.float64)
 
 
 def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
-    """Refuse (DataError) a column of numbers of which some are not written as such: text where most
-    of it are."""
+    """Refuse (DataError) a column of text in which most cells are numbers, and some are not."""
     import pandas as pd
 
-    if pd.api.types.is_numeric_dtype(column) or not pd.api.types.is_object_dtype(
-        column
-    ) | pd.api.types.is_string_dtype(column):
+    is_text = pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)
+    if pd.api.types.is_numeric_dtype(column) or not is_text:
         return
     present = column.notna().to_numpy()
     wrong = present & np.asarray(pd.isna(pd.to_numeric(column, errors="coerce")))
@@ -282,16 +303,13 @@ def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
         row = int(np.argmax(wrong))
         raise DataError(
             f"{place}: column {name}, row {start + row} (rows count from 0) holds "
-            f"{column.iloc[row]!r}, which is no "
-            f"number ({wrong.sum()} such rows); correct it, leave these rows out, or name the "
-            f"other columns with "
-            "features="
+            f"{column.iloc[row]!r}, which is no number ({wrong.sum()} such rows); correct it, "
+            "leave these rows out, or name the other columns with features="
         )
 
 
 def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None:
-    """Refuse (DataError) a column of numbers of which some are written with commas, or with words
-    for missing ones."""
+    """Refuse (DataError) a column of numbers with commas, or with words for missing values."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column):
@@ -307,23 +325,20 @@ def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None
     row = int(np.argmax([bool(_MARKED.fullmatch(str(cell))) for cell in column]))
     raise DataError(
         f"{place}: column {name}, row {start + row} (rows count from 0) holds "
-        f"{column.iloc[row]!r}, which is no "
-        "number. A decimal comma, thousands, or a word for a missing value? Write numbers as "
-        "1234.5, leave out rows "
-        "without a value, or name the other columns with features="
+        f"{column.iloc[row]!r}, which is no number. A decimal comma, thousands, or a word for a "
+        "missing value? Write numbers as 1234.5, leave out rows without a value, or name the "
+        "other columns with features="
     )
 
 
 def _check_size(values: Float64[np.ndarray, "M"], name: Any, place: Path | str, start: int) -> None:
-    """Refuse (DataError) infinity, and what is infinite as float32."""
+    """Refuse (DataError) infinity, and numbers that are infinite as float32."""
     large = np.abs(values) > np.finfo(np.float32).max
     if large.any():
         row = int(np.argmax(large))
-        what = (
-            "infinity"
-            if np.isinf(values[row])
-            else "a number too large for float32, over 3.4e38; scale the features"
-        )
+        what = "a number too large for float32, over 3.4e38; scale the features"
+        if np.isinf(values[row]):
+            what = "infinity"
         raise DataError(
             f"{place}: column {name}, row {start + row} holds {what} ({large.sum()} such rows)"
         )

@@ -28,18 +28,18 @@ SCALINGS = ("pooled", "raw")
 FEATURES = 39
 
 _FOLDERS = ("TCGA-BRCA", "tcga_brca", "tcga-brca")
-TABLE, SPLIT = "brca.csv", "dataset_creation_scripts/train_test_split.csv"
+TABLE = "brca.csv"
+SPLIT = "dataset_creation_scripts/train_test_split.csv"
 TCGA = Source(
     "tcga_brca",
     {TABLE: "989df4ddec084f749d9593146d7ba92f", SPLIT: "e648057e47463ee7763924d779cd7f2d"},
     folders=_FOLDERS,
-    url="https://raw.githubusercontent.com/owkin/FLamby/edacf54d5211520583b0133d55ac39b6fda8324b/flamby/datasets/"
-    "fed_tcga_brca",
+    url="https://raw.githubusercontent.com/owkin/FLamby/"
+    "edacf54d5211520583b0133d55ac39b6fda8324b/flamby/datasets/fed_tcga_brca",
     size="142 kB",
 )
-JOINED = Source(
-    "tcga_brca (one table)", {TABLE: None}, folders=_FOLDERS
-)  # with columns region and split
+# One table with columns region and split.
+JOINED = Source("tcga_brca (one table)", {TABLE: None}, folders=_FOLDERS)
 
 
 @named(
@@ -66,22 +66,23 @@ def tcga_brca(
     """TCGA-BRCA: survival of 1,088 breast cancer patients, one client for each of six regions, in
     FLamby's split. To be trained with ``fedkin.models.cox``.
 
-    A training sample is a death with patients of the same region beside it who were at risk at that
-    time, x float32 [m, 40], of which the last is 1 for a patient and 0 where there are fewer than
-    m; y is the position of the one who died, and the cross entropy the Cox loss. A test sample is a
-    pair of patients of whom it is known who died first, so accuracy is the C-index: of all clients
-    over the pairs within regions. Regions have 45, 35, 14, 16, 7 and 2 deaths to train on and 14,
-    4, 8, 3, 2 and 1 to be tested on: the C-index of a small region says little.
+    A training sample is a death, with patients of the same region who were at risk at that time: x
+    float32 [m, 40]. The last of the 40 features is 1 for a patient, and 0 where there are fewer
+    than m. y is the position of the patient who died, and the cross entropy is the Cox loss. A test
+    sample is a pair of patients with a known first death, so accuracy is the C-index; over all
+    clients, it counts pairs within regions. Regions have 45, 35, 14, 16, 7 and 2 deaths to train on
+    and 14, 4, 8, 3, 2 and 1 to test on, so the C-index of a small region is not reliable.
 
-    FLamby's two files, or one table ``brca.csv`` of the same rows with columns region and split.
+    The files are FLamby's two, or one table ``brca.csv`` of the same rows with columns region and
+    split.
 
     Args:
         at_risk: m, patients of a sample, at least 2.
-        draws: samples of each death in training, each with other patients.
-        scaling: ``pooled``: the age has mean 0 and deviation 1 on the training patients of all
-            regions; ``raw``: it is in years, as in FLamby.
-        ties: of deaths at the same time, of which the training patients of no region have any:
-            ``breslow`` or ``efron``.
+        draws: samples of each death in training, each with different patients.
+        scaling: of the age: ``pooled`` to mean 0 and standard deviation 1 on the training patients
+            of all regions; ``raw`` in years, as in FLamby.
+        ties: treatment of deaths at the same time: ``breslow`` or ``efron``. The training patients
+            of no region have such deaths.
         seed: of the draws.
 
     Raises:
@@ -100,40 +101,64 @@ def tcga_brca(
     if scaling == "pooled":
         age = x[table["split"].to_numpy() == "train", 0]
         x[:, 0] = (x[:, 0] - age.mean()) / age.std(ddof=1)
-    times, died = table["T"].to_numpy(np.float64), table["E"].to_numpy() == 1
-    parts: dict[str, list[np.ndarray]] = {"train": [], "test": []}
-    samples, labels, total = list[np.ndarray](), list[np.ndarray](), 0
+    times = table["T"].to_numpy(np.float64)
+    died = table["E"].to_numpy() == 1
+
+    # Training samples, then test samples, of each region.
+    samples: list[np.ndarray] = []
+    labels: list[np.ndarray] = []
     for region, name in enumerate(REGIONS):
-        for split, rows in parts.items():
-            own = (table["region"].to_numpy() == region) & (table["split"].to_numpy() == split)
-            rng, who = (
-                Stream(seed, purpose=f"tcga_brca/{split}").client(region),
-                f"tcga_brca, region {name}, {split}",
-            )
-            patients = x[own], times[own], died[own]
-            if split == "train":
-                some, y = risk_sets(*patients, at_risk, draws, rng, who, ties)
-            else:
-                some, y = comparable_pairs(*patients, at_risk, rng)
-            rows.append(np.arange(total, total + len(y)))
-            samples, labels, total = [*samples, some], [*labels, y], total + len(y)
-    train, test = (Ragged.of(parts[split]) for split in ("train", "test"))
-    every = np.concatenate(samples), np.concatenate(labels)
-    return FederatedData("tcga_brca", *every, at_risk, train, test, client_names=REGIONS)
+        in_region = table["region"].to_numpy() == region
+        trained = in_region & (table["split"].to_numpy() == "train")
+        train_samples, train_labels = risk_sets(
+            x=x[trained],
+            times=times[trained],
+            died=died[trained],
+            size=at_risk,
+            draws=draws,
+            rng=Stream(seed, purpose="tcga_brca/train").client(region),
+            who=f"tcga_brca, region {name}, train",
+            ties=ties,
+        )
+        tested = in_region & (table["split"].to_numpy() == "test")
+        test_samples, test_labels = comparable_pairs(
+            x=x[tested],
+            times=times[tested],
+            died=died[tested],
+            size=at_risk,
+            rng=Stream(seed, purpose="tcga_brca/test").client(region),
+        )
+        samples += [train_samples, test_samples]
+        labels += [train_labels, test_labels]
+
+    ends = np.cumsum([len(part) for part in labels])
+    rows = [np.arange(end - len(part), end) for end, part in zip(ends, labels, strict=True)]
+    return FederatedData(
+        name="tcga_brca",
+        x=np.concatenate(samples),
+        y=np.concatenate(labels),
+        classes=at_risk,
+        train=Ragged.of(rows[::2]),
+        test=Ragged.of(rows[1::2]),
+        client_names=REGIONS,
+    )
 
 
 def _patients() -> Table:
-    """One row for each patient: region, split, the features, E (1: death observed) and T (days)."""
+    """One row per patient: region, split, the features, E (1: death observed) and T (days)."""
     import pandas as pd
 
     if locate(TCGA) is None and (folder := locate(JOINED)):
         return _checked(_read(folder / TABLE), folder / TABLE)
     folder = fetch(TCGA)
-    table, split = _read(folder / TABLE), _read(folder / SPLIT)
-    whole = table.merge(split, on="pid")
-    part = whole["fold2"].str.rsplit("_", n=1)
-    front = pd.DataFrame({"region": part.str[1].astype(int), "split": part.str[0]})
-    return _checked(pd.concat([front, whole[table.columns[1:]]], axis=1), folder / TABLE)
+    table = _read(folder / TABLE)
+    split = _read(folder / SPLIT)
+    joined = table.merge(split, on="pid")
+    # An entry such as train_3: the split, and the region.
+    fold = joined["fold2"].str.rsplit("_", n=1)
+    front = pd.DataFrame({"region": fold.str[1].astype(int), "split": fold.str[0]})
+    without_pid = joined[table.columns[1:]]
+    return _checked(pd.concat([front, without_pid], axis=1), folder / TABLE)
 
 
 def _read(path: Path) -> Table:
@@ -144,31 +169,24 @@ def _read(path: Path) -> Table:
 
 
 def _checked(table: Table, path: Path) -> Table:
-    """The table, refused where it has not this form."""
+    """The table. Raises DataError where it has another form."""
     names = list(table.columns)
-    if (
-        names[:3] != ["region", "split", "age_at_index"]
-        or names[-2:] != ["E", "T"]
-        or len(names) != FEATURES + 4
-    ):
+    has_names = names[:3] == ["region", "split", "age_at_index"] and names[-2:] == ["E", "T"]
+    if not has_names or len(names) != FEATURES + 4:
         raise DataError(
             f"{path}: expected the columns region, split, {FEATURES} features from age_at_index "
-            f"on, E, T, got "
-            f"{len(names)} columns from {names[0]} to {names[-1]}"
+            f"on, E, T, got {len(names)} columns from {names[0]} to {names[-1]}"
         )
     numbers = cast(Table, table.drop(columns="split"))
-    if (
-        not all(kind.kind in "if" for kind in numbers.dtypes)
-        or not np.isfinite(numbers.to_numpy(np.float64)).all()
-    ):
+    is_numeric = all(kind.kind in "if" for kind in numbers.dtypes)
+    if not is_numeric or not np.isfinite(numbers.to_numpy(np.float64)).all():
         raise DataError(
             f"{path}: expected numbers in all columns but split, without missing values"
         )
-    wrong = ~(
-        table["region"].isin(range(len(REGIONS)))
-        & table["split"].isin(["train", "test"])
-        & table["E"].isin([0, 1])
-    )
+    region_right = table["region"].isin(range(len(REGIONS)))
+    split_right = table["split"].isin(["train", "test"])
+    event_right = table["E"].isin([0, 1])
+    wrong = ~(region_right & split_right & event_right)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0]) + 1
         raise DataError(

@@ -19,25 +19,30 @@ from fedkin.data.files import reading
 from fedkin.data.partition_options import positive
 
 TOKEN = re.compile(r"[\w']+|[.,!?;]")
-UNKNOWN = ""  # word 0 of a vocabulary: padding, and every word outside the vocabulary
+# Word 0 of a vocabulary: padding, and every word outside the vocabulary.
+UNKNOWN = ""
 
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """Texts as word numbers. ``vocabulary[0]`` is "", for padding and unknown words; its vector is
-    zero."""
+    """Texts as word numbers.
+
+    Attributes:
+        x: word numbers.
+        vocabulary: the words; the first is "", for padding and unknown words.
+        vectors: of the words, zero for the first one; None without a GloVe file.
+    """
 
     x: Int32[np.ndarray, "M L"]
     vocabulary: tuple[str, ...]
-    vectors: Float32[np.ndarray, "V D"] | None  # None where no GloVe file was given
+    vectors: Float32[np.ndarray, "V D"] | None
 
 
 def tokenize(text: str) -> list[str]:
-    """The words of a text, and each of . , ! ? ; by itself, as in LEAF (Caldas et al. 2018); all
-    else is dropped.
+    """The words of a text, and each . , ! ? ; as a word, as in LEAF (Caldas et al. 2018).
 
-    Unlike LEAF's, they are lower-cased: GloVe 6B has no upper case, so that LEAF loses every word
-    with upper case.
+    Other characters are dropped. Words are lower-cased, unlike LEAF's: GloVe 6B has no upper case,
+    so LEAF loses every word with upper case.
     """
     return TOKEN.findall(text.lower())
 
@@ -52,16 +57,15 @@ def encode_texts(
     most: int | None = None,
     width: int | None = None,
 ) -> EncodedTexts:
-    """The first ``length`` tokens of each text as numbers of a vocabulary, shorter texts padded
-    with 0.
+    """The first ``length`` tokens of each text as word numbers. Shorter texts are padded with 0.
 
     Args:
         texts: M texts.
         train: rows of the training texts.
         length: L; tokens beyond it are ignored.
-        glove: a file as :func:`read_glove` reads it; the vocabulary is the words of the texts that
-            it has, in its order. None: the words of the training texts, the most frequent first,
-            ties in alphabetical order.
+        glove: a file for :func:`read_glove`. The vocabulary is the words of the texts that the file
+            has, in its order. None: the words of the training texts, the most frequent first, ties
+            in alphabetical order.
         pad: where short texts are padded, "end" (FedProx) or "front" (FlexCFL).
         most: size of the vocabulary without ``glove``; None for all words.
         width: the D that ``glove`` must have; None for any.
@@ -82,30 +86,27 @@ def encode_texts(
             )
     x, numbers = _numbered(texts, length, pad)
     if glove is None:
-        names, vectors = _frequent(x[train], list(numbers), most), None
+        where = "the training texts"
+        words = _frequent(x[train], list(numbers), most)
+        vectors = None
     else:
-        names, rows = read_glove(glove, numbers.keys() - {UNKNOWN}, width)
+        where = f"{glove}, of {len(numbers) - 1} in the texts"
+        words, rows = read_glove(glove, numbers.keys() - {UNKNOWN}, width)
         vectors = np.concatenate([np.zeros((1, rows.shape[1]), np.float32), rows])
-    if not names:
-        where = (
-            "the training texts"
-            if glove is None
-            else f"{glove}, of {len(numbers) - 1} in the texts"
-        )
+    if not words:
         raise DataError(
             f"expected words in the vocabulary, found none in {where}; is it the right language?"
         )
-    renumbered = np.zeros(
-        len(numbers), np.int32
-    )  # number in the vocabulary, by order of appearance
-    renumbered[[numbers[name] for name in names]] = np.arange(1, len(names) + 1)
-    return EncodedTexts(renumbered[x], (UNKNOWN, *names), vectors)
+    # From numbers in order of appearance to numbers in the vocabulary.
+    renumbered = np.zeros(len(numbers), np.int32)
+    renumbered[[numbers[word] for word in words]] = np.arange(1, len(words) + 1)
+    return EncodedTexts(x=renumbered[x], vocabulary=(UNKNOWN, *words), vectors=vectors)
 
 
 def _numbered(
     texts: Sequence[str], length: int, pad: str
 ) -> tuple[Int32[np.ndarray, "M L"], dict[str, int]]:
-    """Every text as word numbers in order of first appearance, and the number of each word."""
+    """Texts as word numbers, and the number of each word, in order of first appearance."""
     numbers = {UNKNOWN: 0}
     x = np.zeros((len(texts), length), np.int32)
     for row, text in enumerate(texts):
@@ -116,12 +117,11 @@ def _numbered(
 
 
 def _frequent(x: Int32[np.ndarray, "s L"], words: list[str], most: int | None) -> tuple[str, ...]:
+    """The ``most`` most frequent words that occur, ties in alphabetical order."""
     counts = np.bincount(x.ravel(), minlength=len(words))
     occurring = [number for number in range(1, len(words)) if counts[number]]
-    return tuple(
-        words[number]
-        for number in sorted(occurring, key=lambda number: (-counts[number], words[number]))[:most]
-    )
+    ordered = sorted(occurring, key=lambda number: (-counts[number], words[number]))
+    return tuple(words[number] for number in ordered[:most])
 
 
 def read_glove(
@@ -129,20 +129,21 @@ def read_glove(
 ) -> tuple[tuple[str, ...], Float32[np.ndarray, "n D"]]:
     """The words that a GloVe file has, in the order of the file, and their vectors.
 
-    Each line is a word and D numbers, separated by single spaces; D is that of the first line.
-    Lines are read one by one, and numbers only of the words given; of a word that occurs twice, the
-    first counts.
+    Each line is a word and D numbers, separated by single spaces. The first line gives D. Lines are
+    read one by one, and numbers are read only for the given words. If a word occurs twice, the
+    first one counts.
 
     Args:
-        path: a .txt or .gz file, or a .zip with one .txt (or one whose name contains
+        path: a .txt or .gz file, or a .zip with one .txt (or with one whose name contains
             ``.{width}d.``, as in glove.6B.zip).
         words: the words to read.
-        width: D; None for that of the first line.
+        width: D; None to take it from the first line.
 
     Raises:
         DataError: any other line, or an empty file; file and line are named.
     """
-    path, encoded = Path(path), {word.encode() for word in words}
+    path = Path(path)
+    encoded = {word.encode() for word in words}
     by_word: dict[bytes, Float32[np.ndarray, "D"]] = {}
     D = 0
     for number, line in _lines(path, width):
@@ -177,6 +178,7 @@ def _first_width(line: bytes, width: int | None, where: str) -> int:
 
 
 def _vector(line: bytes, where: str) -> Float32[np.ndarray, "D"]:
+    """The numbers of a line. Raises DataError where they are not finite numbers."""
     try:
         vector = np.array([float(part) for part in line.split(b" ")[1:]])
     except ValueError:
@@ -193,7 +195,7 @@ def _vector(line: bytes, where: str) -> Float32[np.ndarray, "D"]:
 
 
 def _spaced(line: bytes, D: int) -> bool:
-    """Whether a line of too many parts has a word with spaces in it, as GloVe 840B does (". . .")."""
+    """Whether a line with too many parts has a word with spaces, such as ". . ." in GloVe 840B."""
     try:
         float(line.split(b" ")[-D - 1])
     except ValueError:
@@ -202,28 +204,28 @@ def _spaced(line: bytes, D: int) -> bool:
 
 
 def _lines(path: Path, width: int | None) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file, numbered from 1, without their ends."""
+    """The lines of a file without line breaks, numbered from 1."""
     with reading(path, "a GloVe file"), ExitStack() as stack:
         for number, line in enumerate(_opened(path, width, stack), 1):
             yield number, line.rstrip()
 
 
 def _opened(path: Path, width: int | None, stack: ExitStack) -> Any:
+    """The open text file, also of an archive. The stack closes it."""
     if path.suffix == ".gz":
         return stack.enter_context(gzip.open(path))
     if path.suffix != ".zip":
         return stack.enter_context(path.open("rb"))
     archive = stack.enter_context(zipfile.ZipFile(path))
-    names = [
-        name
-        for name in archive.namelist()
-        if name.endswith(".txt") and not name.startswith("__MACOSX/")
-    ]
-    fitting = [name for name in names if f".{width}d." in name]
-    members = names if len(names) == 1 else fitting
+    # macOS adds files of metadata.
+    visible = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
+    names = [name for name in visible if name.endswith(".txt")]
+    members = names
+    if len(names) != 1:
+        members = [name for name in names if f".{width}d." in name]
     if len(members) != 1:
         raise DataError(
             f"{path}: expected one .txt file in it, found {names or 'none'}; unpack it and name "
-            f"the file"
+            "the file"
         )
     return stack.enter_context(archive.open(members[0]))

@@ -14,15 +14,18 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 
 SCALES = ("standard", "unit", "bytes")
-LARGEST = 256  # side of an image: all images of a set are in memory
-DEGREES = 300.0  # 5 pi / 3, counter-clockwise
-NOISE = 0.1  # deviation, as a part of the range of pixels
-CHUNK = 1000  # images processed at a time
+# Largest side of an image: all images of a set are in memory.
+LARGEST = 256
+# 5 pi / 3, counter-clockwise.
+DEGREES = 300.0
+# Standard deviation, as a part of the range of pixels.
+NOISE = 0.1
+# Images that are processed at a time.
+CHUNK = 1000
 
 Pixels = Float[np.ndarray, "M H W *c"]
-Augmentation = Callable[
-    [Pixels, np.random.Generator, float, float], Pixels
-]  # images, randomness, black, white
+# A function of images, randomness, black and white.
+Augmentation = Callable[[Pixels, np.random.Generator, float, float], Pixels]
 
 
 def _flip(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
@@ -30,10 +33,12 @@ def _flip(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixel
 
 
 def _rotation(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
-    from scipy import ndimage  # slow to import, so only when needed
+    # Slow to import, so only when needed.
+    from scipy import ndimage
 
     rotated = ndimage.rotate(x, DEGREES, axes=(1, 2), reshape=False, order=1, cval=low)
-    return np.clip(rotated, low, high)  # interpolation may round beyond the range
+    # Interpolation may round beyond the range.
+    return np.clip(rotated, low, high)
 
 
 def _noise(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
@@ -47,16 +52,25 @@ AUGMENTATIONS: dict[str, Augmentation] = {"flip": _flip, "rotation": _rotation, 
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """Size, scale and augmentation of the images of a named set; ``size=None`` keeps the published
-    size."""
+    """Size, scale and augmentation of the images of a named set.
+
+    Attributes:
+        size: side of an image in pixels; None for the published size.
+        scale: one of ``SCALES``.
+        augment: names of augmentations.
+    """
 
     size: int | None = None
     scale: str = "standard"
     augment: tuple[str, ...] = ()
 
     def check(self, flat: int | None = None) -> None:
-        """Refuse (ConfigError) invalid options; ``flat`` is the side of images that are flat where
-        no size is given."""
+        """Refuse (ConfigError) invalid options.
+
+        Args:
+            flat: published side of images that are flat without a size; None for images that are
+                never flat.
+        """
         if self.size is not None and not 1 <= self.size <= LARGEST:
             raise ConfigError(f"size must be from 1 to {LARGEST} pixels, got {self.size}")
         if self.scale not in SCALES:
@@ -73,8 +87,8 @@ def resize(
 ) -> Float32[np.ndarray, "M h w *c"]:
     """Images of ``size`` x ``size`` pixels, in float32, unscaled; None keeps their size.
 
-    Linear between the two nearest pixels along either axis, with half-pixel centres and edges
-    repeated: the bilinear resize of TensorFlow (``tf.image.resize``, without antialiasing).
+    This is the bilinear resize of TensorFlow (``tf.image.resize`` without antialiasing): linear
+    between the two nearest pixels along each axis, with half-pixel centres and repeated edges.
     """
     if size is None:
         return pixels.astype(np.float32)
@@ -86,38 +100,42 @@ def resize(
 
 
 def _along(x: Float32[np.ndarray, "..."], size: int, axis: int) -> Float32[np.ndarray, "..."]:
-    """Linear interpolation by sums of two; the last bits of a matrix product would depend on the
-    machine."""
+    """Linear interpolation along an axis.
+
+    It adds two terms for each pixel: the last bits of a matrix product would depend on the machine.
+    """
     last = x.shape[axis] - 1
-    place = np.clip((np.arange(size) + 0.5) * (last + 1) / size - 0.5, 0, last)
-    before = np.floor(place).astype(np.int64)
-    share = (place - before).astype(np.float32).reshape(-1, *[1] * (x.ndim - axis - 1))
-    return (
-        np.take(x, before, axis) * (1 - share)
-        + np.take(x, np.minimum(before + 1, last), axis) * share
-    )
+    position = np.clip((np.arange(size) + 0.5) * (last + 1) / size - 0.5, 0, last)
+    before = np.floor(position).astype(np.int64)
+    after = np.minimum(before + 1, last)
+    trailing_axes = [1] * (x.ndim - axis - 1)
+    share = (position - before).astype(np.float32).reshape(-1, *trailing_axes)
+    return np.take(x, before, axis) * (1 - share) + np.take(x, after, axis) * share
 
 
 def standardise(x: Float32[np.ndarray, "M ..."], rows: int, by_channel: bool) -> None:
-    """Subtract means and divide by standard deviations + 0.001, in place, as in FedProx's and
-    Ditto's generators.
+    """Subtract means and divide by standard deviations + 0.001, in place.
+
+    The generators of FedProx and Ditto do this.
 
     Args:
         x: images on the 0 .. 255 scale.
-        rows: the moments are those of the first so many images.
+        rows: number of images, from the first on, whose moments are used.
         by_channel: moments of each channel, the last axis, instead of each pixel.
     """
-    total, squares = np.zeros(x.shape[1:]), np.zeros(x.shape[1:])
+    total = np.zeros(x.shape[1:])
+    squares = np.zeros(x.shape[1:])
     for start in range(0, rows, CHUNK):
-        part = x[start : min(start + CHUNK, rows)].astype(
-            np.float64
-        )  # of whole numbers, the sums are exact
+        # Sums of whole numbers are exact in float64.
+        part = x[start : min(start + CHUNK, rows)].astype(np.float64)
         total += part.sum(axis=0)
         squares += (part**2).sum(axis=0)
     count = rows
     if by_channel:
-        count *= total.size // x.shape[-1]
-        total, squares = (sums.reshape(-1, x.shape[-1]).sum(axis=0) for sums in (total, squares))
+        channels = x.shape[-1]
+        count *= total.size // channels
+        total = total.reshape(-1, channels).sum(axis=0)
+        squares = squares.reshape(-1, channels).sum(axis=0)
     mean = total / count
     deviation = np.sqrt(np.maximum(squares / count - mean**2, 0))
     x -= mean.astype(np.float32)
@@ -132,15 +150,16 @@ def augmented(
     low: float | int = 0.0,
     high: float | int = 1.0,
 ) -> FederatedData:
-    """The same federation with one more copy of every training image for each augmentation.
+    """The same federation, with a copy of every training image for each augmentation.
 
-    ``flip`` mirrors it top to bottom, ``rotation`` rotates it by 300 degrees counter-clockwise (5
-    pi / 3; bilinear, corners black), ``noise`` adds Gaussian noise, clipped to the range. All three
-    give ATHENA-FL's four-fold training data. No paper states the strength of the noise: its
-    standard deviation here is a tenth of ``high - low``. Copies follow the images in their client's
-    training part, one augmentation after another; test parts are unchanged. (The authors augment
-    before they split, so that copies of one image train and test.) A client's noise depends on the
-    seed, its number and its images alone.
+    ``flip`` mirrors an image top to bottom, ``rotation`` rotates it by 300 degrees
+    counter-clockwise (5 pi / 3; bilinear, corners black), ``noise`` adds Gaussian noise, clipped to
+    the range. All three give ATHENA-FL's four-fold training data. No paper states the strength of
+    the noise: its standard deviation here is a tenth of ``high - low``.
+
+    In each training part, copies follow the images, one augmentation after another. Test parts do
+    not change. (The authors augment before they split, so copies of one image train and test.) A
+    client's noise depends only on the seed, its number and its images.
 
     Args:
         data: ``x`` must be images [M, H, W] or [M, H, W, c] within low .. high; augment before
@@ -159,29 +178,42 @@ def augmented(
     if not augmentations:
         return data
     _check_pixels(data, low, high)
-    M, S = len(data.x), len(data.train.rows)
+    M = len(data.x)
+    S = len(data.train.rows)
     x = np.empty((M + len(augmentations) * S, *data.x.shape[1:]), data.x.dtype)
     x[:M] = data.x
     for number, name in enumerate(augmentations):
         stream = Stream(seed, purpose=f"data/augment/{name}")
-        _copy(data, AUGMENTATIONS[name], x[M + number * S :], stream, float(low), float(high))
-    y = np.concatenate([data.y, *[data.y[data.train.rows]] * len(augmentations)])
-    return data.with_rows(_with_copies(data.train, M, len(augmentations)), data.test, x=x, y=y)
+        _copy(
+            data=data,
+            augment=AUGMENTATIONS[name],
+            to=x[M + number * S :],
+            stream=stream,
+            low=float(low),
+            high=float(high),
+        )
+    copied_labels = [data.y[data.train.rows]] * len(augmentations)
+    y = np.concatenate([data.y, *copied_labels])
+    train = _with_copies(data.train, M, len(augmentations))
+    return data.with_rows(train, data.test, x=x, y=y)
 
 
 def _copy(
     data: FederatedData, augment: Augmentation, to: Pixels, stream: Stream, low: float, high: float
 ) -> None:
-    """Write the augmented training images of all clients, in the order of their rows."""
+    """Write the augmented training images of all clients to ``to``, in the order of their rows."""
     for client in range(data.clients):
-        rng, offset, rows = stream.client(client), data.train.offsets[client], data.train[client]
+        rng = stream.client(client)
+        offset = data.train.offsets[client]
+        rows = data.train[client]
         for start in range(0, len(rows), CHUNK):
             part = rows[start : start + CHUNK]
-            to[offset + start : offset + start + len(part)] = augment(data.x[part], rng, low, high)
+            begin = offset + start
+            to[begin : begin + len(part)] = augment(data.x[part], rng, low, high)
 
 
 def _with_copies(train: Ragged, first: int, copies: int) -> Ragged:
-    """Each client's rows and those of its copies, which start at row ``first``."""
+    """Each client's rows, and the rows of its copies. All copies start at row ``first``."""
     S = len(train.rows)
     lists: list[Int[np.ndarray, "s"]] = []
     for start, end in zip(train.offsets, train.offsets[1:], strict=False):
@@ -204,8 +236,7 @@ def _check_pixels(data: FederatedData, low: float | int, high: float | int) -> N
     if data.x.ndim not in (3, 4):
         raise ConfigError(
             f"{data.name}: augment needs images [M, H, W] or [M, H, W, c], got features of shape "
-            f"{data.x.shape}; "
-            "the named image sets have a size option (mnist: size=28)"
+            f"{data.x.shape}; the named image sets have a size option (mnist: size=28)"
         )
     if not -np.inf < low < high < np.inf:
         raise ConfigError(
@@ -219,6 +250,5 @@ def _check_pixels(data: FederatedData, low: float | int, high: float | int) -> N
     if len(data.x) and not low <= data.x.min() <= data.x.max() <= high:
         raise DataError(
             f"{data.name}: pixels lie in {data.x.min():g} .. {data.x.max():g}, outside of {low} "
-            f".. {high}; "
-            "give low and high (and augment before standardising)"
+            f".. {high}; give low and high (and augment before standardising)"
         )

@@ -1,5 +1,4 @@
-"""Arrays as users have them (NumPy, PyTorch, JAX, pandas, PIL) as NumPy's arrays, with every value
-that they hold."""
+"""The user's arrays, of NumPy, PyTorch, JAX, pandas or PIL, as NumPy's arrays."""
 
 from __future__ import annotations
 
@@ -12,15 +11,12 @@ from jaxtyping import Int, Shaped
 from fedkin.core.errors import DataError
 from fedkin.data.pil_images import is_image, pixels, pixels_of_all
 
-_SHORT_FLOATS = (
-    "bfloat16",
-    "float8",
-)  # types that NumPy does not have; float32 holds their numbers exactly
+# Types that NumPy does not have. float32 holds their numbers exactly.
+_SHORT_FLOATS = ("bfloat16", "float8")
 
 
 def user_array(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, "..."]:
-    """Values of any source as an array of NumPy; bfloat16 becomes float32, and images become
-    pixels.
+    """Values as an array of NumPy. bfloat16 becomes float32, and images become pixels.
 
     Args:
         values: an array, a tensor, a table, images, or lists of numbers.
@@ -44,7 +40,7 @@ def user_array(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, 
 
 
 def unmasked(values: Any, place: Path | str, name: str) -> Any:
-    """The values of a masked array without masked entries; anything else as it is.
+    """The values of a masked array, if no entry is masked; anything else unchanged.
 
     Args:
         values: perhaps a masked array.
@@ -63,14 +59,13 @@ def unmasked(values: Any, place: Path | str, name: str) -> Any:
         where = f" in {', '.join(places)}" if places else ""
         raise DataError(
             f"{place}: {name} is masked{where} ({masked.sum()} such entries), so its value is not "
-            f"known; leave these "
-            f"rows out, or fill them in: {name}.filled(value)"
+            f"known; leave these rows out, or fill them in: {name}.filled(value)"
         )
     return values.data
 
 
 def _of_tensor(tensor: Any, place: Path | str, name: str) -> Shaped[np.ndarray, "..."]:
-    """A tensor of PyTorch, wherever it is."""
+    """A tensor of PyTorch, on any device, as an array."""
     if str(tensor.layout) != "torch.strided":
         raise DataError(f"{place}: {name} is a sparse tensor; make it dense: {name}.to_dense()")
     tensor = tensor.detach().cpu()
@@ -79,7 +74,7 @@ def _of_tensor(tensor: Any, place: Path | str, name: str) -> Shaped[np.ndarray, 
 
 
 def _refuse_sparse(values: Any, place: Path | str, name: str) -> None:
-    """Refuse (DataError) a sparse matrix: as an array of all entries it may not fit into memory."""
+    """Refuse (DataError) a sparse matrix: a dense one may not fit into memory."""
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         shape = " x ".join(map(str, values.shape))
         raise DataError(
@@ -89,7 +84,7 @@ def _refuse_sparse(values: Any, place: Path | str, name: str) -> None:
 
 
 def _of_list(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, "..."]:
-    """A list of rows, which may be images, tensors, masked arrays, or numbers."""
+    """A list of rows, which may be images, tensors, masked arrays or numbers, as an array."""
     if all(map(is_image, values)):
         return pixels_of_all(values, f"{place}: {name}")
     if hasattr(values[0], "detach"):
@@ -98,12 +93,12 @@ def _of_list(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, ".
     if masked:
         raise DataError(
             f"{place}: {name} is masked in row {masked[0]} ({len(masked)} such rows), so its "
-            f"value is not known; leave "
-            "these rows out, or fill them in: row.filled(value)"
+            "value is not known; leave these rows out, or fill them in: row.filled(value)"
         )
     try:
         return _known_type(np.asarray(values))
-    except ValueError as error:  # NumPy's word for lists of different lengths
+    except ValueError as error:
+        # NumPy raises it for lists of different lengths.
         raise DataError(
             f"{place}: {name} holds samples of different shapes; resize or pad them to one "
             f"({error})"
@@ -111,13 +106,19 @@ def _of_list(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, ".
 
 
 def _of_table(table: Any, array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
-    """Numbers of pandas' own types as NumPy's; of a DataFrame a missing value is NaN. Others as
-    they are."""
+    """Numbers of pandas' types as NumPy's, with NaN for missing values of a DataFrame.
+
+    Args:
+        table: a DataFrame or a Series.
+        array: the same as objects, which is returned where they are not numbers.
+    """
     if hasattr(table, "columns"):
         is_numeric = all(getattr(kind, "kind", "O") in "biuf" for kind in table.dtypes)
         return table.to_numpy(dtype=np.float64, na_value=np.nan) if is_numeric else array
     kind = getattr(table.dtype, "numpy_dtype", None)
-    return array if kind is None or table.isna().any() else table.to_numpy(dtype=kind)
+    if kind is None or table.isna().any():
+        return array
+    return table.to_numpy(dtype=kind)
 
 
 def _known_type(array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
@@ -126,12 +127,13 @@ def _known_type(array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
 
 
 def missing_rows(values: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
-    """The rows without an entry: None, NaN, NaT, ``pd.NA``, masked entries, and text of blanks.
+    """The rows without an entry: None, NaN, NaT, ``pd.NA``, masked entries, and blank text.
 
     Args:
         values: labels, or the client of each sample.
     """
-    if values.dtype.kind not in "fOMmUS":  # nothing can be missing
+    if values.dtype.kind not in "fOMmUS":
+        # Other types have no missing values.
         return np.zeros(0, np.int64)
     if values.dtype.kind in "US":
         return np.flatnonzero(np.char.strip(values) == values.dtype.type())
@@ -159,7 +161,7 @@ def decoded(
         name: what errors call the values.
 
     Raises:
-        DataError: bytes that are no UTF-8; the row is named.
+        DataError: bytes that are not UTF-8; the row is named.
     """
     text = []
     for row, entry in enumerate(values.tolist()):
@@ -168,7 +170,6 @@ def decoded(
         except UnicodeDecodeError:
             raise DataError(
                 f"{place}: {name} in row {row} is {entry!r}, bytes that are no UTF-8; decode them "
-                f"with the encoding "
-                "that they have: name.decode('latin-1')"
+                "with the encoding that they have: name.decode('latin-1')"
             ) from None
     return np.array(text)

@@ -1,7 +1,7 @@
-"""Models out: predictors, and files of trained models that work without fedkin.
+"""Exports of trained models: predictors, and files that work without fedkin.
 
-``load`` reads an export again; ``Run.export`` and ``fedkin export`` write one, ``write_model`` a
-single model.
+``Run.export`` and ``fedkin export`` write the models of a run, ``write_model`` writes one model,
+and ``load`` reads an export.
 """
 
 from fedkin.export.folder import write_model as write_model

@@ -1,5 +1,5 @@
-"""The networks of ``fedkin.models`` as values, from which ``plain_torch`` builds their twins in
-PyTorch."""
+"""Descriptions of the networks of ``fedkin.models``, from which ``plain_torch`` builds the same
+networks in PyTorch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ Architecture = dict[str, Any]
 
 
 def architecture_of(model: AnyModel) -> Architecture | None:
-    """What ``plain_torch.build`` takes; None of a model that has no twin there."""
+    """The argument of ``plain_torch.build``; None for a model that it cannot build."""
     if isinstance(model, ModelWithWorkers):
         return None
     from fedkin.models.cnn import AthenaCNN, DenseCNN, FemnistCNN, MnistCNN
     from fedkin.models.detector import Detector
     from fedkin.models.perceptron import Perceptron
 
-    tree = model.unflatten(np.zeros(model.spec.parameters, np.float32))  # type: ignore[attr-defined]
+    zeros = np.zeros(model.spec.parameters, np.float32)
+    tree = model.unflatten(zeros)  # type: ignore[attr-defined]
     if type(tree) is Perceptron:
         kernels = [layer.weight.shape for layer in tree.layers]
         return {"kind": "perceptron", "widths": [kernels[0][1], *(shape[0] for shape in kernels)]}
@@ -29,34 +30,35 @@ def architecture_of(model: AnyModel) -> Architecture | None:
     pool = not isinstance(tree, FemnistCNN)
     convs = [
         {
-            "outputs": c.weight.shape[0],
-            "window": c.weight.shape[2],
-            "stride": c.stride,
-            "same": c.same,
+            "outputs": conv.weight.shape[0],
+            "window": conv.weight.shape[2],
+            "stride": conv.stride,
+            "same": conv.same,
             "pool": pool,
         }
-        for c in tree.convs
+        for conv in tree.convs
     ]
     hidden = tree.hidden.weight.shape[0] if hasattr(tree, "hidden") else None
-    image, scores = [int(n) for n in tree.image], tree.head.weight.shape[0]
+    image = [int(n) for n in tree.image]
+    scores = tree.head.weight.shape[0]
     return {"kind": "convnet", "image": image, "convs": convs, "hidden": hidden, "scores": scores}
 
 
 def entry_of(model: AnyModel, architecture: Architecture | None) -> dict[str, Any] | None:
-    """The entry of a configuration that makes the same network; None of a model that has no twin in
-    plain PyTorch.
+    """The section [model] of a configuration that makes the same network.
 
     Args:
-        model: of which the entry is wanted.
-        architecture: the model's.
+        model: the network.
+        architecture: of the model; None where plain PyTorch has no such network.
+
+    Returns:
+        The section; None without an architecture.
     """
     if architecture is None:
         return None
     if architecture["kind"] == "perceptron":
         hidden = architecture["widths"][1:-1]
         return {"name": "mlp", "hidden": hidden} if hidden else {"name": "mclr"}
-    return (
-        {"name": "detector"}
-        if model.spec.detects
-        else {"name": "cnn", "variant": model.name.removeprefix("cnn-")}
-    )
+    if model.spec.detects:
+        return {"name": "detector"}
+    return {"name": "cnn", "variant": model.name.removeprefix("cnn-")}

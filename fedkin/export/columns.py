@@ -1,4 +1,4 @@
-"""The columns of a table as a model takes them: by name, in the order of its data."""
+"""The columns of a table for a model: by name, in the order of the training data."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
         dtype: of the array.
 
     Raises:
-        DataError: a column that is not there, with the nearest one; one that is there twice, or
-            holds no numbers, or a value that is missing or infinite.
+        DataError: a column that does not exist (the nearest one is named), occurs twice, or is not
+            numeric; a value that is missing or infinite.
     """
     table = table.set_axis([str(name) for name in table.columns], axis=1)
     check_columns(table, names, place, dict.fromkeys(names, "the model needs it"))
@@ -49,19 +49,15 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
 
 
 def _check_values(column: Any, name: str, place: Path | str) -> None:
-    """Refuse (DataError) a missing or infinite value, and one too large for float32; its row is
-    named."""
+    """Refuse (DataError) values that are missing, infinite, or too large for float32."""
     numbers = column.astype(np.float64).to_numpy(na_value=np.nan)
     wrong = ~(np.abs(numbers) <= np.finfo(np.float32).max)
     if wrong.any():
         row = int(np.argmax(wrong))
-        what = (
-            "NaN, a missing value"
-            if np.isnan(numbers[row])
-            else f"{numbers[row]:g}, which is not finite as float32"
-        )
+        what = f"{numbers[row]:g}, which is not finite as float32"
+        if np.isnan(numbers[row]):
+            what = "NaN, a missing value"
         raise DataError(
             f"{place}: column {name!r}, row {row} (rows count from 0) holds {what} ({wrong.sum()} "
-            f"such rows); fill it "
-            "in, or leave these rows out"
+            "such rows); fill it in, or leave these rows out"
         )

@@ -1,4 +1,4 @@
-"""The folder of an export: a file for each model, and ``card.json``, which says what they are.
+"""The folder of an export: a file for each model, and ``card.json``, which describes them.
 
 Shapes: B samples, C classes.
 """
@@ -21,8 +21,10 @@ from fedkin.export import architecture
 from fedkin.export.formats import SUFFIXES, check_format, encoded_model
 from fedkin.export.predictor import Predictor
 
-CARD, DEFINITION = "card.json", "model.py"
-FROM_UINT8 = "uint8 pixels divided by 255"  # how a card says that samples were scaled
+CARD = "card.json"
+DEFINITION = "model.py"
+# The entry of a card for samples that were scaled.
+FROM_UINT8 = "uint8 pixels divided by 255"
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class ModelEntry:
 
     Attributes:
         predictor: the model.
-        clients: names of those that it serves.
-        facts: more that its entry in the card says, such as its test accuracy.
+        clients: names of the clients that it serves.
+        facts: further facts for its entry in the card, such as its test accuracy.
     """
 
     predictor: Predictor
@@ -46,10 +48,10 @@ def write(
     """Write models into a new folder, or an empty one.
 
     Args:
-        entries: of one architecture, at least one.
-        facts: what the card says of the run: ``method``, ``data``, ``model`` (the entry of a
-            configuration, or None), and the like.
-        folder: where to.
+        entries: one or more models of one architecture.
+        facts: of the run, for the card, such as ``method``, ``data`` and ``model`` (the section of
+            a configuration, or None).
+        folder: of the export.
         format: ``safetensors``, ``torch`` or ``onnx``.
 
     Returns:
@@ -58,7 +60,7 @@ def write(
     Raises:
         ConfigError: an unknown format.
         ModelError, MissingExtra: as ``formats.encoded_model``; then nothing is written.
-        StorageError: the folder holds something, or cannot be written.
+        StorageError: the folder is not empty, or cannot be written.
     """
     suffix = SUFFIXES[check_format(format)]
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -72,10 +74,13 @@ def write(
         raise StorageError(
             "two clients have names that make the same file name; rename one of them"
         )
-    models = [_entry(entry, *file) for entry, file in zip(entries, files.items(), strict=True)]
     first = entries[0].predictor
     plain = architecture.architecture_of(first.model)
-    card = {"fedkin": __version__, "format": format, **_described(first), **facts, "models": models}
+    card = {"fedkin": __version__, "format": format, **_described(first), **facts}
+    card["models"] = [
+        _entry(entry, name, content)
+        for entry, (name, content) in zip(entries, files.items(), strict=True)
+    ]
     card["model"] = card.get("model") or architecture.entry_of(first.model, plain)
     card["architecture"] = plain
     with storage_errors(folder):
@@ -83,14 +88,14 @@ def write(
     for name, content in files.items():
         write_atomic(folder / name, content)
     if format == "torch" and plain is not None:
-        write_atomic(folder / DEFINITION, (Path(__file__).with_name("plain_torch.py")).read_text())
+        definition = Path(__file__).with_name("plain_torch.py")
+        write_atomic(folder / DEFINITION, definition.read_text())
     write_atomic(folder / CARD, json.dumps(card, indent=2) + "\n")
     return folder / CARD
 
 
 def write_model(predictor: Predictor, path: str | Path, format: str = "safetensors") -> Path:
-    """Write one model into a new folder, with its card, as ``run.export`` writes those of a run:
-    one that was fine-tuned, or that of one client.
+    """Write a model, such as a fine-tuned one, into a new folder with a card, as ``run.export``.
 
     Args:
         predictor: the model, from ``run.fine_tune`` or ``run.model_for``.
@@ -110,15 +115,20 @@ def write_model(predictor: Predictor, path: str | Path, format: str = "safetenso
 
 
 def _described(predictor: Predictor) -> dict[str, Any]:
-    """What the card says of samples, labels and layers."""
-    x, labels = predictor.samples.x, predictor.label_names
+    """The facts of samples, labels and layers for the card."""
+    x = predictor.samples.x
+    labels = predictor.label_names
     features = getattr(predictor.samples, "feature_names", None)
-    floats, from_uint8 = x.dtype.kind == "f", getattr(predictor.samples, "from_uint8", False)
+    floats = x.dtype.kind == "f"
+    scaling = "none"
+    if floats:
+        from_uint8 = getattr(predictor.samples, "from_uint8", False)
+        scaling = FROM_UINT8 if from_uint8 else "as the training data"
     return {
         "input": {
             "shape": list(x.shape[1:]),
             "dtype": "float32" if floats else "int64",
-            "scaling": (FROM_UINT8 if from_uint8 else "as the training data") if floats else "none",
+            "scaling": scaling,
             "features": None if features is None else list(features),
         },
         "output": "the score of each class before the softmax, [batch, classes]",
@@ -130,29 +140,34 @@ def _described(predictor: Predictor) -> dict[str, Any]:
 
 
 def _entry(entry: ModelEntry, file: str, content: bytes) -> dict[str, Any]:
-    """What the card says of one model."""
+    """The entry of a model in the card."""
     predictor = entry.predictor
-    detected = (
-        {} if predictor.positive is None else {"detected": [int(c) for c in predictor.positive]}
-    )
-    return {
+    facts: dict[str, Any] = {
         "name": predictor.name,
         "file": file,
         "cluster": predictor.cluster,
         "clients": list(entry.clients),
-        **entry.facts,
-        **detected,
-        "sha256": hashlib.sha256(content).hexdigest(),
     }
+    facts.update(entry.facts)
+    if predictor.positive is not None:
+        facts["detected"] = [int(c) for c in predictor.positive]
+    facts["sha256"] = hashlib.sha256(content).hexdigest()
+    return facts
 
 
 def _file_name(name: str) -> str:
-    """A name as a file may have it."""
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "model"
+    """A name, with characters that every file system allows."""
+    allowed = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+    return allowed.strip(".") or "model"
 
 
 def accuracy_facts(correct: np.ndarray, samples: np.ndarray) -> dict[str, Any]:
-    """Test accuracy over some clients, as a card has it."""
+    """Test accuracy over clients, for a card.
+
+    Args:
+        correct: number of correct predictions of each client.
+        samples: number of test samples of each client.
+    """
     total = int(np.sum(samples))
     return {
         "test_accuracy": float(np.sum(correct)) / total if total else None,
@@ -163,7 +178,8 @@ def accuracy_facts(correct: np.ndarray, samples: np.ndarray) -> dict[str, Any]:
 def read_card(folder: Path) -> dict[str, Any]:
     """The card of an export.
 
-    Raises ConfigError where there is none, or it is damaged.
+    Raises:
+        ConfigError: there is no card, or it is damaged.
     """
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8-sig"))
@@ -172,7 +188,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ConfigError(
             f"{folder} holds no export: there is no {CARD} in it (fedkin export RUN --out DIR "
-            f"makes one)"
+            "makes one)"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder / CARD} cannot be read: {error}") from error

@@ -1,6 +1,6 @@
-"""The three formats of a trained model: bytes of each.
+"""The three formats of a trained model.
 
-* ``safetensors``: the arrays by name. Any model; no code, no pickle
+* ``safetensors``: the arrays by name, for any model; no code, no pickle
 * ``torch``: a ``state_dict`` in the file that ``torch.save`` writes, for
   ``torch.load(weights_only=True)``
 * ``onnx``: the whole computation, samples [batch, ...] to scores [batch, C], for any ONNX runtime
@@ -36,7 +36,7 @@ def check_format(format: str) -> str:
 
 
 def encoded_model(predictor: Predictor, format: str) -> bytes:
-    """A model in a format.
+    """A model as the bytes of a file.
 
     Args:
         predictor: the model.
@@ -44,7 +44,7 @@ def encoded_model(predictor: Predictor, format: str) -> bytes:
 
     Raises:
         ModelError: a model that cannot be written in this format.
-        MissingExtra: what writes it is not installed.
+        MissingExtra: a library of the format is not installed.
     """
     if format == "safetensors":
         from safetensors.numpy import save
@@ -55,26 +55,26 @@ def encoded_model(predictor: Predictor, format: str) -> bytes:
 
 
 def torch_module(predictor: Predictor, format: str) -> nn.Module:
-    """The model as a PyTorch module: its own, or the twin of a model of ``fedkin.models``.
+    """The model as a PyTorch module: the user's module, or one that ``plain_torch`` builds.
 
     Args:
         predictor: the model.
-        format: for which it is wanted, for messages.
+        format: of the export, for messages.
 
     Raises:
-        ModelError: a JAX model that has no twin.
+        ModelError: a JAX model that ``plain_torch`` cannot build.
         MissingExtra: PyTorch is not installed.
     """
     library("torch", f"format {format!r}", "torch" if format == "torch" else "onnx")
     from fedkin.export import plain_torch
 
-    model, architecture = predictor.model, architecture_of(predictor.model)
+    model = predictor.model
+    architecture = architecture_of(predictor.model)
     if architecture is None and not isinstance(model, ModelWithWorkers):
         raise ModelError(
             f"model {model.name!r} cannot be exported as {format!r}: among JAX models that can "
-            f"mclr, mlp, cnn and "
-            "detector; take format 'safetensors', which has its layers by name, or train it as a "
-            "PyTorch module"
+            "mclr, mlp, cnn and detector; take format 'safetensors', which has its layers by "
+            "name, or train it as a PyTorch module"
         )
     if predictor.positive is None:
         return _network(predictor, architecture, predictor.vectors[0])
@@ -96,9 +96,8 @@ def _network(
 
     network = plain_torch.build(architecture)
     layers = layers_of(predictor.model, vector)
-    network.load_state_dict(
-        {name: torch.tensor(array) for name, array in layers.items()}, strict=True
-    )
+    state = {name: torch.tensor(array) for name, array in layers.items()}
+    network.load_state_dict(state, strict=True)
     return network.eval()
 
 
@@ -116,15 +115,15 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
     import torch
 
     x = predictor.samples.x
-    example = torch.zeros(
-        (2, *x.shape[1:]), dtype=torch.float32 if x.dtype.kind == "f" else torch.int64
-    )
+    dtype = torch.float32 if x.dtype.kind == "f" else torch.int64
+    example = torch.zeros((2, *x.shape[1:]), dtype=dtype)
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the exporter's own libraries
+            # The libraries of the exporter warn.
+            warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 network,
                 (example,),
@@ -135,12 +134,12 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
                 opset_version=_OPSET,
                 verbose=False,
             )
-    except Exception as error:  # whatever the user's own module holds
+    except Exception as error:
+        # A module of the user may raise anything.
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(
             f"model {predictor.model.name!r} cannot be exported as 'onnx': {reason}; take format "
-            f"'torch' or "
-            "'safetensors'"
+            "'torch' or 'safetensors'"
         ) from error
     finally:
         log.setLevel(level)
@@ -152,9 +151,9 @@ def library(module: str, purpose: str, extra: str) -> Any:
     """A library of an extra.
 
     Args:
-        module: what is imported.
-        purpose: for what, for the message.
-        extra: of fedkin, which brings it.
+        module: name of the library.
+        purpose: what it is needed for, for the message.
+        extra: the extra of fedkin that installs it.
 
     Raises:
         MissingExtra: it is not installed.

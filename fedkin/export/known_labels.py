@@ -1,4 +1,4 @@
-"""Labels of other samples as the classes that a run knows."""
+"""Labels of new samples as the classes of a run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from fedkin.data.labels import LABELS, NUMBERS, label_array, named_booleans
 
 
 def numbers_are_classes(columns: Mapping[str, str] | None) -> bool:
-    """Whether a number stands for a class that has a name: where the labels of the run were
-    numbers.
+    """Whether the labels of the run were numbers, so that a number may mean a class with a name.
 
     Args:
-        columns: what is kept of the run's labels, as in ``FederatedData``; None where nothing is.
+        columns: ``FederatedData.columns`` of the run's data.
     """
     return (columns or {}).get(LABELS) == NUMBERS
 
@@ -32,16 +31,16 @@ def encoded_labels(
     """Labels as numbers.
 
     Args:
-        y: names where labels have names, else numbers (2.0 is one); booleans are named False and
-            True. Where all names are numbers, such as 3 and 5, a number is a name.
+        y: names where labels have names, else numbers (2.0 is one). Booleans have the names False
+            and True. Where all names are numbers, such as 3 and 5, a number is a name.
         label_names: of the classes 0, 1, ..; None where labels are numbers.
         classes: C.
-        by_number: whether a number may stand for a class that has a name, as its position.
-        rows: of the labels, for messages; None where all rows have one.
+        by_number: a number may be the position of a class that has a name.
+        rows: of the labels, for messages; None where all rows have a label.
 
     Raises:
-        DataError: a label that the run has not seen, with its row; booleans where the names are
-            others.
+        DataError: a label that the run has not seen (its row is named); booleans where the names
+            are not False and True.
     """
     names = [] if label_names is None else [str(name) for name in label_names]
     labels = label_array(y, "labels")
@@ -57,18 +56,14 @@ def encoded_labels(
 
 
 def _whole(labels: Shaped[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
-    """Labels with whole floats as integers."""
-    if (
-        labels.dtype.kind == "f"
-        and np.isfinite(labels).all()
-        and (labels == np.floor(labels)).all()
-    ):
-        return labels.astype(np.int64)
-    return labels
+    """Labels as integers, where they are whole floats."""
+    if labels.dtype.kind != "f" or not np.isfinite(labels).all():
+        return labels
+    return labels.astype(np.int64) if (labels == np.floor(labels)).all() else labels
 
 
 def _are_names(names: Sequence[str]) -> bool:
-    """Whether all names are numbers, and not those of the classes."""
+    """Whether all names are numbers, other than the numbers of the classes."""
     numerals = all(name.removeprefix("-").isdecimal() for name in names)
     return numerals and list(names) != [str(number) for number in range(len(names))]
 
@@ -76,8 +71,11 @@ def _are_names(names: Sequence[str]) -> bool:
 def _number_names(
     labels: Shaped[np.ndarray, "s"], names: Sequence[str], rows: Int[np.ndarray, "s"]
 ) -> Shaped[np.ndarray, "s"]:
-    """Numbers as names of classes; 0 and 1 are False and True where these are the names. Raises
-    DataError for a number that is no name, as nothing says which class it means."""
+    """Numbers as names of classes. 0 and 1 are False and True where these are the names.
+
+    Raises:
+        DataError: a number that is not a name: its class is unknown.
+    """
     texts = np.array([str(label) for label in labels.tolist()], str)
     if set(names) == {"False", "True"} and set(texts.tolist()) <= {"0", "1"}:
         return np.where(texts == "1", "True", "False")
@@ -86,8 +84,7 @@ def _number_names(
         first = int(np.argmax(wrong))
         raise DataError(
             f"the label {texts[first]} in row {rows[first]} is a number, and the run knows the "
-            f"labels "
-            f"{', '.join(names)}; write those in its place"
+            f"labels {', '.join(names)}; write those in its place"
         )
     return texts
 
@@ -108,7 +105,7 @@ def _positions(
 def _class_numbers(
     labels: Shaped[np.ndarray, "s"], names: Sequence[str], classes: int, rows: Int[np.ndarray, "s"]
 ) -> Int[np.ndarray, "s"]:
-    """Labels that are numbers of classes. Raises DataError for other ones."""
+    """Labels that are numbers of classes. Raises DataError for other labels."""
     known = f", or one of {', '.join(names)}" if names else ""
     expected = f"labels must be integers 0..{classes - 1}{known}, as those of the run"
     if labels.dtype.kind not in "iu":

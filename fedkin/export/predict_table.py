@@ -1,10 +1,9 @@
-"""Predictions for a file of samples: a table with a row for each, or the array ``x`` of an npz
-file."""
+"""Predictions for a file of samples: a table with a row per sample, or an npz file with ``x``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Shaped
@@ -24,8 +23,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SPLIT = "split"
-PREDICTION, _PROBABILITY = "prediction", "probability_"
-BEGINS = f"{PREDICTION},{_PROBABILITY}"  # of a file of predictions
+PREDICTION = "prediction"
+_PROBABILITY = "probability_"
+# A file of predictions begins like this.
+BEGINS = f"{PREDICTION},{_PROBABILITY}"
 
 
 class Predictions(NamedTuple):
@@ -33,8 +34,8 @@ class Predictions(NamedTuple):
 
     Attributes:
         table: a row for each sample: ``prediction``, and ``probability_LABEL`` for each class.
-        accuracy: over the rows that have a label; None where none has.
-        scored: the number of these rows.
+        accuracy: over the rows that have a label; None where no row has one.
+        scored: number of rows that have a label.
     """
 
     table: pd.DataFrame
@@ -43,7 +44,7 @@ class Predictions(NamedTuple):
 
 
 class _File(NamedTuple):
-    """What a file holds: samples, and labels and clients where it has them."""
+    """Samples of a file, and their labels and clients, where the file has them."""
 
     x: Shaped[np.ndarray, "B ..."]
     y: np.ndarray | None
@@ -59,9 +60,9 @@ def predict_file(
 ) -> Predictions:
     """Predictions for every sample of a file.
 
-    Without a model, a client or a cluster, each row is predicted by the model of its own client,
-    where the file says whose it is; an export of one model needs none of them. Labels are not
-    needed: a row without one is predicted, and not scored.
+    Without a model, a client or a cluster, each row is predicted by the model of its client, which
+    a column of the file names. An export of one model needs no such column. Labels are not needed:
+    a row without a label is predicted, and not scored.
 
     Args:
         export: the models.
@@ -80,21 +81,21 @@ def predict_file(
     file = _npz(export, path) if table_kind(path) == "npz" else _table(export, path)
     x = _samples(export, file.x, path)
     chosen = any(choice is not None for choice in (model, client, cluster))
-    several = len(export.card["models"]) > 1
-    if not chosen and several and file.client is None:
-        raise ConfigError(
-            f"{path}: has no column {_columns(export)[1]!r} that says whose a row is, and the "
-            f"export "
-            f"{len(export.card['models'])} models; say --client NAME or --cluster K"
-        )
-    if not chosen and several:
-        classes, proba = _by_client(export, file._replace(x=x), path)
+    models = len(export.card["models"])
+    if not chosen and models > 1:
+        if file.client is None:
+            _, client_column = _columns(export)
+            raise ConfigError(
+                f"{path}: has no column {client_column!r} that says whose a row is, and the export "
+                f"{models} models; say --client NAME or --cluster K"
+            )
+        classes, proba = _by_client(export, x, file.client, path)
     else:
         classes, proba = _decisions(export.model(model, client=client, cluster=cluster), x, path)
     table = _prediction_table(export, classes, proba)
     if file.y is None:
         return Predictions(table, None)
-    return _scored(export, table, classes, file.y, path)
+    return _scored(export=export, table=table, classes=classes, y=file.y, path=path)
 
 
 def _prediction_table(export: Export, classes: np.ndarray, proba: np.ndarray) -> pd.DataFrame:
@@ -117,16 +118,22 @@ def _scored(
         return Predictions(table, None)
     by_number = numbers_are_classes(export.card.get("columns"))
     try:
-        known = encoded_labels(
-            y[rows], export.card["labels"], export.card["classes"], by_number, rows
+        labels = encoded_labels(
+            y=y[rows],
+            label_names=export.card["labels"],
+            classes=export.card["classes"],
+            by_number=by_number,
+            rows=rows,
         )
     except DataError as error:
-        raise DataError(f"{path}: column {_columns(export)[0]!r}: {error}") from error
-    return Predictions(table, float(np.mean(known == classes[rows])), len(rows))
+        label_column, _ = _columns(export)
+        raise DataError(f"{path}: column {label_column!r}: {error}") from error
+    accuracy = float(np.mean(labels == classes[rows]))
+    return Predictions(table, accuracy, len(rows))
 
 
 def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
-    """All samples as the models take them, so that what is wrong is found in its row of the file."""
+    """All samples as the input of the models, so that errors name the row of the file."""
     try:
         return as_samples(x, export.samples)
     except DataError as error:
@@ -134,24 +141,24 @@ def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:
+    """The decisions of a model. Errors name the file."""
     try:
         return model.decide(x)
     except (DataError, ModelError) as error:
         raise type(error)(f"{path}: {error}") from error
 
 
-def _by_client(export: Export, file: _File, path: Path) -> Decisions:
-    """What each client's own model decides of its rows."""
-    assert file.client is not None
-    column = _columns(export)[1]
-    missing = missing_rows(file.client)
+def _by_client(export: Export, x: np.ndarray, clients: np.ndarray, path: Path) -> Decisions:
+    """The decisions on each client's rows by the client's model."""
+    _, column = _columns(export)
+    missing = missing_rows(clients)
     if len(missing):
         raise DataError(
             f"{path}: column {column!r}, row {missing[0]} (rows count from 0) says no client "
-            f"({len(missing)} such "
-            "rows); fill it in, or predict all rows by one model: --client NAME or --cluster K"
+            f"({len(missing)} such rows); fill it in, or predict all rows by one model: --client "
+            "NAME or --cluster K"
         )
-    names = np.array([str(name) for name in whole_ids(file.client)])
+    names = np.array([str(name) for name in whole_ids(clients)])
     for name in np.unique(names):
         if name not in export.clients:
             row = int(np.argmax(names == name))
@@ -159,14 +166,14 @@ def _by_client(export: Export, file: _File, path: Path) -> Decisions:
             raise ConfigError(
                 f"{path}: column {column!r}, row {row}: {wrong}; {NEWCOMER}; or say --client NAME"
             )
-    classes, proba = (
-        np.empty(len(file.x), np.int64),
-        np.empty((len(file.x), export.card["classes"])),
-    )
+    classes = np.empty(len(x), np.int64)
+    proba = np.empty((len(x), export.card["classes"]))
     for entry in export.card["models"]:
         rows = np.isin(names, entry["clients"])
         if rows.any():
-            classes[rows], proba[rows] = _decisions(export.model(entry["name"]), file.x[rows], path)
+            decisions = _decisions(export.model(entry["name"]), x[rows], path)
+            classes[rows] = decisions.classes
+            proba[rows] = decisions.probability
     return Decisions(classes, proba)
 
 
@@ -177,29 +184,30 @@ def _columns(export: Export) -> tuple[str, str]:
 
 
 def _npz(export: Export, path: Path) -> _File:
+    """The content of an npz file."""
     arrays = read_npz(path, ("x",))
     label, client = _columns(export)
-    return _File(arrays["x"], arrays.get(label), arrays.get(client))
+    return _File(x=arrays["x"], y=arrays.get(label), client=arrays.get(client))
 
 
 def _table(export: Export, path: Path) -> _File:
+    """The content of a table."""
     label, client = _columns(export)
     table = read_table(path, client)
-    shape, names = export.card["input"]["shape"], export.card["input"]["features"]
+    shape = export.card["input"]["shape"]
+    names = export.card["input"]["features"]
     if names is None:
         others = [name for name in table if name not in (label, client, _SPLIT)]
         names = without_row_numbers(others, path)
     if len(names) != int(np.prod(shape)):
         raise DataError(
             f"{path}: the model takes {int(np.prod(shape))} features, and the file has "
-            f"{len(names)} columns other than "
-            f"{label}, {client} and {_SPLIT}: "
+            f"{len(names)} columns other than {label}, {client} and {_SPLIT}: "
             f"{', '.join(map(str, names[:8]))}{' ...' if len(names) > 8 else ''}"
         )
-    x = values_of(
-        table, [str(name) for name in names], path, export.card["input"]["dtype"]
-    ).reshape(-1, *shape)
-    own: dict[str, Any] = {
-        name: table[name].to_numpy() if name in table else None for name in (label, client)
-    }
-    return _File(x, own[label], own[client])
+    x = values_of(table, [str(name) for name in names], path, export.card["input"]["dtype"])
+    return _File(
+        x=x.reshape(-1, *shape),
+        y=table[label].to_numpy() if label in table else None,
+        client=table[client].to_numpy() if client in table else None,
+    )

@@ -1,4 +1,4 @@
-"""A model with its weights, to predict with: that of a cluster, or a client's own.
+"""A model with its weights, to predict with: the model of a cluster or of a client.
 
 Shapes: B samples, C classes, P parameters, D detectors.
 """
@@ -23,11 +23,12 @@ _PIXELS = np.float32(255)
 
 
 class Decisions(NamedTuple):
-    """What a model decides of samples.
+    """The decisions of a model on samples.
 
     Attributes:
-        classes: that of the highest score, the first of equals. Probabilities do not decide: those
-            of several detectors that are sure round to the same number, and their scores differ.
+        classes: the class of the highest score, or the first one of equal scores. Probabilities do
+            not decide: of several detectors that are sure, they are rounded to the same number,
+            and scores differ.
         probability: of each class.
     """
 
@@ -36,8 +37,10 @@ class Decisions(NamedTuple):
 
 
 class Classifier:
-    """What predicts classes from scores; a subclass has ``samples``, ``label_names``, ``detects``
-    and ``_scores``."""
+    """A base class that predicts classes from scores.
+
+    A subclass has ``samples``, ``label_names``, ``detects`` and ``_scores``.
+    """
 
     name: str
     samples: Samples
@@ -48,13 +51,12 @@ class Classifier:
         raise NotImplementedError
 
     def __call__(self, x: Any) -> Float[np.ndarray, "B C"]:
-        """Scores of samples: logits, before the softmax; of a mixture, logarithms of its
-        probabilities.
+        """Scores of samples: logits, before the softmax; or log probabilities of a mixture.
 
         Args:
-            x: [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the data's
-                own were, and refused elsewhere. Of a DataFrame the columns are taken by name, where
-                the run's data had names.
+            x: [B ...], as in the run's data. ``uint8`` are divided by 255 where the run's data
+                were, and refused elsewhere. Columns of a DataFrame are taken by name, where the
+                run's data had names.
 
         Raises:
             DataError: samples of another shape or type, with NaN or infinity, or without a column.
@@ -63,13 +65,12 @@ class Classifier:
         return self._scores(x) if len(x) else np.zeros((0, int(self.samples.classes)), np.float32)
 
     def predict(self, x: Any, proba: bool = False) -> np.ndarray:
-        """Classes of samples [B]: the label's name where labels have names, else its number, the
-        first of equals.
+        """Classes of samples [B]: names where labels have names, else numbers.
 
         Args:
             x: as for calling the model.
-            proba: probabilities [B, C] instead: the softmax of the scores; of detectors the sigmoid
-                of each, divided by their sum.
+            proba: return probabilities [B, C] instead: the softmax of the scores; for detectors the
+                sigmoid of each score, divided by their sum.
         """
         classes, probability = self.decide(x)
         if proba:
@@ -77,7 +78,7 @@ class Classifier:
         return classes if self.label_names is None else np.asarray(self.label_names)[classes]
 
     def decide(self, x: Any) -> Decisions:
-        """What the model decides of samples, and how sure it is.
+        """Classes and probabilities of samples.
 
         Args:
             x: as for calling the model.
@@ -87,15 +88,14 @@ class Classifier:
             ModelError: scores that are NaN or infinite; the model and a sample are named.
         """
         scores = self(x)
-        broken = np.flatnonzero(
-            np.isnan(scores).any(axis=1) | ~np.isfinite(scores.max(axis=1, initial=-np.inf))
-        )
-        if len(broken):
+        # The score of a class without a detector is -inf; the highest score must be finite.
+        highest = scores.max(axis=1, initial=-np.inf)
+        nonfinite = np.flatnonzero(np.isnan(scores).any(axis=1) | ~np.isfinite(highest))
+        if len(nonfinite):
             raise ModelError(
-                f"{self.name}: its scores of {len(broken)} of {len(scores)} samples are NaN or "
-                f"infinite, such as those "
-                f"of sample {broken[0]}; its training may have diverged (a lower learning rate "
-                f"may help)"
+                f"{self.name}: its scores of {len(nonfinite)} of {len(scores)} samples are NaN or "
+                f"infinite, such as those of sample {nonfinite[0]}; its training may have diverged "
+                "(a lower learning rate may help)"
             )
         return Decisions(scores.argmax(axis=1), probabilities(scores, self.detects))
 
@@ -105,17 +105,16 @@ class Predictor(Classifier):
     """A trained model.
 
     Attributes:
-        name: whose model it is: ``cluster-2``, or ``client-7`` where a client has a model of its
-            own.
-        model: what computes with the weights.
-        vectors: the weights, one row; of detectors one row for each, of a mixture one for each
-            component.
-        samples: one sample, which shows the shape and type of all.
+        name: ``cluster-2`` for the model of a cluster, ``client-7`` for the model of a client.
+        model: the network, without weights.
+        vectors: the weights: a row for each detector, or for each component of a mixture; one row
+            for other models.
+        samples: one sample, which shows the shape and type of all samples.
         label_names: name of each class, where labels have names.
-        positive: the class of each detector; None of other models.
-        cluster: number of the cluster; None where the model is of no cluster.
-        shares: of each component of a mixture, whose probabilities are mixed, and not scores; None
-            of other models.
+        positive: the class of each detector; None for other models.
+        cluster: number of the cluster; None where the model belongs to no cluster.
+        shares: of each component of a mixture, by which probabilities are mixed; None for other
+            models.
     """
 
     name: str
@@ -128,19 +127,26 @@ class Predictor(Classifier):
     shares: Float[np.ndarray, "D"] | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
-        kind = "detectors" if self.detects else "models" if self.shares is not None else ""
-        several = f", {len(self.vectors)} {kind}" if kind else ""
-        return f"Predictor({self.name}: {self.model.name}, {self.vectors.shape[1]:,} parameters{several})"
+        number, parameters = self.vectors.shape
+        text = f"{self.name}: {self.model.name}, {parameters:,} parameters"
+        if self.detects:
+            text += f", {number} detectors"
+        elif self.shares is not None:
+            text += f", {number} models"
+        return f"Predictor({text})"
 
     @property
     def detects(self) -> bool:
-        """Whether it is one detector for each class."""
+        """Whether the model has a detector for each class."""
         return self.positive is not None
 
     @property
     def vector(self) -> Float[np.ndarray, "P"]:
-        """The weights as one vector. Raises ModelError for detectors and mixtures, which are
-        several (``vectors``)."""
+        """The weights as one vector.
+
+        Raises:
+            ModelError: detectors and mixtures have several vectors (``vectors``).
+        """
         if self.shares is not None:
             raise ModelError(
                 f"{self.name} is a mixture of {len(self.vectors)} models; take vectors and shares"
@@ -148,36 +154,46 @@ class Predictor(Classifier):
         if self.detects:
             raise ModelError(
                 f"{self.name} is {len(self.vectors)} detectors, not one model; take vectors and "
-                f"positive"
+                "positive"
             )
         return self.vectors[0]
 
     @cached_property
     def layers(self) -> dict[str, np.ndarray]:
-        """The weights by layer, in the layers' shapes; of detectors, behind ``detectors.CLASS.``,
-        of mixtures behind ``components.NUMBER.``."""
-        named = [layers_of(self.model, vector) for vector in self.vectors]
+        """The weights by the names of layers, in the layers' shapes.
+
+        Names of detectors begin with ``detectors.CLASS.``, those of mixtures with
+        ``components.NUMBER.``.
+        """
+        parts = [layers_of(self.model, vector) for vector in self.vectors]
         if self.shares is not None:
-            return {
-                f"components.{k}.{name}": array
-                for k, own in enumerate(named)
-                for name, array in own.items()
-            }
-        if self.positive is None:
-            return named[0]
-        pairs = zip(self.positive, named, strict=True)
-        return {f"detectors.{c}.{name}": array for c, own in pairs for name, array in own.items()}
+            prefixes = [f"components.{k}." for k in range(len(parts))]
+        elif self.positive is not None:
+            prefixes = [f"detectors.{c}." for c in self.positive]
+        else:
+            return parts[0]
+        layers = {}
+        for prefix, part in zip(prefixes, parts, strict=True):
+            for name, array in part.items():
+                layers[f"{prefix}{name}"] = array
+        return layers
 
     @property
     def module(self) -> Any:
-        """The model as it was given, with these weights: an ``nn.Module`` in evaluation mode, an
-        Equinox module, or the parameters of an ``(init, apply)`` pair. Raises ModelError for
-        detectors."""
+        """The user's model with these weights.
+
+        It is an ``nn.Module`` in evaluation mode, an Equinox module, or the parameters of an
+        ``(init, apply)`` pair.
+
+        Raises:
+            ModelError: detectors and mixtures have several modules.
+        """
         if isinstance(self.model, ModelWithWorkers):
             return self.model.network(self.vector).eval()  # type: ignore[attr-defined]
         import jax.numpy as jnp
 
-        return self.model.whole(self.model.unflatten(jnp.asarray(self.vector)))  # type: ignore[attr-defined]
+        model: Any = self.model
+        return model.whole(model.unflatten(jnp.asarray(self.vector)))
 
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
         if self.shares is not None:
@@ -196,10 +212,10 @@ class Predictor(Classifier):
 
 
 def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.ndarray]:
-    """The arrays of one model by the names that it gives them; of a PyTorch module its whole
-    ``state_dict``."""
+    """The arrays of a model by their names; for a PyTorch module, its ``state_dict``."""
     if isinstance(model, ModelWithWorkers):
-        return {name: entry.numpy() for name, entry in model.network(vector).state_dict().items()}  # type: ignore[attr-defined]
+        state = model.network(vector).state_dict()  # type: ignore[attr-defined]
+        return {name: entry.numpy() for name, entry in state.items()}
     import jax
 
     leaves = jax.tree.leaves(model.unflatten(np.asarray(vector)))  # type: ignore[attr-defined]
@@ -209,54 +225,53 @@ def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.n
 def probabilities(
     scores: Float[np.ndarray, "B C"], detects: bool = False
 ) -> Float[np.ndarray, "B C"]:
-    """Probabilities from scores: their softmax; of detectors the sigmoid of each score, divided by
-    their sum."""
+    """Probabilities from scores: the softmax, or for detectors, sigmoids divided by their sum."""
     logits = scores.astype(np.float64)
     if detects:
-        logits = -np.logaddexp(
-            0, -logits
-        )  # log of the sigmoid: divided by the sum, it is a softmax of that
+        # The log of the sigmoid: its softmax is the sigmoid divided by the sum.
+        logits = -np.logaddexp(0, -logits)
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     return shifted / shifted.sum(axis=1, keepdims=True)
 
 
 def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
-    """Samples as a model takes them.
+    """Samples as the input of a model.
 
     Args:
-        x: anything that NumPy makes an array [B ...] of; ``uint8`` are divided by 255 where the
-            samples were. Of a DataFrame the columns are taken by name, where the features have
+        x: anything that NumPy converts to an array [B ...]. ``uint8`` are divided by 255 where the
+            training samples were. Columns of a DataFrame are taken by name, where the features have
             names.
-        samples: which show shape and type, and may say ``from_uint8`` and ``feature_names``.
+        samples: training samples, which show shape and type, and may have ``from_uint8`` and
+            ``feature_names``.
+
+    Returns:
+        An array of the type of the training samples.
 
     Raises:
-        DataError: another shape or type, NaN or infinity, a column that is missing.
+        DataError: another shape or type, NaN or infinity, a missing column.
     """
-    shape, dtype = tuple(samples.x.shape[1:]), samples.x.dtype
+    shape = tuple(samples.x.shape[1:])
+    dtype = samples.x.dtype
     floats = np.issubdtype(dtype, np.floating)
     names = getattr(samples, "feature_names", None)
     if names is not None and is_table(x):
         array = values_of(x, names, "samples", dtype)
     else:
         array = user_array(x, "samples", "x")
-    if (
-        array.dtype.kind not in ("biuf" if floats else "iu")
-        or array.shape[1:] != shape
-        or not array.ndim
-    ):
+    right_type = array.dtype.kind in ("biuf" if floats else "iu")
+    if not right_type or not array.ndim or array.shape[1:] != shape:
         kind = "numbers" if floats else "integers"
         raise DataError(
             f"expected samples of shape [B, {', '.join(map(str, shape))}] ({kind}, as "
-            f"{samples.name} has them), got "
-            f"{array.dtype} of shape {list(array.shape)}; one sample is x[None]"
+            f"{samples.name} has them), got {array.dtype} of shape {list(array.shape)}; one "
+            "sample is x[None]"
         )
     if floats and array.dtype == np.uint8:
         if not getattr(samples, "from_uint8", False):
             raise DataError(
                 f"uint8 samples: {samples.name} does not say that its own were uint8 divided by "
-                f"255, so how to scale "
-                "these is not known; prepare them as those were, and give floats "
-                "(x.astype('float32'))"
+                "255, so how to scale these is not known; prepare them as those were, and give "
+                "floats (x.astype('float32'))"
             )
         array = array / _PIXELS
     array = np.ascontiguousarray(array, dtype)
@@ -266,7 +281,8 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
     return array
 
 
-_WIDTH = 64  # samples at a time; JAX compiles for one number of them
+# Samples at a time. JAX compiles a program for one number of samples.
+_WIDTH = 64
 
 
 def class_scores(
@@ -275,9 +291,9 @@ def class_scores(
     """Scores of samples, in inference mode.
 
     Args:
-        model: what computes.
+        model: the network.
         vector: its weights.
-        x: samples in the type of the data, at least one.
+        x: one or more samples, of the type of the data.
     """
     score = _torch_scores if isinstance(model, ModelWithWorkers) else _jax_scores
     return score(model, vector, x)
@@ -286,7 +302,8 @@ def class_scores(
 def _jax_scores(
     model: Any, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]
 ) -> np.ndarray:
-    score, parts = _compiled(model), []
+    score = _compiled(model)
+    parts = []
     for start in range(0, len(x), _WIDTH):
         block = x[start : start + _WIDTH]
         padding = [(0, _WIDTH - len(block))] + [(0, 0)] * (x.ndim - 1)

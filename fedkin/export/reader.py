@@ -1,4 +1,4 @@
-"""Exports read again: predictions from the files of an export.
+"""Predictions from the files of an export.
 
 Shapes: B samples, C classes, P parameters.
 """
@@ -25,7 +25,11 @@ from fedkin.export.predictor import Classifier, Predictor
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, check_samples
 
-NEWCOMER = "a new client is placed with fk.Run.load(RUN).place(x, y), and predicted with the --cluster that this finds"
+# Advice for a client that a run does not know, in messages.
+NEWCOMER = (
+    "a new client is placed with fk.Run.load(RUN).place(x, y), and predicted with the --cluster "
+    "that this finds"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +38,10 @@ class OnnxModel(Classifier):
 
     Attributes:
         name: of the model.
-        session: ONNX Runtime's.
+        session: of ONNX Runtime.
         samples: one sample, which shows shape and type.
         label_names: of the classes, where labels have names.
-        detects: whether it is several detectors.
+        detects: whether the model has a detector for each class.
     """
 
     name: str
@@ -48,17 +52,19 @@ class OnnxModel(Classifier):
 
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
         dtype = np.float32 if x.dtype.kind == "f" else np.int64
-        return self.session.run(None, {self.session.get_inputs()[0].name: x.astype(dtype)})[0]
+        input_name = self.session.get_inputs()[0].name
+        outputs = self.session.run(None, {input_name: x.astype(dtype)})
+        return outputs[0]
 
 
 @dataclass(frozen=True, eq=False)
 class Export:
-    """An export: its card, and its models when they are asked for.
+    """An export: its card, and its models, which are read when they are needed.
 
     Attributes:
-        folder: where it lies.
-        card: what ``card.json`` says.
-        given: the model that computes, where it is the user's own and the format has no code.
+        folder: of the export.
+        card: content of ``card.json``.
+        given: the user's model, where neither fedkin nor the file has its code.
     """
 
     folder: Path
@@ -67,16 +73,17 @@ class Export:
 
     @cached_property
     def samples(self) -> DataDescription:
-        """One sample, which shows shape and type of all."""
-        shape, dtype = self.card["input"]["shape"], self.card["input"]["dtype"]
+        """One sample, which shows shape and type of all samples."""
+        shape = self.card["input"]["shape"]
+        dtype = self.card["input"]["dtype"]
         words = self.card.get("words")
         vocabulary = None if words is None else tuple(map(str, range(words)))
         features = self.card["input"].get("features")
         return DataDescription(
-            str(self.card.get("data")),
-            np.zeros((1, *shape), dtype),
-            self.card["classes"],
-            vocabulary,
+            name=str(self.card.get("data")),
+            x=np.zeros((1, *shape), dtype),
+            classes=self.card["classes"],
+            vocabulary=vocabulary,
             feature_names=None if features is None else tuple(features),
             from_uint8=self.card["input"].get("scaling") == FROM_UINT8,
         )
@@ -93,19 +100,18 @@ class Export:
         client: str | int | None = None,
         cluster: int | None = None,
     ) -> Classifier:
-        """One model: by its own name, or that of a client or of a cluster; none of these where
-        there is one model.
+        """A model, by its name, a client or a cluster. An export of one model needs none of them.
 
         Args:
             name: as in the card.
-            client: name of a client, exactly as text (7 is "7"); one without a name has its
-                position in the run's data.
+            client: name of a client, exactly as text (7 is "7"). A client without a name has its
+                position in the run's data as a name.
             cluster: number of a cluster.
 
         Raises:
-            ConfigError: no such model, or not exactly one of the three; a file that is not the
-                export's.
-            ModelError, MissingExtra: what computes with it is not here.
+            ConfigError: no such model; several of the three, or none for several models; a file
+                that has changed since the export.
+            ModelError, MissingExtra: the network, or a library, is not available.
         """
         entry = self._entry(name, client, cluster)
         path = self.folder / entry["file"]
@@ -121,19 +127,25 @@ class Export:
         if self.card["format"] == "onnx":
             runtime = library("onnxruntime", "an ONNX export", "onnx")
             session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-            return OnnxModel(entry["name"], session, self.samples, labels, "detected" in entry)
+            return OnnxModel(
+                name=entry["name"],
+                session=session,
+                samples=self.samples,
+                label_names=labels,
+                detects="detected" in entry,
+            )
         detected = entry.get("detected")
         prefixes = [""] if detected is None else [f"detectors.{c}." for c in detected]
         arrays = _arrays(content, self.card["format"])
         vectors = np.stack([_vector(self._network, arrays, prefix) for prefix in prefixes])
         positive = None if detected is None else np.array(detected)
         return Predictor(
-            entry["name"],
-            self._network,
-            vectors,
-            self.samples,
-            labels,
-            positive,
+            name=entry["name"],
+            model=self._network,
+            vectors=vectors,
+            samples=self.samples,
+            label_names=labels,
+            positive=positive,
             cluster=entry["cluster"],
         )
 
@@ -159,7 +171,7 @@ class Export:
         if len(entries) > 1:
             raise ConfigError(
                 f"{self.folder} has {len(entries)} models: say whose is meant, client=... or "
-                f"cluster=..."
+                "cluster=..."
             )
         return entries[0]
 
@@ -171,30 +183,26 @@ class Export:
         }
         if cluster in shared:
             return shared[cluster]
-        known = [
+        clusters = [
             str(entry["cluster"])
             for entry in self.card["models"]
             if entry["name"].startswith("cluster-")
         ]
-        raise ConfigError(
-            f"{self.folder} has no model of cluster {cluster}; "
-            + (
-                f"it has those of cluster {', '.join(known)}"
-                if known
-                else "its clients have models of their own"
-            )
-        )
+        exported = "its clients have models of their own"
+        if clusters:
+            exported = f"it has those of cluster {', '.join(clusters)}"
+        raise ConfigError(f"{self.folder} has no model of cluster {cluster}; {exported}")
 
     @cached_property
     def _network(self) -> AnyModel:
-        """What computes with the weights."""
-        model, entry = self.given, self.card["model"]
+        """The network that computes with the weights."""
+        model = self.given
+        entry = self.card["model"]
         if model is None and entry is None:
             raise ModelError(
                 f"{self.folder}: the model is the user's own, and format {self.card['format']!r} "
-                f"has its weights only; "
-                "give it, load(folder, model=...), or export as 'onnx', which has the whole "
-                "computation"
+                "has its weights only; give it, load(folder, model=...), or export as 'onnx', "
+                "which has the whole computation"
             )
         if model is None:
             model = registry.make(registry.models(), entry, self.samples)
@@ -208,7 +216,7 @@ def load(folder: str | Path, model: Any = None) -> Export:
 
     Args:
         folder: with its ``card.json``.
-        model: what computes, where it is the user's own and the format is not ``onnx``.
+        model: the user's model, if the run trained one and the format is not ``onnx``.
 
     Raises:
         ConfigError: no export, or a damaged one.
@@ -218,6 +226,7 @@ def load(folder: str | Path, model: Any = None) -> Export:
 
 
 def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:
+    """The arrays of a model file by name."""
     if format == "safetensors":
         from safetensors.numpy import load as decode
 
@@ -230,14 +239,13 @@ def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:
 
 
 def _vector(model: AnyModel, arrays: dict[str, np.ndarray], prefix: str) -> Float[np.ndarray, "P"]:
-    """The flat vector of the arrays with a prefix; entries that are no part of it, such as
-    counters, are left out."""
+    """The flat vector of the arrays with a prefix, without other entries, such as counters."""
     names = [prefix + name for name in model.spec.slices]
     missing = [name for name in names if name not in arrays]
     if missing:
         raise ModelError(
             f"model {model.name!r} has a layer {missing[0]!r}, and the export has not; give its "
-            f"own model"
+            "own model"
         )
     vector = np.concatenate([arrays[name].ravel() for name in names]).astype(np.float32)
     if len(vector) != model.spec.parameters:

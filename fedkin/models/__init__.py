@@ -1,7 +1,7 @@
-"""Models in JAX, and adapters for others. ``MODELS`` has the named ones, by their names in
+"""Models in JAX, and adapters for others. ``MODELS`` has the named models, by their names in
 configurations.
 
-The second block of imports is their list. A new model is its function and its line there.
+The second block of imports is the list of named models: a new model adds a line there.
 """
 
 from __future__ import annotations

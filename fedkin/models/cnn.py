@@ -1,6 +1,6 @@
-"""FlexCFL's convolutional networks, with the parameter counts that the paper prints, and FedSim's.
+"""Convolutional networks of FlexCFL, FedSim and ATHENA-FL, with the papers' parameter counts.
 
-Equal shapes and options give the same ``Model`` object, so that a second run compiles nothing.
+Equal shapes and options give the same ``Model`` object, so a second run compiles nothing.
 """
 
 from __future__ import annotations
@@ -40,19 +40,23 @@ def cnn(
     """A convolutional network (28 x 28 x 1, 10 classes: 50,186, 325,578 and 3,274,634 parameters;
     FedSim's two: 6,482,634 and 6,497,162).
 
-    fedsim is the network of FedSim's Table 5; its code, and so its curves, has larger windows and
-    fewer channels (fedsim_as_coded). athena is what ATHENA-FL's authors train within hierarchical
-    clusters. Its last layer is declared sigmoid with a cross entropy over classes, for which Keras
-    takes the softmax of the inputs of the sigmoid, and so does this. (Sigmoids divided by their sum
-    saturate: clients of two classes stay at a loss of ln 2.)
+    fedsim is the network of FedSim's Table 5. FedSim's code, and so its curves, has larger windows
+    and fewer channels (fedsim_as_coded). athena is the network that ATHENA-FL's authors train
+    within hierarchical clusters. They declare its last layer a sigmoid with a cross entropy over
+    classes. Keras then takes the softmax of the inputs of the sigmoid, and so does this. (Sigmoids
+    divided by their sum saturate: clients of two classes stay at a loss of ln 2.)
 
     Args:
         data: images; flat square samples are grey images.
         variant: the network.
         dropout: whether mnist (0.5) and femnist (0.4) have dropout, as in the authors' code.
             FedSim's has no effect.
-        l2: weight of the squared dense kernels of femnist in the loss (0.001 there); refused
-            elsewhere.
+        l2: weight of the squared dense kernels of femnist in the loss (0.001 in the authors' code);
+            refused for other variants.
+
+    Raises:
+        ModelError: an unknown variant, l2 of another variant, or samples that are not images of at
+            least 16 x 16 (athena: 28 x 28).
     """
     if variant not in _NETWORKS:
         raise ModelError(f"cnn: variant must be one of {', '.join(_NETWORKS)}, got {variant!r}")
@@ -61,7 +65,7 @@ def cnn(
             f"cnn: l2 acts on the femnist variant only, got l2={l2} with variant={variant!r}"
         )
     image = at_least(28 if variant == "athena" else 16, image_of(data), data.name)
-    return _cnn(image, data.classes, variant, dropout, l2)
+    return _cnn(image=image, classes=data.classes, variant=variant, drop=dropout, l2=l2)
 
 
 class MnistCNN(eqx.Module):
@@ -73,7 +77,8 @@ class MnistCNN(eqx.Module):
     rate: float = eqx.field(static=True)
 
     def __init__(self, image: ImageShape, classes: int, rate: float, key: Array) -> None:
-        self.image, (height, width, channels) = image, image
+        self.image = image
+        height, width, channels = image
         k1, k2, k3 = jax.random.split(key, 3)
         self.convs = [Conv(channels, 32, 3, k1), Conv(32, 64, 3, k2)]
         self.head = Dense(height // 4 * (width // 4) * 64, classes, k3)
@@ -103,10 +108,12 @@ class DenseCNN(eqx.Module):
         hidden: int,
         key: Array,
     ) -> None:
-        self.image, (height, width, channels) = image, image
+        self.image = image
+        height, width, channels = image
         k1, k2, k3, k4 = jax.random.split(key, 4)
-        self.convs = [Conv(channels, outputs[0], window, k1), Conv(*outputs, window, k2)]
-        self.hidden = Dense(height // 4 * (width // 4) * outputs[1], hidden, k3)
+        first, second = outputs
+        self.convs = [Conv(channels, first, window, k1), Conv(first, second, window, k2)]
+        self.hidden = Dense(height // 4 * (width // 4) * second, hidden, k3)
         self.head = Dense(hidden, classes, k4)
 
     def __call__(self, x: Float[Array, "B ..."]) -> Float[Array, "B C"]:
@@ -128,15 +135,18 @@ class FemnistCNN(eqx.Module):
 
     def __init__(self, image: ImageShape, classes: int, rate: float, key: Array) -> None:
         keys = iter(jax.random.split(key, 8))
-        self.image, (height, width, channels) = image, image
+        self.image = image
+        height, width, channels = image
         self.convs = []
-        for out in (32, 64):
+        for outputs in (32, 64):
             self.convs += [
-                Conv(channels, out, 3, next(keys), same=False),
-                Conv(out, out, 3, next(keys), same=False),
-                Conv(out, out, 5, next(keys), stride=2),
+                Conv(channels, outputs, 3, next(keys), same=False),
+                Conv(outputs, outputs, 3, next(keys), same=False),
+                Conv(outputs, outputs, 5, next(keys), stride=2),
             ]
-            height, width, channels = (height - 3) // 2, (width - 3) // 2, out
+            height = (height - 3) // 2
+            width = (width - 3) // 2
+            channels = outputs
         self.hidden = Dense(height * width * channels, 128, next(keys))
         self.head = Dense(128, classes, next(keys))
         self.rate = rate
@@ -148,8 +158,8 @@ class FemnistCNN(eqx.Module):
             x = jax.nn.relu(conv(x))
             if layer % 3 == 2:
                 x = dropout(x, self.rate, next(keys))
-        x = dropout(jax.nn.relu(self.hidden(x.reshape(len(x), -1))), self.rate, next(keys))
-        return self.head(x)
+        hidden = jax.nn.relu(self.hidden(x.reshape(len(x), -1)))
+        return self.head(dropout(hidden, self.rate, next(keys)))
 
 
 class AthenaCNN(eqx.Module):
@@ -162,16 +172,17 @@ class AthenaCNN(eqx.Module):
     image: ImageShape = eqx.field(static=True)
 
     def __init__(self, image: ImageShape, classes: int, key: Array) -> None:
-        self.image, (height, width, channels) = image, image
+        self.image = image
+        height, width, channels = image
         keys = iter(jax.random.split(key, 6))
         self.convs = []
         for outputs, same in ((32, True), (64, False), (128, False), (128, True)):
             self.convs.append(Conv(channels, outputs, 3, next(keys), same=same))
-            height, width, channels = (
-                (height - 2 * (not same)) // 2,
-                (width - 2 * (not same)) // 2,
-                outputs,
-            )
+            # A convolution without padding takes two pixels of each side; then pooling.
+            lost = 0 if same else 2
+            height = (height - lost) // 2
+            width = (width - lost) // 2
+            channels = outputs
         self.hidden = Dense(height * width * channels, 512, next(keys))
         self.head = Dense(512, classes, next(keys))
 
@@ -188,11 +199,13 @@ _NETWORKS = {
         image, classes, 0.4 if drop else 0.0, key
     ),
     "fashion_mnist": lambda image, classes, drop, key: DenseCNN(
-        image, classes, 5, (32, 64), 1024, key
+        image=image, classes=classes, window=5, outputs=(32, 64), hidden=1024, key=key
     ),
-    "fedsim": lambda image, classes, drop, key: DenseCNN(image, classes, 3, (64, 64), 2048, key),
+    "fedsim": lambda image, classes, drop, key: DenseCNN(
+        image=image, classes=classes, window=3, outputs=(64, 64), hidden=2048, key=key
+    ),
     "fedsim_as_coded": lambda image, classes, drop, key: DenseCNN(
-        image, classes, 5, (32, 64), 2048, key
+        image=image, classes=classes, window=5, outputs=(32, 64), hidden=2048, key=key
     ),
     "athena": lambda image, classes, drop, key: AthenaCNN(image, classes, key),
 }
@@ -210,44 +223,44 @@ def _cnn(image: ImageShape, classes: int, variant: str, drop: bool, l2: float) -
 
 
 def image_of(data: Samples) -> ImageShape:
-    """Height, width and channels; flat square samples are grey images."""
+    """Shape of the images. Flat square samples are grey images. Raises ModelError for others."""
     check_samples(data)
-    shape = data.x.shape[1:]
+    shape = tuple(int(n) for n in data.x.shape[1:])
     if len(shape) == 3:
-        image = ImageShape(*(int(n) for n in shape))
+        image = ImageShape(height=shape[0], width=shape[1], channels=shape[2])
+    elif len(shape) == 2:
+        image = ImageShape(height=shape[0], width=shape[1], channels=1)
     else:
         side = int(np.sqrt(features(data)))
-        image = (
-            ImageShape(int(shape[0]), int(shape[1]), 1)
-            if len(shape) == 2
-            else ImageShape(side, side, 1)
-        )
+        image = ImageShape(height=side, width=side, channels=1)
     if int(np.prod(image)) != features(data):
         raise ModelError(f"{data.name}: a CNN needs images, got samples of shape {shape}")
     return image
 
 
 def at_least(side: int, image: ImageShape, name: str) -> ImageShape:
-    """The image's shape, if it is large enough for the network's poolings; else ModelError.
+    """The shape of images that are large enough for the poolings of a network.
 
     Args:
-        side: least height and width.
+        side: smallest height and width.
         image: shape of the images.
         name: of the data, for the message.
+
+    Raises:
+        ModelError: smaller images.
     """
     if min(image[:2]) < side:
         raise ModelError(
             f"{name}: this network needs images of at least {side} x {side}, got {image[0]} x "
-            f"{image[1]}; take mclr or "
-            f"mlp for such small ones, or larger images{_larger_images(name, side)}"
+            f"{image[1]}; take mclr or mlp for such small ones, or larger "
+            f"images{_larger_images(name, side)}"
         )
     return image
 
 
 def _larger_images(name: str, side: int) -> str:
-    """Where larger images come from, as the end of a message."""
+    """The end of a message: data with larger images."""
     if name == "digits":
-        return ": the data set mnist has 28 x 28" + (
-            ", and 32 x 32 with its option size=32" if side > 28 else ""
-        )
+        larger = ": the data set mnist has 28 x 28"
+        return f"{larger}, and 32 x 32 with its option size=32" if side > 28 else larger
     return ": data option size=32 resizes mnist and fashion_mnist" if side == 32 else ""

@@ -13,7 +13,8 @@ from fedkin.core.plain import plain_arguments
 from fedkin.models.model import Model, Samples, as_model
 from fedkin.models.perceptron import Perceptron, features, hidden_widths
 
-ABSENT = -1e9  # the score of a place without a patient: never the highest, and nothing in a softmax
+# The score of a place without a patient: never the highest, and zero after a softmax.
+ABSENT = -1e9
 
 
 @plain_arguments
@@ -21,37 +22,38 @@ def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
     """Cox model: the risk of each patient of a risk set; linear, or a perceptron as in DeepSurv
     (Katzman et al. 2018).
 
-    The softmax over a sample's patients is a factor of the partial likelihood, so that the usual
-    cross entropy is the Cox loss, and accuracy on pairs is the C-index. Of deaths at the same time
-    by Efron, the loss is Efron's but for a constant of the data, log(1 - k / d) of the k-th of d
-    deaths; gradients are the same.
+    The softmax over a sample's patients is a factor of the partial likelihood. So the cross entropy
+    is the Cox loss, and accuracy on pairs is the C-index. With Efron's weights for deaths at the
+    same time, the loss differs from Efron's by a constant of the data, log(1 - k / d) for the k-th
+    of d deaths; gradients are the same.
 
     Args:
-        data: risk sets, such as ``fedkin.data.tcga_brca()``: x [M, m, d + 1], the last feature a
-            patient's weight: 1, less for deaths at the same time by Efron, 0 for an absent patient.
+        data: risk sets, such as ``fedkin.data.tcga_brca()``: x [M, m, d + 1]. The last feature is a
+            patient's weight: 1, or less by Efron, or 0 for a place without a patient.
         hidden: widths of hidden layers.
 
     Raises:
-        ModelError: data that are no risk sets.
+        ModelError: data that are not risk sets.
     """
     features(data)
     if data.x.ndim != 3 or data.x.shape[1] != data.classes or data.x.shape[2] < 2:
         raise ModelError(
             f"{data.name}: cox needs risk sets [M, m, d + 1] with m classes, such as tcga_brca, "
-            f"got samples "
-            f"{list(data.x.shape[1:])} of {data.classes} classes; for other data use mclr or mlp"
+            f"got samples {list(data.x.shape[1:])} of {data.classes} classes; for other data use "
+            "mclr or mlp"
         )
     widths = hidden_widths("cox", hidden)
     return _cox((data.x.shape[2] - 1, *widths, 1))
 
 
 class RiskSet(eqx.Module):
-    """The risks of the patients of each sample, each with the logarithm of its weight."""
+    """The risk of each patient of a sample, plus the logarithm of the patient's weight."""
 
     risk: Perceptron
 
     def __call__(self, x: Float[Array, "B m d"]) -> Float[Array, "B m"]:
-        risks = self.risk(x[..., :-1].reshape(-1, x.shape[-1] - 1)).reshape(x.shape[:2])
+        patients = x[..., :-1].reshape(-1, x.shape[-1] - 1)
+        risks = self.risk(patients).reshape(x.shape[:2])
         weight = x[..., -1]
         present = weight > 0
         weighted = risks + jnp.log(jnp.where(present, weight, 1.0))

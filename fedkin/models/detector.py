@@ -19,12 +19,14 @@ def detector(data: Samples) -> Model:
     """Five convolutions with pooling, a dense layer of 512, one logit (32 x 32 x 3: 131,233
     parameters).
 
-    The score is positive where the network sees its class (a sigmoid makes it a probability): de
-    Souza et al., ATHENA-FL, CoUrb 2023. One is trained for each class.
+    The score is positive where the network sees its class; a sigmoid makes it a probability. One
+    detector is trained for each class (de Souza et al., ATHENA-FL, CoUrb 2023).
+
+    Args:
+        data: images of at least 32 x 32: five poolings of smaller ones leave nothing.
 
     Raises:
-        ModelError: samples that are no images, or images of less than 32 x 32, of which five
-            poolings leave nothing.
+        ModelError: other samples.
     """
     return _detector(at_least(32, image_of(data), data.name))
 
@@ -38,11 +40,16 @@ class Detector(eqx.Module):
     image: ImageShape = eqx.field(static=True)
 
     def __init__(self, image: ImageShape, key: Array) -> None:
-        self.image, (height, width, channels) = image, image
+        self.image = image
+        height, width, channels = image
         keys = iter(jax.random.split(key, len(_CHANNELS) + 2))
-        inputs = (channels, *_CHANNELS)
-        self.convs = [Conv(i, o, 3, next(keys)) for i, o in zip(inputs, _CHANNELS, strict=False)]
-        self.hidden = Dense((height >> 5) * (width >> 5) * _CHANNELS[-1], 512, next(keys))
+        self.convs = []
+        for outputs in _CHANNELS:
+            self.convs.append(Conv(channels, outputs, 3, next(keys)))
+            channels = outputs
+        # Five poolings divide each side by 32.
+        features = (height // 32) * (width // 32) * channels
+        self.hidden = Dense(features, 512, next(keys))
         self.head = Dense(512, 1, next(keys))
 
     def __call__(self, x: Float[Array, "B ..."]) -> Float[Array, "B 1"]:

@@ -6,6 +6,8 @@ Images are ``[B, H, W, channels]``. Kernels start Glorot uniform, biases at zero
 
 from __future__ import annotations
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,19 +16,22 @@ from jaxtyping import Array, Float
 from fedkin.models.convolution import convolve, pooled, same_padding, windows
 from fedkin.models.convolution import max_pool as max_pool
 
-_UNROLLED_BATCH = 32  # up to this batch size the weight gradient is written out sample by sample
-_UNROLLED_WIDTH = 64  # and from this number of outputs on
-_LARGE = 2**18  # weights of a layer whose input is copied for it
+# The weight gradient is written out sample by sample up to this batch size, and from this number
+# of outputs on.
+_UNROLLED_BATCH = 32
+_UNROLLED_WIDTH = 64
+# The input of a layer with this number of weights is copied.
+_LARGE = 2**18
 
 
 @jax.custom_vjp
 def product(x: Float[Array, "B i"], w: Float[Array, "o i"]) -> Float[Array, "B o"]:
     """x w^T, with a weight gradient that a CPU compiler can fuse into the optimiser's step.
 
-    For a small batch and a wide layer the gradient g^T x is a sum of a few outer products. Written
-    out, it never exists in memory: the step reads w once and writes it once. The compiler fuses
-    what gives x into it too, such as pooling, and computes that anew for every output: the x of a
-    large layer is copied first, which ends the fusion.
+    For a small batch and a wide layer, the gradient g^T x is a sum of a few outer products. If the
+    sum is written out, the gradient is never stored: the step reads w once and writes it once. The
+    compiler also fuses the operations before x, such as pooling, and repeats them for every output.
+    For a large layer x is copied first, which prevents that.
     """
     return x @ w.T
 
@@ -37,19 +42,25 @@ def _product_forward(x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
 
 def _product_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
     x, w = saved
-    small = (
-        len(x) <= _UNROLLED_BATCH and len(w) >= _UNROLLED_WIDTH and jax.default_backend() == "cpu"
-    )
-    if not small:
+    few_samples = len(x) <= _UNROLLED_BATCH
+    wide = len(w) >= _UNROLLED_WIDTH
+    if not few_samples or not wide or jax.default_backend() != "cpu":
         return g @ w, g.T @ x
     if w.size >= _LARGE:
-        x = jax.lax.map(
-            lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), jnp.arange(len(x))
-        )
+        x = _copied(x)
     gradient = g[0][:, None] * x[0][None]
     for sample in range(1, len(x)):
         gradient = gradient + g[sample][:, None] * x[sample][None]
     return g @ w, gradient
+
+
+def _copied(x: Array) -> Array:
+    """A copy, row by row, that the compiler does not fuse with what follows."""
+
+    def row_of(row: Array) -> Array:
+        return jax.lax.dynamic_index_in_dim(x, row, keepdims=False)
+
+    return jax.lax.map(row_of, jnp.arange(len(x)))
 
 
 product.defvjp(_product_forward, _product_backward)
@@ -57,11 +68,9 @@ product.defvjp(_product_forward, _product_backward)
 
 def glorot(key: Array, shape: tuple[int, ...]) -> Array:
     """Uniform in +-sqrt(6 / (fan_in + fan_out)); shape ``(out, in, ...)``."""
-    window = 1
-    for size in shape[2:]:
-        window *= size
+    window = math.prod(shape[2:])
     limit = (6 / ((shape[0] + shape[1]) * window)) ** 0.5
-    return jax.random.uniform(key, shape, jnp.float32, -limit, limit)
+    return jax.random.uniform(key=key, shape=shape, dtype=jnp.float32, minval=-limit, maxval=limit)
 
 
 class Dense(eqx.Module):
@@ -79,7 +88,7 @@ class Dense(eqx.Module):
 
 
 class Conv(eqx.Module):
-    """Square convolution; ``convolution`` has the fast forms."""
+    """Convolution with a square kernel, computed by ``fedkin.models.convolution``."""
 
     weight: Float[Array, "o i k k"]
     bias: Float[Array, "o"] | None
@@ -98,22 +107,25 @@ class Conv(eqx.Module):
     ) -> None:
         self.weight = glorot(key, (outputs, inputs, size, size))
         self.bias = jnp.zeros(outputs, jnp.float32) if bias else None
-        self.stride, self.same = stride, same
+        self.stride = stride
+        self.same = same
 
     def __call__(self, x: Float[Array, "B H W i"]) -> Float[Array, "B h w o"]:
         y = convolve(x, self.weight.transpose(2, 3, 1, 0), self.stride, self.same)
         return y if self.bias is None else y + self.bias
 
     def pooled(self, x: Float[Array, "B H W i"]) -> Float[Array, "B h w o"]:
-        """Convolution, maximum of each 2 x 2 pixels, rectified units."""
+        """Convolution, maximum of each 2 x 2 pixels, rectified linear units."""
         assert self.bias is not None and self.stride == 1
         return pooled(x, self.weight.transpose(2, 3, 1, 0), self.bias, self.same)
 
 
 class Depthwise(eqx.Module):
-    """A 3x3 window for each channel, without bias. Strided, ``same`` pads as TensorFlow does, and
-    otherwise only after the last row and column (Keras' MobileNet: the same for sides of even
-    length)."""
+    """A 3x3 window for each channel, without bias.
+
+    ``same`` pads as TensorFlow does. Otherwise only the last row and column are padded, as in
+    Keras' MobileNet; for a stride of 2 and sides of even length both are equal.
+    """
 
     weight: Float[Array, "c 1 3 3"]
     stride: int = eqx.field(static=True)
@@ -121,28 +133,35 @@ class Depthwise(eqx.Module):
 
     def __init__(self, channels: int, key: Array, stride: int = 1, same: bool = True) -> None:
         self.weight = glorot(key, (channels, 1, 3, 3))
-        self.stride, self.same = stride, same
+        self.stride = stride
+        self.same = same
 
     def __call__(self, x: Float[Array, "B H W c"]) -> Float[Array, "B h w c"]:
-        padding = [same_padding(n, 3, self.stride) if self.same else (0, 1) for n in x.shape[1:3]]
+        padding = [(0, 1), (0, 1)]
+        if self.same:
+            padding = [same_padding(side, 3, self.stride) for side in x.shape[1:3]]
         x = jnp.pad(x, [(0, 0), *padding, (0, 0)])
-        places = windows(x, 3, self.stride)
-        return sum(window * self.weight[:, 0, n // 3, n % 3] for n, window in enumerate(places))  # type: ignore
+        terms = [
+            window * self.weight[:, 0, n // 3, n % 3]
+            for n, window in enumerate(windows(x, 3, self.stride))
+        ]
+        return sum(terms)  # type: ignore[return-value]
 
 
 def dropout(x: Array, rate: float, key: Array | None) -> Array:
-    """Zero each entry at random, and scale the others up.
+    """Set random entries to zero, and scale the other entries up.
 
     Args:
         x: activations.
-        rate: probability of zero, to 1 / 65,536.
-        key: randomness; without one, x is returned.
+        rate: probability of zero, rounded to a multiple of 1 / 65,536.
+        key: randomness; None returns x.
     """
     if key is None or rate == 0:
         return x
-    with jax.threefry_partitionable(False):  # half the work; this stream is on one device
+    # This form of the generator is half the work. It cannot be divided over devices, and x is on
+    # one device.
+    with jax.threefry_partitionable(False):
         words = jax.random.bits(key, (-(-x.size // 2),), jnp.uint32)
-    draws = jnp.concatenate([words & 0xFFFF, words >> 16])[: x.size].reshape(
-        x.shape
-    )  # two from each word
+    # Two draws of 16 bits from each word of 32 bits.
+    draws = jnp.concatenate([words & 0xFFFF, words >> 16])[: x.size].reshape(x.shape)
     return jnp.where(draws < round((1 - rate) * 2**16), x / (1 - rate), 0)

@@ -1,7 +1,6 @@
-"""MobileNet and MobileNetV2 of keras.applications (alpha 1, no weights), the networks ATHENA-FL is
-measured against.
+"""MobileNet and MobileNetV2 of keras.applications (alpha 1, no weights), ATHENA-FL's baselines.
 
-Equal shapes and options give the same ``Model`` object, so that a second run compiles nothing.
+Equal shapes and options give the same ``Model`` object, so a second run compiles nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from fedkin.models.norm import BatchNorm, GroupNorm
 NormName = Literal["batch", "group"]
 Norm = BatchNorm | GroupNorm
 
-# Channels and stride of each block; of V2 expansion, channels, how many of them, stride of the
-# first.
+# Channels and stride of each block.
 _BLOCKS = (
     (64, 1),
     (128, 2),
@@ -39,6 +37,7 @@ _BLOCKS = (
     (1024, 2),
     (1024, 1),
 )
+# Expansion, channels, number of blocks, and stride of the first of them.
 _BLOCKS_V2 = (
     (1, 16, 1, 1),
     (6, 24, 2, 2),
@@ -58,12 +57,12 @@ def mobilenet(data: Samples, norm: NormName = "batch", dropout: float = 0.001) -
     Args:
         data: images.
         norm: ``batch``, whose running means and variances (21,888 of the parameters) are sent and
-            averaged like any weight, or ``group``, which has none: groups of 8 channels.
-        dropout: share of the 1,024 features that is left out before the head while training (0.001
-            in Keras; ATHENA-FL took 0.3 and 0.01 for CIFAR-10 and 0.1 for MNIST).
+            averaged like weights; or ``group``, groups of 8 channels without running statistics.
+        dropout: share of the 1,024 features that is set to zero before the head in training (0.001
+            in Keras; ATHENA-FL has 0.3 and 0.01 for CIFAR-10 and 0.1 for MNIST).
 
     Raises:
-        ModelError: samples that are no images of at least 32 x 32, an unknown norm, or a dropout
+        ModelError: samples other than images of at least 32 x 32, an unknown norm, or a dropout
             outside [0, 1).
     """
     return _named("mobilenet", data, norm, dropout)
@@ -74,8 +73,8 @@ def mobilenet_v2(data: Samples, norm: NormName = "batch", dropout: float = 0.0) 
     """MobileNetV2 (Sandler et al. 2018, arXiv 1801.04381): 2,270,794 parameters, 2,236,682 of them
     trained.
 
-    Keras has no dropout here, and updates running statistics by a thousandth in a step (MobileNet
-    by a hundredth).
+    Keras has no dropout here. A step updates running statistics with weight 0.001 (MobileNet:
+    0.01).
 
     Args:
         data, norm, dropout: as for ``mobilenet``.
@@ -87,7 +86,7 @@ def mobilenet_v2(data: Samples, norm: NormName = "batch", dropout: float = 0.0) 
 
 
 class Unit(eqx.Module):
-    """A convolution, normalisation and, unless it is linear, rectified units that end at 6."""
+    """A convolution, normalisation and, unless it is linear, rectified units clipped at 6."""
 
     conv: Conv | Depthwise
     norm: Norm
@@ -97,11 +96,13 @@ class Unit(eqx.Module):
         self, x: Float[Array, "B H W i"], mask: Float[Array, "B"] | None
     ) -> tuple[Array, Unit]:
         y, norm = self.norm(self.conv(x), mask)
-        return y if self.linear else jnp.clip(y, 0, 6), replace(self, norm=norm)
+        if not self.linear:
+            y = jnp.clip(y, 0, 6)
+        return y, replace(self, norm=norm)
 
 
 class Chain(eqx.Module):
-    """Units one after another; with ``residual`` the input is added to the output."""
+    """Units, one after another. With ``residual``, the input is added to the output."""
 
     units: list[Unit]
     residual: bool = eqx.field(static=True)
@@ -109,15 +110,18 @@ class Chain(eqx.Module):
     def __call__(
         self, x: Float[Array, "B H W i"], mask: Float[Array, "B"] | None
     ) -> tuple[Array, Chain]:
-        y, units = x, []
+        y = x
+        units = []
         for unit in self.units:
             y, updated = unit(y, mask)
             units.append(updated)
-        return x + y if self.residual else y, replace(self, units=units)
+        if self.residual:
+            y = x + y
+        return y, replace(self, units=units)
 
 
 class MobileNet(eqx.Module):
-    """Chains of units, the mean over the pixels, dropout, dense."""
+    """Chains of units, mean over the pixels, dropout, dense layer."""
 
     chains: list[Chain]
     head: Dense
@@ -130,58 +134,65 @@ class MobileNet(eqx.Module):
     def run(
         self, x: Float[Array, "B ..."], mask: Float[Array, "B"] | None, key: Array | None
     ) -> tuple[Float[Array, "B C"], MobileNet]:
-        """Scores, and this network with updated running statistics. ``mask`` (None: inference) says
-        which samples count."""
-        y, chains = x.reshape(len(x), *self.image), []
+        """Scores, and this network with updated running statistics.
+
+        Args:
+            x: images.
+            mask: 1 for samples that count, 0 for padding; None for inference.
+            key: for dropout; None for inference.
+        """
+        y = x.reshape(len(x), *self.image)
+        chains = []
         for chain in self.chains:
             y, updated = chain(y, mask)
             chains.append(updated)
-        scores = self.head(dropout(jnp.mean(y, axis=(1, 2)), self.rate, key))
+        features = jnp.mean(y, axis=(1, 2))
+        scores = self.head(dropout(features, self.rate, key))
         return scores, replace(self, chains=chains)
 
 
 def _v1(
     image: ImageShape, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array
 ) -> MobileNet:
+    """MobileNet with initial weights."""
     keys = iter(jax.random.split(key, 2 * len(_BLOCKS) + 2))
     channels = 32
-    units = [
-        _unit(Conv(image[2], channels, 3, next(keys), stride=2, bias=False), make_norm(channels))
-    ]
+    first = Conv(image.channels, channels, 3, next(keys), stride=2, bias=False)
+    units = [_unit(first, make_norm(channels))]
     for outputs, stride in _BLOCKS:
-        units.append(
-            _unit(Depthwise(channels, next(keys), stride, same=stride == 1), make_norm(channels))
-        )
-        units.append(_unit(Conv(channels, outputs, 1, next(keys), bias=False), make_norm(outputs)))
+        depthwise = Depthwise(channels, next(keys), stride, same=stride == 1)
+        units.append(_unit(depthwise, make_norm(channels)))
+        pointwise = Conv(channels, outputs, 1, next(keys), bias=False)
+        units.append(_unit(pointwise, make_norm(outputs)))
         channels = outputs
-    return MobileNet([Chain(units, False)], Dense(channels, classes, next(keys)), image, rate)
+    head = Dense(channels, classes, next(keys))
+    return MobileNet(chains=[Chain(units, residual=False)], head=head, image=image, rate=rate)
 
 
 def _v2(
     image: ImageShape, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array
 ) -> MobileNet:
+    """MobileNetV2 with initial weights."""
     keys = iter(jax.random.split(key, 64))
     channels = 32
-    chains = [
-        Chain(
-            [
-                _unit(
-                    Conv(image[2], channels, 3, next(keys), stride=2, bias=False),
-                    make_norm(channels),
-                )
-            ],
-            False,
-        )
-    ]
+    first = Conv(image.channels, channels, 3, next(keys), stride=2, bias=False)
+    chains = [Chain([_unit(first, make_norm(channels))], residual=False)]
     for expansion, outputs, count, stride in _BLOCKS_V2:
         for block in range(count):
-            own = stride if block == 0 else 1
-            chains.append(_inverted(channels, outputs, expansion, own, make_norm, keys))
+            residual = _inverted(
+                inputs=channels,
+                outputs=outputs,
+                expansion=expansion,
+                stride=stride if block == 0 else 1,
+                make_norm=make_norm,
+                keys=keys,
+            )
+            chains.append(residual)
             channels = outputs
-    chains.append(
-        Chain([_unit(Conv(channels, 1280, 1, next(keys), bias=False), make_norm(1280))], False)
-    )
-    return MobileNet(chains, Dense(1280, classes, next(keys)), image, rate)
+    last = Conv(channels, 1280, 1, next(keys), bias=False)
+    chains.append(Chain([_unit(last, make_norm(1280))], residual=False))
+    head = Dense(1280, classes, next(keys))
+    return MobileNet(chains=chains, head=head, image=image, rate=rate)
 
 
 def _inverted(
@@ -194,26 +205,25 @@ def _inverted(
 ) -> Chain:
     """An inverted residual: expand, filter each channel, project without rectifying."""
     wide = inputs * expansion
-    units = (
-        []
-        if expansion == 1
-        else [_unit(Conv(inputs, wide, 1, next(keys), bias=False), make_norm(wide))]
-    )
+    units = []
+    if expansion > 1:
+        expand = Conv(inputs, wide, 1, next(keys), bias=False)
+        units.append(_unit(expand, make_norm(wide)))
     units.append(_unit(Depthwise(wide, next(keys), stride), make_norm(wide)))
-    units.append(
-        _unit(Conv(wide, outputs, 1, next(keys), bias=False), make_norm(outputs), linear=True)
-    )
-    return Chain(units, stride == 1 and inputs == outputs)
+    project = Conv(wide, outputs, 1, next(keys), bias=False)
+    units.append(_unit(project, make_norm(outputs), linear=True))
+    return Chain(units, residual=stride == 1 and inputs == outputs)
 
 
 def _unit(conv: Conv | Depthwise, norm: Norm, linear: bool = False) -> Unit:
     return Unit(conv, norm, linear)
 
 
+# Each network, and the momentum of its statistics.
 _NETWORKS = {
     "mobilenet": (_v1, 0.99),
     "mobilenet_v2": (_v2, 0.999),
-}  # network, momentum of the statistics
+}
 
 
 def _named(name: str, data: Samples, norm: str, rate: float | int) -> Model:
@@ -222,7 +232,11 @@ def _named(name: str, data: Samples, norm: str, rate: float | int) -> Model:
     if not 0 <= rate < 1:
         raise ModelError(f"{name}: dropout must be at least 0 and below 1, got {rate}")
     return _mobilenet(
-        name, at_least(32, image_of(data), data.name), data.classes, norm, float(rate)
+        name=name,
+        image=at_least(32, image_of(data), data.name),
+        classes=data.classes,
+        norm=norm,
+        rate=float(rate),
     )
 
 
@@ -230,14 +244,16 @@ def _named(name: str, data: Samples, norm: str, rate: float | int) -> Model:
 def _mobilenet(name: str, image: ImageShape, classes: int, norm: str, rate: float | int) -> Model:
     network, momentum = _NETWORKS[name]
     make_norm = partial(BatchNorm, momentum=momentum) if norm == "batch" else GroupNorm
-    model = as_model(
-        partial(network, image, classes, make_norm, rate), name=f"{name}-{norm}", batched=True
-    )
+
+    def make(key: Array) -> MobileNet:
+        return network(image=image, classes=classes, make_norm=make_norm, rate=rate, key=key)
+
+    model = as_model(make, name=f"{name}-{norm}", batched=True)
     return _with_statistics(model) if norm == "batch" else model
 
 
 def _with_statistics(model: Model) -> Model:
-    """The same with a training pass that updates the running means and variances."""
+    """The model with a training pass that updates the running means and variances."""
 
     def fit(network: Tree, x: Array, mask: Array, key: Array | None) -> tuple[Array, Tree]:
         return network.run(x, mask, key)

@@ -1,5 +1,4 @@
-"""A model on the client side: a tree of parameters, and the flat vector that servers and methods
-have."""
+"""A model on the client side: a tree of parameters, and the flat vector of servers and methods."""
 
 from __future__ import annotations
 
@@ -27,12 +26,13 @@ from fedkin.core.errors import ModelError
 from fedkin.core.layout import ModelSpec, spec_from_shapes
 from fedkin.core.layout import Samples as Samples
 
-Tree = Any  # a pytree of float32 arrays
+# A pytree of float32 arrays.
+Tree = Any
 
 
 @runtime_checkable
 class Text(Samples, Protocol):
-    """Text as a model takes it: x are word numbers [M L]."""
+    """Text for a model: x are word numbers [M L]."""
 
     @property
     def vocabulary(self) -> tuple[str, ...] | None:
@@ -41,25 +41,23 @@ class Text(Samples, Protocol):
 
     @property
     def vectors(self) -> np.ndarray | None:
-        """Vectors of the words [V D], not trained; None where they are."""
+        """Vectors of the words [V D], which are not trained; None: an embedding is trained."""
         ...
 
 
 def check_samples(data: object) -> None:
-    """Refuse what are no federated data, such as a DataFrame.
+    """Refuse (ModelError) anything but federated data, such as a DataFrame.
 
     Args:
-        data: what a model was asked to be made for.
-
-    Raises:
-        ModelError: it has no samples and classes.
+        data: the first argument of a model function.
     """
-    if not (hasattr(data, "x") and hasattr(data, "classes")):
-        kind = type(data).__name__
-        made = {"DataFrame": "fk.data.from_pandas(table, label=..., client=...)"}.get(
-            kind, "fk.data.from_arrays(x, y, clients=...)"
-        )
-        raise ModelError(f"a model is made for federated data, such as {made}, got {kind}")
+    if hasattr(data, "x") and hasattr(data, "classes"):
+        return
+    kind = type(data).__name__
+    cure = "fk.data.from_arrays(x, y, clients=...)"
+    if kind == "DataFrame":
+        cure = "fk.data.from_pandas(table, label=..., client=...)"
+    raise ModelError(f"a model is made for federated data, such as {cure}, got {kind}")
 
 
 def _itself(tree: Tree) -> Tree:
@@ -68,27 +66,34 @@ def _itself(tree: Tree) -> Tree:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """Parameters and the two functions on them. Compared by identity, so that one model compiles
-    once."""
+    """Parameters and the functions on them. Compared by identity, so one model compiles once.
+
+    Attributes:
+        name: for messages and descriptions.
+        spec: shapes of the parameters.
+        init: key -> parameters.
+        apply: parameters, x [B ...], key (None: inference) -> scores [B C].
+        unflatten: [P] -> parameters.
+        penalty: parameters -> a term of the training loss.
+        random: training draws random numbers (dropout).
+        fit: the training pass of a model with running statistics (batch normalisation):
+            parameters, x [B ...], mask [B], key -> scores [B C], parameters with updated
+            statistics.
+        statistics: whether each leaf of the parameters is a running statistic. Statistics are
+            part of the flat vector and averaged with it; gradient steps do not change them.
+        whole: parameters -> the user's module, for inference.
+    """
 
     name: str
     spec: ModelSpec
-    init: Callable[[Array], Tree]  # key -> parameters
-    apply: Callable[
-        [Tree, Array, Array | None], Array
-    ]  # parameters, x [B ...], key (None: inference) -> scores [B C]
-    unflatten: Callable[[Array], Tree]  # [P] -> parameters
-    penalty: Callable[[Tree], Array] | None = None  # added to the training loss
-    random: bool = False  # training draws random numbers (dropout)
-    # Of a model with running statistics (batch normalisation): the training pass over the samples
-    # that count, parameters, x [B ...], mask [B], key -> scores [B C] and the parameters with
-    # updated statistics; and which leaves those are. They are part of the flat vector and averaged
-    # with it; gradient steps do not change them.
+    init: Callable[[Array], Tree]
+    apply: Callable[[Tree, Array, Array | None], Array]
+    unflatten: Callable[[Array], Tree]
+    penalty: Callable[[Tree], Array] | None = None
+    random: bool = False
     fit: Callable[[Tree, Array, Array, Array | None], tuple[Array, Tree]] | None = None
     statistics: tuple[bool, ...] = ()
-    whole: Callable[[Tree], Any] = (
-        _itself  # parameters -> the module as it was given, for inference
-    )
+    whole: Callable[[Tree], Any] = _itself
 
     def __repr__(self) -> str:
         return model_text("Model", self.name, self.spec.facts())
@@ -100,7 +105,7 @@ class Model:
         return {name: value for name, value in self.__dict__.items() if name != "unflatten"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """In another process: the shape of a module is not sent, but made anew."""
+        # ``unflatten`` is not sent to another process, but made again.
         self.__dict__.update(state)
         self.__dict__["unflatten"] = _unflattener(self.init(jax.random.key(0)))
 
@@ -111,10 +116,9 @@ class Model:
     def with_statistics(self, tree: Tree, statistics: Tree) -> Tree:
         """``tree`` with the running statistics of another tree."""
         leaves, structure = jax.tree.flatten(tree)
-        pairs = zip(self.statistics, jax.tree.leaves(statistics), leaves, strict=True)
-        return jax.tree.unflatten(
-            structure, [new if is_statistic else old for is_statistic, new, old in pairs]
-        )
+        triples = zip(self.statistics, jax.tree.leaves(statistics), leaves, strict=True)
+        updated = [new if is_statistic else old for is_statistic, new, old in triples]
+        return jax.tree.unflatten(structure, updated)
 
 
 def flatten(tree: Tree) -> Float[Array, "P"]:
@@ -130,28 +134,29 @@ def as_model(
     penalty: Callable[[Tree], Array] | None = None,
     detects: bool = False,
 ) -> Model:
-    """Make a model of an Equinox module, of a function that makes one, or of an ``(init, apply)``
-    pair.
+    """A model from an Equinox module, from a function that makes one, or from a pair of functions.
 
     Args:
-        source: an Equinox module, from whose weights every run starts; or ``key -> module``, for
-            weights drawn from the run's seed. It is called on one sample (on a batch, with
-            ``batched``) and returns scores [C]; if its call takes ``key``, it gets one while
-            training and None otherwise. Or a pair ``init(key) -> parameters``, ``apply(parameters,
-            x [B ...], key or None) -> scores [B C]``.
+        source: an Equinox module, with the weights from which every run starts; or ``key ->
+            module``, for weights drawn from the run's seed. The module is called on a sample (on a
+            batch, with ``batched``) and returns scores [C]. If its call takes ``key``, it gets one
+            in training and None otherwise. Or a pair ``init(key) -> parameters``,
+            ``apply(parameters, x [B ...], key or None) -> scores [B C]``.
         name: of the model, for messages and descriptions.
-        batched: a module takes a batch, instead of one sample.
-        penalty: parameters -> scalar that is added to the training loss, such as an L2 term.
+        batched: the module takes a batch instead of one sample.
+        penalty: parameters -> a term of the training loss, such as an L2 term.
         detects: the model is a detector, which separates one class from all others: one score per
-            sample, [B 1], positive for its class. ATHENA-FL trains those.
+            sample, [B 1], positive for its class. ATHENA-FL trains detectors.
 
     Raises:
-        ModelError: no floating-point parameters, or none of these forms.
+        ModelError: no floating-point parameters, or another source.
     """
     prepare_jax()
     _refuse_pytorch(source)
     if isinstance(source, tuple) and len(source) == 2 and all(callable(part) for part in source):
-        (init, apply), random, whole = source, True, _itself
+        init, apply = source
+        random = True
+        whole = _itself
     elif isinstance(source, eqx.Module):
         init, apply, random, whole = _of_module(source, lambda _: source, batched)
     elif callable(source):
@@ -162,36 +167,39 @@ def as_model(
         )
     example = init(jax.random.key(0))
     leaves = jax.tree_util.tree_leaves_with_path(example)
-    if not leaves or not all(
-        hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating) for _, leaf in leaves
-    ):
+    if not leaves or not all(_is_floating(leaf) for _, leaf in leaves):
         raise ModelError(f"model {name!r}: parameters must be floating-point arrays, at least one")
     return Model(
-        name,
-        _spec(leaves, detects),
-        init,
-        apply,
-        _unflattener(example),
-        penalty,
-        random,
+        name=name,
+        spec=_spec(leaves, detects),
+        init=init,
+        apply=apply,
+        unflatten=_unflattener(example),
+        penalty=penalty,
+        random=random,
         whole=whole,
     )
 
 
+def _is_floating(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
 def _refuse_pytorch(source: Any) -> None:
-    torch = sys.modules.get("torch")  # without it there are no modules
+    # A module of PyTorch can exist only where PyTorch is imported.
+    torch = sys.modules.get("torch")
     kind = source if isinstance(source, type) else type(source)
     if torch is not None and issubclass(kind, torch.nn.Module):
         raise ModelError(
             f"{kind.__name__} is a PyTorch module: fk.torch_model(..., engine='jax') compiles it "
-            f"by JAX, "
-            "fk.torch_model(...) trains it by PyTorch"
+            "by JAX, fk.torch_model(...) trains it by PyTorch"
         )
 
 
 def _unflattener(example: Tree) -> Callable[[Array], Tree]:
-    """The way back from ``flatten``, for parameters like these."""
-    return ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), example))[1]
+    """The inverse of ``flatten``, for parameters with the structure of the example."""
+    _, unflatten = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), example))
+    return unflatten
 
 
 def _of_module(
@@ -202,54 +210,59 @@ def _of_module(
         raise ModelError(
             f"a model function must return an Equinox module, got {type(example).__name__}"
         )
-    training = eqx.partition(example, eqx.is_inexact_array)[1]
-    inference = eqx.partition(eqx.nn.inference_mode(example), eqx.is_inexact_array)[1]
+    # Everything but parameters, in both modes.
+    _, training = eqx.partition(example, eqx.is_inexact_array)
+    _, inference = eqx.partition(eqx.nn.inference_mode(example), eqx.is_inexact_array)
     random = "key" in inspect.signature(type(example).__call__).parameters
 
     def init(key: Array) -> Tree:
         return eqx.filter(make(key), eqx.is_inexact_array)
 
     def apply(tree: Tree, x: Array, key: Array | None) -> Array:
-        whole = eqx.combine(tree, inference if key is None else training)
+        module = eqx.combine(tree, inference if key is None else training)
         if not random:
-            return whole(x) if batched else jax.vmap(whole)(x)
+            return module(x) if batched else jax.vmap(module)(x)
         if batched or key is None:
-            call = functools.partial(whole, key=key)
+            call = functools.partial(module, key=key)
             return call(x) if batched else jax.vmap(call)(x)
-        return jax.vmap(lambda one, k: whole(one, key=k))(x, jax.random.split(key, len(x)))
+        keys = jax.random.split(key, len(x))
+        return jax.vmap(lambda sample, sample_key: module(sample, key=sample_key))(x, keys)
 
-    return init, apply, random, lambda tree: eqx.combine(tree, inference)
+    def whole(tree: Tree) -> Any:
+        return eqx.combine(tree, inference)
+
+    return init, apply, random, whole
 
 
 def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
-    return spec_from_shapes(
-        dict(zip(names, (leaf.shape for _, leaf in leaves), strict=True)), detects
-    )
+    shapes = {}
+    for path, leaf in leaves:
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        shapes[name] = leaf.shape
+    return spec_from_shapes(shapes, detects)
 
 
 def prepare_jax() -> None:
-    """Configure JAX before its first computation, keeping the settings of the user, but for too
-    small a NPROC.
+    """Configure JAX before its first computation. Settings of the user are kept, except NPROC.
 
     Compiled programs are cached on disk, so that a second run starts at once (FEDKIN_CACHE sets the
     folder). Every core of the CPU is a device: clients are independent, so one core each is faster
     than parallel matrix products.
 
-    XLA gets one thread more than there are devices (NPROC). With as many, the padded convolutions
-    of jaxlib 0.10.2 come out wrong, without a word, once the programs of all devices have run for a
-    while: it seems that tasks for which no thread is free fill a queue, and that a task which finds
-    it full is run in the middle of another (docs/design.md).
+    XLA gets at least one thread more than there are devices (NPROC). With the same number, padded
+    convolutions of jaxlib 0.10.2 become silently wrong when the programs of all devices have run
+    for a while. The probable cause: tasks wait in a queue for a thread, and a task that finds the
+    queue full is run inside another one (docs/design.md).
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = Path(os.environ.get("FEDKIN_CACHE") or platformdirs.user_cache_dir("fedkin"))
         jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    configured = re.findall(
-        r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", "")
-    )
+    flags = os.environ.get("XLA_FLAGS", "")
+    configured = re.findall(r"xla_force_host_platform_device_count=(\d+)", flags)
     if not configured and getattr(jax.config, "jax_num_cpu_devices", 0) < 1:
-        with contextlib.suppress(RuntimeError):  # JAX has started: devices are fixed
+        # RuntimeError: JAX has started, and devices are fixed.
+        with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", _cores())
     devices = int(configured[-1]) if configured else getattr(jax.config, "jax_num_cpu_devices", 1)
     if devices > 1:
@@ -257,11 +270,13 @@ def prepare_jax() -> None:
 
 
 def _threads() -> int:
-    """Number of threads that the user gives XLA; 0 where it is not said."""
+    """Number of threads that the user gives XLA (NPROC); 0 where it is not set."""
     threads = os.environ.get("NPROC", "")
     return int(threads) if threads.isdecimal() else 0
 
 
 def _cores() -> int:
     """Number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -7,17 +7,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-EPSILON = 1e-3  # Keras
-CHANNELS = 8  # of a group
+# Added to variances, as in Keras.
+EPSILON = 1e-3
+# Channels of a group.
+CHANNELS = 8
 
 
 class BatchNorm(eqx.Module):
-    """Batch normalisation (Ioffe and Szegedy 2015) over images and pixels; 1e-3 is added to the
-    variance, as in Keras.
+    """Batch normalisation (Ioffe and Szegedy 2015) over images and pixels.
 
-    Inference takes the running statistics. In training they become ``momentum`` times themselves
-    and the rest of the batch's, its variance with n - 1 below, as in TensorFlow's fused kernel and
-    in PyTorch.
+    Inference uses the running statistics. Training updates them: ``momentum`` times the old ones,
+    plus ``1 - momentum`` times those of the batch. The batch variance is divided by n - 1, as in
+    TensorFlow's fused kernel and in PyTorch.
     """
 
     scale: Float[Array, "c"]
@@ -27,15 +28,24 @@ class BatchNorm(eqx.Module):
     momentum: float = eqx.field(static=True)
 
     def __init__(self, channels: int, momentum: float = 0.99) -> None:
-        self.scale, self.bias = jnp.ones(channels, jnp.float32), jnp.zeros(channels, jnp.float32)
-        self.mean, self.variance = jnp.zeros(channels, jnp.float32), jnp.ones(channels, jnp.float32)
+        self.scale = jnp.ones(channels, jnp.float32)
+        self.bias = jnp.zeros(channels, jnp.float32)
+        self.mean = jnp.zeros(channels, jnp.float32)
+        self.variance = jnp.ones(channels, jnp.float32)
         self.momentum = momentum
 
     def __call__(
         self, x: Float[Array, "B h w c"], mask: Float[Array, "B"] | None
     ) -> tuple[Array, BatchNorm]:
-        """Normalised images, and this layer with updated statistics. ``mask`` is 0 for padding
-        (None: inference)."""
+        """Normalise images.
+
+        Args:
+            x: images.
+            mask: 1 for images that count, 0 for padding; None for inference.
+
+        Returns:
+            Normalised images, and this layer with updated statistics.
+        """
         if mask is None:
             factor = self.scale * jax.lax.rsqrt(self.variance + EPSILON)
             return (x - self.mean) * factor + self.bias, self
@@ -44,9 +54,8 @@ class BatchNorm(eqx.Module):
         mean = jnp.sum(x * weight, axis=(0, 1, 2))
         variance = jnp.sum((x - mean) ** 2 * weight, axis=(0, 1, 2))
         factor = self.scale * jax.lax.rsqrt(variance + EPSILON)
-        return (x - mean) * factor + self.bias, self._updated(
-            mean, variance * count / jnp.maximum(count - 1, 1)
-        )
+        unbiased = variance * count / jnp.maximum(count - 1, 1)
+        return (x - mean) * factor + self.bias, self._updated(mean, unbiased)
 
     def _updated(self, mean: Float[Array, "c"], variance: Float[Array, "c"]) -> BatchNorm:
         weight = 1 - self.momentum
@@ -58,14 +67,17 @@ class BatchNorm(eqx.Module):
 
 
 class GroupNorm(eqx.Module):
-    """Group normalisation (Wu and He 2018), groups of 8 channels: each image by itself, without
-    running statistics."""
+    """Group normalisation (Wu and He 2018), groups of 8 channels.
+
+    Each image is normalised separately, without running statistics.
+    """
 
     scale: Float[Array, "c"]
     bias: Float[Array, "c"]
 
     def __init__(self, channels: int) -> None:
-        self.scale, self.bias = jnp.ones(channels, jnp.float32), jnp.zeros(channels, jnp.float32)
+        self.scale = jnp.ones(channels, jnp.float32)
+        self.bias = jnp.zeros(channels, jnp.float32)
 
     def __call__(
         self, x: Float[Array, "B h w c"], mask: Float[Array, "B"] | None

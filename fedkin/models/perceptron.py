@@ -1,7 +1,7 @@
 """Logistic regression and the multi-layer perceptron, with the parameter counts that the papers
 print.
 
-Equal shapes and options give the same ``Model`` object, so that a second run compiles nothing.
+Equal shapes and options give the same ``Model`` object, so a second run compiles nothing.
 """
 
 from __future__ import annotations
@@ -26,23 +26,28 @@ from fedkin.models.model import Model, Samples, Tree, as_model, check_samples
 def mclr(data: Samples, l2: float = 0.0) -> Model:
     """Multinomial logistic regression: features -> classes (784-10: 7,850 parameters).
 
-    ``l2`` weighs the sum of squared kernel entries in the training loss: 0.001 in FlexCFL; declared
-    and without effect in FedGroup's and FedSim's code.
+    Args:
+        data: numeric features.
+        l2: weight of the sum of squared kernel entries in the training loss. FlexCFL has 0.001;
+            FedGroup's and FedSim's code declares it without effect.
     """
     return _perceptron((features(data), data.classes), l2)
 
 
 @plain_arguments
 def mlp(data: Samples, hidden: int | tuple[int, ...] = 128, l2: float = 0.0) -> Model:
-    """Multi-layer perceptron with rectified units (784-128-10: 101,770 parameters; 784-512-10:
-    407,050).
+    """Multi-layer perceptron with rectified linear units (784-128-10: 101,770 parameters;
+    784-512-10: 407,050).
 
     FedSim's network for MEx (Table 5; 1,280 features, 7 classes) is ``hidden=(1280, 640, 120)``.
 
     Args:
         data: numeric features.
-        hidden: width of the hidden layer, or of each: a tuple, a list or an array.
+        hidden: width of the hidden layer; or a tuple, list or array with the width of each.
         l2: as for ``mclr``.
+
+    Raises:
+        ModelError: other data, no width, or an invalid width.
     """
     widths = hidden_widths("mlp", hidden)
     if not widths:
@@ -60,7 +65,7 @@ def hidden_widths(model: str, hidden: Any) -> tuple[int, ...]:
         hidden: a width, or a tuple of them.
 
     Raises:
-        ModelError: a width that is no whole number of at least 1.
+        ModelError: a width that is not a whole number of at least 1.
     """
     widths = hidden if isinstance(hidden, tuple) else (hidden,)
     for width in widths:
@@ -73,13 +78,14 @@ def hidden_widths(model: str, hidden: Any) -> tuple[int, ...]:
 
 
 class Perceptron(eqx.Module):
-    """Dense layers with rectified units between them, on a batch of samples, which are flattened."""
+    """Dense layers with rectified linear units between them, on a batch of flattened samples."""
 
     layers: list[Dense]
 
     def __init__(self, widths: tuple[int, ...], key: Array) -> None:
         keys = jax.random.split(key, len(widths) - 1)
-        self.layers = [Dense(i, o, k) for i, o, k in zip(widths, widths[1:], keys, strict=False)]
+        sizes = zip(widths[:-1], widths[1:], keys, strict=True)
+        self.layers = [Dense(inputs, outputs, layer_key) for inputs, outputs, layer_key in sizes]
 
     def __call__(self, x: Float[Array, "B ..."]) -> Float[Array, "B C"]:
         x = x.reshape(len(x), -1)
@@ -89,8 +95,7 @@ class Perceptron(eqx.Module):
 
 
 def features(data: Samples) -> int:
-    """Number of features of a sample. Raises ModelError for text, and for what are no federated
-    data."""
+    """Number of features of a sample. Raises ModelError for text, and for other objects."""
     check_samples(data)
     if not np.issubdtype(data.x.dtype, np.floating):
         text = getattr(data, "vocabulary", None) is not None
@@ -105,16 +110,18 @@ def kernel_penalty(l2: float) -> Callable[[Tree], Array] | None:
         raise ModelError(f"l2 must be zero or a positive number, got {l2}")
 
     def penalty(tree: Tree) -> Array:
-        return jnp.float32(l2) * sum(
-            jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree) if leaf.ndim == 2
-        )
+        kernels = [leaf for leaf in jax.tree.leaves(tree) if leaf.ndim == 2]
+        return jnp.float32(l2) * sum(jnp.sum(kernel**2) for kernel in kernels)
 
     return penalty if l2 else None
 
 
 @lru_cache(maxsize=64)
 def _perceptron(widths: tuple[int, ...], l2: float) -> Model:
-    name = f"{'mlp' if len(widths) > 2 else 'mclr'}-{'-'.join(map(str, widths))}"
+    kind = "mlp" if len(widths) > 2 else "mclr"
     return as_model(
-        lambda key: Perceptron(widths, key), name=name, batched=True, penalty=kernel_penalty(l2)
+        lambda key: Perceptron(widths, key),
+        name=f"{kind}-{'-'.join(map(str, widths))}",
+        batched=True,
+        penalty=kernel_penalty(l2),
     )

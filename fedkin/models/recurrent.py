@@ -1,15 +1,16 @@
-"""Recurrent networks on text: samples are word numbers [B L]; padding counts as words.
+"""Recurrent networks on text: samples are word numbers [B L], and padding counts as words.
 
-A word becomes a vector: that of the data, where the data bring vectors (a constant of the compiled
-program, not among the P parameters: each program holds a copy, so a vocabulary is best kept to the
-words that occur), else a row of an embedding that is trained. Equal shapes and options, and the
-very same array of vectors, give the same ``Model`` object, so that a second run compiles nothing;
-the array is kept for it.
+A word becomes a vector. Without vectors in the data, vectors are an embedding that is trained. The
+vectors of the data are a constant of the compiled program, and not among the P parameters. Each
+program holds a copy, so a vocabulary should have only the words that occur.
+
+Equal shapes and options, and the same array object of vectors, give the same ``Model`` object, so a
+second run compiles nothing. The array is kept in memory for this.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import equinox as eqx
 import jax
@@ -22,59 +23,57 @@ from fedkin.core.plain import plain_arguments
 from fedkin.models.layers import Dense, glorot
 from fedkin.models.model import Model, Text, as_model, check_samples
 
-_EMBEDDING = 8  # McMahan et al. 2017
+# Width of an embedding (McMahan et al. 2017).
+_EMBEDDING = 8
 
 
 @plain_arguments
 def rnn(data: Text, hidden: int = 128, embedding: int | None = None) -> Model:
-    """A recurrent layer of tanh units, its last state to the scores: FedSim's network for Goodreads
-    (Table 5).
+    """A recurrent layer of tanh units, and scores from its last state: FedSim's network for
+    Goodreads (Table 5).
 
     Args:
         data: text.
         hidden: units of the layer.
-        embedding: width of the trained embedding (8); only for data without vectors.
+        embedding: width of the trained embedding; None for 8. Only for data without vectors.
 
     Raises:
-        ModelError: data that are not text, ``embedding`` together with the data's own vectors, or a
-            width below 1.
+        ModelError: data that are not text, ``embedding`` for data with vectors, or a width below 1.
     """
-    return _of("rnn", data, (hidden,), 0, embedding)
+    return _of(name="rnn", data=data, widths=(hidden,), dense=0, embedding=embedding)
 
 
 @plain_arguments
 def lstm(
     data: Text, hidden: int = 100, layers: int = 2, dense: int = 30, embedding: int | None = None
 ) -> Model:
-    """Stacked LSTM layers, their last output through a linear layer to the scores.
+    """Stacked LSTM layers, then a linear layer on their last output, then the scores.
 
-    As it stands it is FedGroup's network for Sent140 (300-wide vectors, 2 classes: 243,861
-    parameters). With ``hidden=256, dense=0, embedding=8`` it is the next-character network for
-    Shakespeare of McMahan et al. (AISTATS
-    2017) and LEAF (80 characters: 817,872).
+    The default is FedGroup's network for Sent140 (300-wide vectors, 2 classes: 243,861 parameters).
+    With ``hidden=256, dense=0, embedding=8`` it is the next-character network for Shakespeare of
+    McMahan et al. (AISTATS 2017) and LEAF (80 characters: 817,872).
 
     Args:
         data: text.
         hidden: units of each layer.
         layers: LSTM layers.
         dense: width of the linear layer before the head; 0 for none.
-        embedding: width of the trained embedding (8); only for data without vectors.
+        embedding: width of the trained embedding; None for 8. Only for data without vectors.
 
     Raises:
-        ModelError: data that are not text, ``embedding`` together with the data's own vectors, or a
-            width below 1.
+        ModelError: data that are not text, ``embedding`` for data with vectors, or a width below 1.
     """
     if layers < 1 or dense < 0:
         raise ModelError(
             f"lstm: layers must be at least 1 and dense at least 0, got {layers} and {dense}"
         )
-    return _of("lstm", data, (hidden,) * layers, dense, embedding)
+    return _of(name="lstm", data=data, widths=(hidden,) * layers, dense=dense, embedding=embedding)
 
 
 class Vectors:
     """Vectors of words that are not trained. Equal only if the array is the same object.
 
-    Not an array to JAX, so that as_model does not count it among the parameters.
+    JAX does not see an array here, so as_model does not count it among the parameters.
     """
 
     def __init__(self, array: Float[np.ndarray, "V D"]) -> None:
@@ -91,8 +90,7 @@ class Vectors:
 
 
 class RNNLayer(eqx.Module):
-    """h' = tanh(W x + U h + b) from h = 0; the weight is W and U side by side (TensorFlow's
-    BasicRNNCell)."""
+    """h' = tanh(W x + U h + b) from h = 0, with the weight [W, U] (TensorFlow's BasicRNNCell)."""
 
     weight: Float[Array, "h i_plus_h"]
     bias: Float[Array, "h"]
@@ -114,8 +112,8 @@ class RNNLayer(eqx.Module):
 class LSTMLayer(eqx.Module):
     """Long short-term memory without peepholes (TensorFlow's BasicLSTMCell).
 
-    The weight is [4h, i + h]: of input gate, candidate, forget gate and output gate, in this order.
-    1 is added to the forget gate, which leaves it open at first (Gers et al. 2000).
+    The weight [4h, i + h] has the rows of input gate, candidate, forget gate and output gate, in
+    this order. 1 is added to the forget gate, so it is open at first (Gers et al. 2000).
     """
 
     weight: Float[Array, "four_h i_plus_h"]
@@ -142,14 +140,16 @@ class LSTMLayer(eqx.Module):
 def _gates(
     weight: Float[Array, "g i_plus_h"], bias: Float[Array, "g"], x: Float[Array, "L B i"]
 ) -> tuple[Float[Array, "L B g"], Float[Array, "h g"]]:
-    """W x + b at all times in one product, which is many times faster than one by one; and what the
-    state is multiplied with."""
+    """W x + b for all times in one product, and U transposed.
+
+    One product is many times faster than a product for each time.
+    """
     inputs = x.shape[2]
     return x @ weight[:, :inputs].T + bias, weight[:, inputs:].T
 
 
 class RecurrentNetwork(eqx.Module):
-    """Words to vectors, recurrent layers, the last output, a linear layer or none, the head."""
+    """Vectors of words, recurrent layers, a linear layer (or none) on the last output, the head."""
 
     words: Float[Array, "V D"] | Vectors
     layers: list[RNNLayer] | list[LSTMLayer]
@@ -166,11 +166,14 @@ class RecurrentNetwork(eqx.Module):
         key: Array,
     ) -> None:
         keys = iter(jax.random.split(key, len(widths) + 3))
-        self.words = words if isinstance(words, Vectors) else glorot(next(keys), words)
-        inputs = words.array.shape[1] if isinstance(words, Vectors) else words[1]
-        self.layers = [
-            kind(i, o, next(keys)) for i, o in zip((inputs, *widths), widths, strict=False)
-        ]  # type: ignore[assignment]
+        if isinstance(words, Vectors):
+            self.words = words
+            inputs = words.array.shape[1]
+        else:
+            self.words = glorot(next(keys), words)
+            inputs = words[1]
+        sizes = zip((inputs, *widths[:-1]), widths, strict=True)
+        self.layers = [kind(i, o, next(keys)) for i, o in sizes]  # type: ignore[assignment]
         self.dense = Dense(widths[-1], dense, next(keys)) if dense else None
         self.head = Dense(dense or widths[-1], 1 if classes == 2 else classes, next(keys))
 
@@ -180,8 +183,10 @@ class RecurrentNetwork(eqx.Module):
             y = layer(y)
         last = y[-1] if self.dense is None else self.dense(y[-1])
         scores = self.head(last)
-        # one output z: the softmax cross entropy of (0, z) is the sigmoid cross entropy of z
-        return jnp.pad(scores, ((0, 0), (1, 0))) if scores.shape[1] == 1 else scores
+        if scores.shape[1] > 1:
+            return scores
+        # The softmax cross entropy of (0, z) is the sigmoid cross entropy of the one output z.
+        return jnp.pad(scores, ((0, 0), (1, 0)))
 
 
 _LAYERS = {"rnn": RNNLayer, "lstm": LSTMLayer}
@@ -192,22 +197,25 @@ def _of(name: str, data: Text, widths: tuple[int, ...], dense: int, embedding: i
         raise ModelError(
             f"{name}: hidden and embedding must be at least 1, got {widths[0]} and {embedding}"
         )
-    return _recurrent(name, _words(name, data, embedding), widths, dense, data.classes)
+    return _recurrent(
+        name=name,
+        words=_words(name, data, embedding),
+        widths=widths,
+        dense=dense,
+        classes=data.classes,
+    )
 
 
 def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Vectors:
     """The vectors of the data, or the shape of an embedding."""
     check_samples(data)
-    x, vocabulary = data.x, data.vocabulary
-    if (
-        vocabulary is None
-        or not np.issubdtype(x.dtype, np.integer)
-        or x.ndim != 2
-        or not x.shape[1]
-    ):
-        actual = f"{x.dtype} of shape {x.shape}" + (
-            ", and no vocabulary" if vocabulary is None else ""
-        )
+    x = data.x
+    vocabulary = data.vocabulary
+    numbers = np.issubdtype(x.dtype, np.integer) and x.ndim == 2 and x.shape[1] > 0
+    if vocabulary is None or not numbers:
+        actual = f"{x.dtype} of shape {x.shape}"
+        if vocabulary is None:
+            actual += ", and no vocabulary"
         raise ModelError(
             f"{data.name}: {name} needs text, word numbers [M, L] with a vocabulary; got {actual}"
         )
@@ -224,6 +232,16 @@ def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Ve
 def _recurrent(
     name: str, words: tuple[int, int] | Vectors, widths: tuple[int, ...], dense: int, classes: int
 ) -> Model:
-    make = partial(RecurrentNetwork, _LAYERS[name], words, widths, dense, classes)
-    title = "-".join(map(str, (name, *widths, *([dense] if dense else []), classes)))
+    def make(key: Array) -> RecurrentNetwork:
+        return RecurrentNetwork(
+            kind=_LAYERS[name],
+            words=words,
+            widths=widths,
+            dense=dense,
+            classes=classes,
+            key=key,
+        )
+
+    sizes = (*widths, dense, classes) if dense else (*widths, classes)
+    title = "-".join([name, *map(str, sizes)])
     return as_model(make, name=title, batched=True)

@@ -4,19 +4,19 @@ There are ``kinds`` variants of the data; variant 0 is the data as given. Every 
 variant (equally many clients with each, at random) and may change to another one, by a pattern:
 
 * ``sudden``: in round ``at``;
-* ``gradual``: in a round of its own from ``at`` to ``at + length - 1``, each as likely;
+* ``gradual``: in a round from ``at`` to ``at + length - 1``, drawn for each client, each as likely;
 * ``recurring``: in round ``at``, and back or forth every ``length`` rounds.
 
-So a client's variant follows from the seed and the round alone. The true cluster is the variant;
-where the data have true clusters already, it is their pair, as true cluster x kinds + variant. (So
-do not rotate images of clusters that were planted by rotation: 90 and 180 degrees are 180 and 90.)
+A client's variant depends only on the seed and the round. The true cluster is the variant. Data
+that have true clusters get true cluster x kinds + variant. (Do not rotate images of clusters that
+were planted by rotation: 90 + 180 degrees and 180 + 90 degrees are the same images.)
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
@@ -32,19 +32,19 @@ from fedkin.scenarios.variants import label_permutations, rotate_images
 @plain_options
 @dataclass(frozen=True)
 class Drift:
-    """The variant of each client in each round; Relabel and Rotate define the variants.
+    """The variant of each client in each round. Relabel and Rotate define the variants.
 
-    Samples are copied once for each client that owns them, since a sample with two owners may get
+    Samples are copied once for each client that owns them, because a sample with two owners may get
     two variants. That doubles the memory of the data.
 
     All draws are from ``Stream(seed, 0, "scenario").child("drift")``, with the run's seed: the
     first variants, the clients that change, and when.
 
     Attributes:
-        kinds: how many variants there are, at least 2.
+        kinds: number of variants, at least 2.
         pattern: when a client changes: ``sudden``, ``gradual`` or ``recurring``.
-        fraction: the probability with which each client changes at all, drawn for each on its own:
-            of 20 clients and 0.5 about ten change, not always ten.
+        fraction: the probability that a client changes at all. Each client is drawn independently:
+            of 20 clients and 0.5, about ten change.
         at: the round of the (first) change.
         length: rounds over which ``gradual`` changes are spread, and from one change of
             ``recurring`` to the next; ``sudden`` does not use it.
@@ -64,7 +64,7 @@ class Drift:
             validation.at_least(1, name, getattr(self, name))
 
     def variants(self, clients: int, round: int, stream: Stream) -> Int[np.ndarray, "N"]:
-        """The variant of each client in a round; the stream may be that of any round."""
+        """The variant of each client in a round. The stream may be the one of any round."""
         rng = stream.at(0).child("drift").rng()
         origin = rng.permutation(np.arange(clients) % self.kinds)
         target = (origin + rng.integers(1, self.kinds, clients)) % self.kinds
@@ -85,26 +85,32 @@ class Drift:
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> tuple[FederatedData, Bool[np.ndarray, "N"]]:
-        now = self.variants(original.clients, round, stream)
-        if not round:  # the first variant of each client is no shift
-            unshifted = np.zeros(len(now), bool)
-            return self._changed(
-                _with_own_rows(original), original, now != 0, now, stream
-            ), unshifted
-        shifted = now != self.variants(original.clients, round - 1, stream)
-        return (
-            self._changed(current, original, shifted, now, stream) if shifted.any() else current
-        ), shifted
+        variant = self.variants(original.clients, round, stream)
+        if not round:
+            # The first variant of a client is not a shift.
+            shifted = np.zeros(len(variant), bool)
+            changing = variant != 0
+            current = _with_own_rows(original)
+        else:
+            shifted = variant != self.variants(original.clients, round - 1, stream)
+            changing = shifted
+            if not shifted.any():
+                return current, shifted
+        data = self._changed(
+            data=current, original=original, clients=changing, variant=variant, stream=stream
+        )
+        return data, shifted
 
     def _changed(
         self,
+        *,
         data: FederatedData,
         original: FederatedData,
         clients: Bool[np.ndarray, "N"],
         variant: Int[np.ndarray, "N"],
         stream: Stream,
     ) -> FederatedData:
-        """The data with the new variants of some clients; in ``data`` no row has two owners."""
+        """The data with new variants of these clients. In ``data`` no row has two owners."""
         parts = _parts(original)
         source = np.concatenate([part.rows for part in parts.values()])
         owner = np.concatenate([part.owners() for part in parts.values()])
@@ -112,12 +118,16 @@ class Drift:
         part, values = self._samples(original, source[rows], variant[owner[rows]], stream.at(0))
         samples = getattr(data, part).copy()
         samples[rows] = values
-        true_clusters = (
-            variant
-            if original.true_clusters is None
-            else original.true_clusters * self.kinds + variant
+        true_clusters = variant
+        if original.true_clusters is not None:
+            true_clusters = original.true_clusters * self.kinds + variant
+        return data.with_rows(
+            data.train,
+            data.test,
+            true_clusters=true_clusters,
+            x=samples if part == "x" else None,
+            y=samples if part == "y" else None,
         )
-        return data.with_rows(data.train, data.test, true_clusters, **{part: samples})
 
     def _samples(
         self,
@@ -126,17 +136,17 @@ class Drift:
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """The samples of these rows in these variants: their x or their y."""
+        """The samples of these rows in these variants: "x" or "y", and the new values."""
         raise NotImplementedError
 
 
 @plain_options
 @dataclass(frozen=True)
 class Relabel(Drift):
-    """Each variant has labels permuted at random (concept shift); variant 0 keeps the true ones.
+    """Each variant has labels permuted at random (concept shift); variant 0 keeps the true labels.
 
-    Options are those of ``Drift``: ``kinds``, ``pattern``, ``fraction``, ``at`` and ``length``. The
-    permutations are drawn from ``Stream(seed, 0, "scenario").child("labels")``.
+    The options are the same as for ``Drift``: ``kinds``, ``pattern``, ``fraction``, ``at`` and
+    ``length``. The permutations are drawn from ``Stream(seed, 0, "scenario").child("labels")``.
     """
 
     def _samples(
@@ -146,18 +156,19 @@ class Relabel(Drift):
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        return "y", label_permutations(data.classes, self.kinds, stream)[variant, data.y[rows]]
+        permutations = label_permutations(data.classes, self.kinds, stream)
+        return "y", permutations[variant, data.y[rows]]
 
 
 @plain_options
 @dataclass(frozen=True)
 class Rotate(Drift):
-    """Variant v has images rotated by v x 360 / kinds degrees (90 v where there are 3, as in
-    planted clusters).
+    """Variant v has images rotated by v x 360 / kinds degrees (90 v for 3 kinds, as in planted
+    clusters).
 
     Images are square: [M, H, H], [M, H, H, channels], or flat [M, H x H]. The first step raises
-    DataError for others. Options are those of ``Drift``: ``kinds``, ``pattern``, ``fraction``,
-    ``at`` and ``length``.
+    DataError for others. The options are the same as for ``Drift``: ``kinds``, ``pattern``,
+    ``fraction``, ``at`` and ``length``.
     """
 
     def _samples(
@@ -170,34 +181,37 @@ class Rotate(Drift):
         shape = _image_shape(data)
         images = data.x[rows].reshape(len(rows), *shape)
         pixels = (float(data.x.min()), float(data.x.max()))
-        return "x", rotate_images(images, variant, self.kinds, pixels).reshape(
-            len(rows), *data.x.shape[1:]
-        )
+        rotated = rotate_images(images, variant, self.kinds, pixels)
+        return "x", rotated.reshape(len(rows), *data.x.shape[1:])
 
 
 def _with_own_rows(data: FederatedData) -> FederatedData:
-    """The same data, every sample copied for every client that owns it, in the order of ``_parts``."""
+    """The data with a copy of every sample for every client that owns it, ordered as ``_parts``."""
     parts = _parts(data)
     source = np.concatenate([part.rows for part in parts.values()])
-    rows = np.split(
-        np.arange(len(source)), np.cumsum([len(part.rows) for part in parts.values()])[:-1]
+    copied: dict[str, Ragged] = {}
+    start = 0
+    for split, part in parts.items():
+        end = start + len(part.rows)
+        copied[split] = Ragged(np.arange(start, end), part.offsets)
+        start = end
+    return data.with_rows(
+        train=copied["train"],
+        test=copied["test"],
+        validation=copied.get("validation"),
+        x=data.x[source],
+        y=data.y[source],
     )
-    own: dict[str, Any] = {
-        split: Ragged(some, part.offsets)
-        for some, (split, part) in zip(rows, parts.items(), strict=True)
-    }
-    return data.with_rows(**own, x=data.x[source], y=data.y[source])
 
 
 def _parts(data: FederatedData) -> dict[str, Ragged]:
-    """The index of each split: training, test, and validation where there is one."""
-    return {
-        split: data.part(split) for split in ("train", "test", "validation") if split in data.splits
-    }
+    """The rows of each split: training, test, and validation where there is one."""
+    splits = [split for split in ("train", "test", "validation") if split in data.splits]
+    return {split: data.part(split) for split in splits}
 
 
 def _image_shape(data: FederatedData) -> tuple[int, ...]:
-    """Height and width (and channels) of the images, which must be square."""
+    """Height and width (and channels) of the images. Raises DataError where they are not square."""
     shape = data.x.shape[1:]
     side = math.isqrt(shape[0]) if shape else 0
     if len(shape) == 1 and side * side == shape[0]:
@@ -205,7 +219,7 @@ def _image_shape(data: FederatedData) -> tuple[int, ...]:
     if data.x.dtype.kind != "f" or len(shape) not in (2, 3) or shape[:2] != 2 * shape[:1]:
         raise DataError(
             f"{data.name}: only square images of real numbers can be rotated, such as [M, 784] or "
-            f"[M, 32, 32, 3]; "
-            f"got {data.x.dtype} of shape {data.x.shape}; take relabel instead of rotate"
+            f"[M, 32, 32, 3]; got {data.x.dtype} of shape {data.x.shape}; take relabel instead of "
+            "rotate"
         )
     return shape

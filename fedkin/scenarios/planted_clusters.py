@@ -28,18 +28,18 @@ def planted(
     batches: int | None = None,
     seed: int = 0,
 ) -> FederatedData:
-    """A federation of K clusters of equal size (give or take one), in ``true_clusters``; no image
-    is used twice.
+    """A federation of K clusters (``true_clusters``), whose sizes differ by at most one client.
 
-    Pixels are scaled to 0 .. 1, flat (cifar10: [32, 32, 3]). By ``kind``, cluster k has
+    No image is used twice. Pixels are scaled to 0 .. 1, flat (cifar10: [32, 32, 3]). By ``kind``,
+    cluster k has
 
     * ``rotation``: images rotated by k * 360 / K degrees (90 k where K = 3, so that up to 4
       clusters need no interpolation), as in IFCA's experiments (Ghosh et al. 2020);
     * ``label_permutation``: labels permuted at random (cluster 0: the true labels), as in Sattler
       et al. 2020;
-    * ``label_swap``: two labels swapped, 2 k and 2 k + 1 (of two clusters the second swaps 6 and
-      7), as in re-implementations of PANM (Li & Wu 2022);
-    * ``disjoint_labels``: only classes of its own, C / K of them.
+    * ``label_swap``: two labels swapped, 2 k and 2 k + 1 (where K = 2, cluster 1 swaps 6 and 7), as
+      in re-implementations of PANM (Li & Wu 2022);
+    * ``disjoint_labels``: C / K classes that no other cluster has.
 
     Args:
         base: digits, mnist, fashion_mnist or cifar10.
@@ -55,8 +55,15 @@ def planted(
         ConfigError: invalid options.
         DataError: the base has too few images.
     """
-    _check(base, kind, clusters, clients, samples, test_samples)
-    images = IMAGES[base]() if batches is None else _some_batches(base, batches)
+    _check(
+        base=base,
+        kind=kind,
+        clusters=clusters,
+        clients=clients,
+        samples=samples,
+        test_samples=test_samples,
+    )
+    images = IMAGES[base]() if batches is None else _cifar10_batches(base, batches)
     if kind == "disjoint_labels" and clusters > images.classes:
         raise ConfigError(
             f"{clusters} clusters cannot have disjoint labels, {base} has {images.classes} classes"
@@ -67,21 +74,32 @@ def planted(
         )
     stream = Stream(seed, purpose=f"planted/{base}/{kind}")
     true_clusters = stream.child("truth").rng().permutation(np.arange(clients) % clusters)
-    rows = _draw(
-        _pools(images, kind, clusters, stream), true_clusters, samples + test_samples, base
-    )
-    x, y = images.unit(rows.ravel()), images.y[rows.ravel()]
-    owner = np.repeat(true_clusters, samples + test_samples)
+    pools = _pools(images, kind, clusters, stream)
+    image_rows = _draw(pools, true_clusters, samples + test_samples, base)
+    x = images.unit(image_rows.ravel())
+    y = images.y[image_rows.ravel()]
+
+    # The cluster of each image decides how it differs.
+    cluster = np.repeat(true_clusters, samples + test_samples)
     if kind == "rotation":
-        x = rotate_images(x, owner, clusters)
+        x = rotate_images(x, cluster, clusters)
     if kind == "label_permutation":
-        y = label_permutations(images.classes, clusters, stream)[owner, y]
+        y = label_permutations(images.classes, clusters, stream)[cluster, y]
     if kind == "label_swap":
-        y = label_swaps(images.classes, clusters)[owner, y]
-    x = x if x.ndim == 4 else x.reshape(len(x), -1)
-    own = np.arange(rows.size).reshape(rows.shape)
-    train, test = Ragged.of(list(own[:, :samples])), Ragged.of(list(own[:, samples:]))
-    return FederatedData(f"{base} {kind}", x, y, images.classes, train, test, true_clusters)
+        y = label_swaps(images.classes, clusters)[cluster, y]
+    if x.ndim < 4:
+        x = x.reshape(len(x), -1)
+
+    rows = np.arange(image_rows.size).reshape(image_rows.shape)
+    return FederatedData(
+        name=f"{base} {kind}",
+        x=x,
+        y=y,
+        classes=images.classes,
+        train=Ragged.of(list(rows[:, :samples])),
+        test=Ragged.of(list(rows[:, samples:])),
+        true_clusters=true_clusters,
+    )
 
 
 def _check(
@@ -99,35 +117,33 @@ def _check(
         raise ConfigError(f"{clusters} clusters need at least as many clients, got {clients}")
 
 
-def _some_batches(base: str, batches: int) -> Images:
+def _cifar10_batches(base: str, batches: int) -> Images:
     if base != "cifar10":
         raise ConfigError(f"batches is an option of cifar10: {base} has no batch files")
     return cifar10_images(batches)
 
 
 def _pools(images: Images, kind: str, clusters: int, stream: Stream) -> list[Int[np.ndarray, "_"]]:
-    """The rows of each cluster, in random order; no row is in two pools."""
+    """The images of each cluster, in random order. No image is in two pools."""
     order = stream.child("images").rng().permutation(len(images.y))
     if kind != "disjoint_labels":
         return np.array_split(order, clusters)
-    return [
-        order[np.isin(images.y[order], own)]
-        for own in np.array_split(np.arange(images.classes), clusters)
-    ]
+    classes = np.array_split(np.arange(images.classes), clusters)
+    return [order[np.isin(images.y[order], of_cluster)] for of_cluster in classes]
 
 
 def _draw(
     pools: list[Int[np.ndarray, "_"]], true_clusters: Int[np.ndarray, "N"], each: int, base: str
 ) -> Int[np.ndarray, "N s"]:
-    """``each`` rows per client from its cluster's pool."""
+    """``each`` images for every client, from the pool of its cluster."""
     owners = [np.flatnonzero(true_clusters == cluster) for cluster in range(len(pools))]
     for cluster, (members, pool) in enumerate(zip(owners, pools, strict=True)):
         if len(members) * each > len(pool):
             raise DataError(
                 f"{base} has {len(pool)} images for cluster {cluster}, its {len(members)} clients "
-                f"of {each} need "
-                f"{len(members) * each}; lower clients, samples or test_samples"
+                f"of {each} need {len(members) * each}; lower clients, samples or test_samples"
             )
+    # All pools are large enough, so the array below fits into memory.
     rows = np.zeros((len(true_clusters), each), np.int64)
     for members, pool in zip(owners, pools, strict=True):
         rows[members] = pool[: len(members) * each].reshape(len(members), each)

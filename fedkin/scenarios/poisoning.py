@@ -16,71 +16,79 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.swaps import ShiftedRound
 
-PATCH, TARGET = 3, 0  # pixels of the trigger's side, and the label that it stands for
+# Side of the trigger, in pixels.
+PATCH = 3
+# The label that the trigger stands for.
+TARGET = 0
 
 
 def flip_labels(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> FederatedData:
-    """The data with labels y -> classes - 1 - y in the training samples of some clients; test
-    samples keep theirs.
+    """The data with labels y -> classes - 1 - y in the training samples of these clients.
+
+    Labels of test samples do not change.
 
     Args:
         data: of the federation.
         clients: whose labels are flipped.
 
     Raises:
-        DataError: a sample of theirs is another client's, too, or data that are read from files.
+        DataError: their samples belong to other clients too, or the data are packed.
     """
-    flipped = np.concatenate(
-        _own_training_rows(data, clients, "labels cannot be flipped") or [np.zeros(0, np.int64)]
-    )
+    rows = _own_training_rows(data, clients, "labels cannot be flipped")
+    flipped = _concatenated(rows)
     labels = data.y.copy()
     labels[flipped] = data.classes - 1 - labels[flipped]
     return dataclasses.replace(data, y=labels)
 
 
 def add_backdoor(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> FederatedData:
-    """The data with a trigger, a patch of the brightest pixels in a corner, and the label 0 in
-    every second training sample of some clients.
+    """The data with a backdoor in every second training sample of these clients.
+
+    Such a sample has a trigger, a patch of the brightest pixels in a corner, and the label 0.
 
     Args:
         data: of images, flat or [H, W] or [H, W, channels].
-        clients: whose samples have it.
+        clients: whose samples have the trigger.
 
     Raises:
-        DataError: no images; a sample of theirs is another client's, too, or data that are read
-            from files.
+        DataError: the samples are not images or belong to other clients too, or the data are
+            packed.
     """
     rows = _own_training_rows(data, clients, "samples cannot have a trigger")
-    marked = np.concatenate([own[::2] for own in rows] or [np.zeros(0, np.int64)])
-    x, labels = with_trigger(data.x, marked), data.y.copy()
+    marked = _concatenated([rows_of_client[::2] for rows_of_client in rows])
+    x = with_trigger(data.x, marked)
+    labels = data.y.copy()
     labels[marked] = TARGET
     return dataclasses.replace(data, x=x, y=labels)
 
 
 def triggered_test(data: FederatedData) -> FederatedData:
-    """The data with the trigger in all test samples of other classes than 0, which are called 0:
-    the accuracy on these is the share of them in which the backdoor works. Samples of class 0 are
-    left out.
+    """The data with the trigger and the label 0 in all test samples of other classes than 0.
+
+    The accuracy on these is the share of them in which the backdoor works. Test samples of class 0
+    are left out.
 
     Args:
         data: of images, before any is poisoned.
     """
-    kept = [rows[data.y[rows] != TARGET] for rows in (data.test[c] for c in range(data.clients))]
-    test, labels = Ragged.of(kept), data.y.copy()
+    kept = []
+    for client in range(data.clients):
+        rows = data.test[client]
+        kept.append(rows[data.y[rows] != TARGET])
+    test = Ragged.of(kept)
+    labels = data.y.copy()
     labels[test.rows] = TARGET
     return dataclasses.replace(data, x=with_trigger(data.x, test.rows), y=labels, test=test)
 
 
 def with_trigger(x: np.ndarray, rows: Int[np.ndarray, "r"]) -> np.ndarray:
-    """The samples, some of them with the trigger. Raises DataError where they are no images."""
-    shape = x.shape[1:]
+    """The samples, those of these rows with the trigger. Raises DataError for other than images."""
     side = isqrt(x.shape[1]) if x.ndim == 2 else 0
-    if x.dtype.kind != "f" or not (
-        x.ndim in (3, 4) or (x.ndim == 2 and side * side == x.shape[1] >= PATCH**2)
-    ):
+    is_flat_square = x.ndim == 2 and side * side == x.shape[1] >= PATCH**2
+    if x.dtype.kind != "f" or not (is_flat_square or x.ndim in (3, 4)):
         raise DataError(
-            f"a trigger needs images, flat and square or [H, W] or [H, W, channels]; got "
-            f"{list(shape)}"
+            "a trigger needs images, flat and square or [H, W] or [H, W, channels]; got "
+            f"{list(x.shape[1:])}"
         )
     changed = x.copy()
     images = changed.reshape(len(x), side, side) if x.ndim == 2 else changed
@@ -97,12 +105,13 @@ POISONS: dict[str, Callable[[FederatedData, Bool[np.ndarray, "N"]], FederatedDat
 
 @dataclass(frozen=True)
 class LaterPoisoning:
-    """Samples that are poisoned from a round on. Clients that attack say nothing of it: none counts
-    as shifted.
+    """Samples that are poisoned from a round on.
+
+    No client counts as shifted, because attackers do not report it.
 
     Attributes:
         poison: a name of ``POISONS``.
-        clients: that attack.
+        clients: the attackers.
         start: the round, from 1 up.
     """
 
@@ -118,26 +127,36 @@ class LaterPoisoning:
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> ShiftedRound:
-        """The data of a round, as of ``Shift.step``."""
-        none = np.zeros(original.clients, bool)
+        """The data of a round, as for ``Shift.step``."""
+        shifted = np.zeros(original.clients, bool)
         if round != self.start:
-            return current, none
-        attacks = none.copy()
+            return current, shifted
+        attacks = np.zeros(original.clients, bool)
         attacks[list(self.clients)] = True
-        return POISONS[self.poison](original, attacks), none
+        return POISONS[self.poison](original, attacks), shifted
 
 
 def _own_training_rows(
     data: FederatedData, clients: Bool[np.ndarray, "N"], refusal: str
 ) -> list[Int[np.ndarray, "_"]]:
-    """The rows that each of some clients trains on. Raises DataError where changing them changes
-    others' samples."""
+    """The training rows of each of these clients.
+
+    Raises:
+        DataError: a change of these samples would change samples of other clients, or test samples;
+            or the data are packed.
+    """
     if data.packed is not None:
         raise DataError(f"{refusal}: the data are in packed files; load them into memory")
     rows = [data.train[c] for c in np.flatnonzero(clients).tolist()]
-    others = [data.train[c] for c in np.flatnonzero(~clients).tolist()]
-    kept = [data.test.rows, *([] if data.validation is None else [data.validation.rows])]
-    none = [np.zeros(0, np.int64)]
-    if np.isin(np.concatenate(rows or none), np.concatenate([*(others or none), *kept])).any():
+    unchanged = [data.train[c] for c in np.flatnonzero(~clients).tolist()]
+    unchanged.append(data.test.rows)
+    if data.validation is not None:
+        unchanged.append(data.validation.rows)
+    if np.isin(_concatenated(rows), np.concatenate(unchanged)).any():
         raise DataError(f"{refusal}: attackers have samples that others train on or are tested on")
     return rows
+
+
+def _concatenated(rows: list[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "_"]:
+    """All rows; empty where no client is given."""
+    return np.concatenate([np.zeros(0, np.int64), *rows])

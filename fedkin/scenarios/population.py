@@ -22,16 +22,22 @@ from fedkin.scenarios.validation import fraction
 class Population:
     """Which clients take part, and which fail.
 
-    Fractions are probabilities per client and round (FedProx's code draws an exact share of each
-    cohort; here clients are independent). ``arrivals`` maps a round to the number of clients (the
-    next ids, up to the highest) that arrive in it; all others take part from the start.
-    ``departures`` maps a round to the number of clients (the lowest remaining ids) that leave in
-    it, for good.
+    Fractions are probabilities for each client, drawn independently. (FedProx's code draws an exact
+    share of each cohort.)
+
+    Attributes:
+        dropout: probability that a client does not reply in a round.
+        mute: probability that a client never replies.
+        stragglers: probability that a client completes only a part of its epochs in a round.
+        arrivals: number of clients that arrive in a round, by round: the next ids, up to the
+            highest. All other clients take part from the start.
+        departures: number of clients that leave for good in a round, by round: the lowest remaining
+            ids.
     """
 
-    dropout: float = 0.0  # does not reply in a round
-    mute: float = 0.0  # never replies
-    stragglers: float = 0.0  # completes only a part of its epochs
+    dropout: float = 0.0
+    mute: float = 0.0
+    stragglers: float = 0.0
     arrivals: dict[int, int] = field(default_factory=dict)
     departures: dict[int, int] = field(default_factory=dict)
 
@@ -40,10 +46,7 @@ class Population:
             fraction(name, getattr(self, name))
         for name in ("arrivals", "departures"):
             for round, count in getattr(self, name).items():
-                if not all(
-                    isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1
-                    for n in (round, count)
-                ):
+                if not _is_count(round) or not _is_count(count):
                     raise ConfigError(
                         f"{name} must name rounds and counts from 1 up, got {round!r}: {count!r}"
                     )
@@ -55,7 +58,8 @@ class Population:
     def reachable(self, total: int, round: int) -> Int[np.ndarray, "c"]:
         """Ids of the clients, of ``total`` in all, that have arrived by a round and not left.
 
-        Raises ConfigError where none remains.
+        Raises:
+            ConfigError: no client remains.
         """
         late = sum(count for when, count in self.arrivals.items() if when > round)
         departed = len(self.departed(round))
@@ -71,36 +75,44 @@ class Population:
         return _ids(departed, int(total - late))
 
     def dropped_out(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
-        """Which clients drop out of this round."""
+        """Whether each client drops out of this round."""
         return self._draw(clients, stream.child("dropout")) < self.dropout
 
     def never_responding(
         self, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Bool[np.ndarray, "n"]:
-        """Which clients never reply: the same ones in every round."""
+        """Whether each client never replies: the same clients in every round."""
         return self._draw(clients, stream.at(0).child("mute")) < self.mute
 
     def straggling(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
-        """Which clients straggle in this round."""
+        """Whether each client straggles in this round."""
         return self._draw(clients, stream.child("stragglers")) < self.stragglers
 
     def partial_steps(
         self, clients: Int[np.ndarray, "n"], num_steps: Int[np.ndarray, "n"], stream: Stream
     ) -> Int[np.ndarray, "n"]:
-        """Epochs (or steps) of E that stragglers complete: uniform in [1, E), as in FedProx's code."""
+        """Epochs (or steps) that stragglers complete: of E, uniform in [1, E), as in FedProx's
+        code."""
         u = self._draw(clients, stream.child("managed"))
-        return np.maximum(1, 1 + np.floor(u * (num_steps - 1)).astype(np.int64)).astype(np.int64)
+        completed = 1 + np.floor(u * (num_steps - 1)).astype(np.int64)
+        return np.maximum(1, completed).astype(np.int64)
 
     @staticmethod
     def _draw(clients: Int[np.ndarray, "n"], stream: Stream) -> np.ndarray:
-        """One uniform number per client, independent of the other clients in the call."""
-        own = Stream(stream.seed, stream.round, "population/" + stream.purpose.rsplit("/", 1)[-1])
-        return np.array([own.client(int(c)).random() for c in clients])
+        """A uniform number for each client, independent of the other clients in the call."""
+        purpose = "population/" + stream.purpose.rsplit("/", 1)[-1]
+        draws = Stream(stream.seed, stream.round, purpose)
+        return np.array([draws.client(int(c)).random() for c in clients])
+
+
+def _is_count(value: object) -> bool:
+    """Whether a value is an integer from 1 up."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) > 0
 
 
 @lru_cache(maxsize=2)
 def _ids(first: int, end: int) -> Int[np.ndarray, "c"]:
-    """Ids from the first on, below the end, read-only: all parts of a round ask for the same."""
+    """Ids first .. end - 1. The array is read-only, as all steps of a round share it."""
     ids = np.arange(first, end)
     ids.flags.writeable = False
     return ids

@@ -1,8 +1,8 @@
 """Data shifts between rounds: the protocol of a shift, the data of each round, and incremental
 training data.
 
-Incremental is of M. Duan et al.: Flexible Clustered Federated Learning for Client-Level Data
-Distribution Shift. IEEE TPDS 2022, arXiv 2108.09749, section 5.3.
+Incremental training data are from M. Duan et al.: Flexible Clustered Federated Learning for
+Client-Level Data Distribution Shift. IEEE TPDS 2022, arXiv 2108.09749, section 5.3.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Shift(Protocol):
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> ShiftedRound:
-        """The data of a round, and which clients' data shifted in it.
+        """The data of a round, and whether the data of each client shifted in it.
 
         Args:
             original: the data before any shift.
-            current: the data of the round before; in round 0 the original.
+            current: the data of the previous round; in round 0, the original data.
             round: 0 is before any training, 1 the first communication round. In round 0 data may be
                 prepared, but no client counts as shifted.
             reachable: clients that take part in the round.
@@ -49,7 +49,13 @@ class Shift(Protocol):
 
 
 class ShiftedData:
-    """The data of a run in each of its rounds."""
+    """The data of a run in each of its rounds.
+
+    Args:
+        data: before any shift.
+        shift: None for data that do not change.
+        reachable: returns the clients that take part in a round.
+    """
 
     def __init__(
         self,
@@ -57,25 +63,35 @@ class ShiftedData:
         shift: Shift | None,
         reachable: Callable[[int], Int[np.ndarray, "c"]],
     ) -> None:
-        """``reachable`` returns the clients that take part in a round."""
-        self._data, self._shift, self._reachable = data, shift, reachable
-        self._last: Stream | None = None  # of the latest step
+        self._data = data
+        self._shift = shift
+        self._reachable = reachable
+        # The stream of the latest step.
+        self._last: Stream | None = None
         self._current: ShiftedRound = (data, np.zeros(data.clients, bool))
 
     def at(self, stream: Stream) -> ShiftedRound:
-        """The data of round ``stream.round``, and which clients' data shifted in it; the step of
-        round r draws from ``stream.at(r)``. Steps continue from the latest round, or restart where
-        the round is earlier (or seed or purpose differ), so that a resumed run has the same data.
+        """The data of round ``stream.round``, and whether the data of each client shifted in it.
+
+        The step of round r draws from ``stream.at(r)``. Steps continue from the latest round. They
+        restart where the round is earlier, or seed or purpose differ, so a resumed run has the same
+        data.
         """
         if self._shift is None:
             return self._current
         last = self._last
         if last is None or last.round > stream.round or last.at(0) != stream.at(0):
-            self._current, last = (self._data, self._current[1]), None
-        for round in range(0 if last is None else last.round + 1, stream.round + 1):
-            reachable = self._reachable(round)
+            self._current = (self._data, self._current[1])
+            last = None
+        first = 0 if last is None else last.round + 1
+        for round in range(first, stream.round + 1):
+            current, _ = self._current
             self._current = self._shift.step(
-                self._data, self._current[0], round, reachable, stream.at(round)
+                original=self._data,
+                current=current,
+                round=round,
+                reachable=self._reachable(round),
+                stream=stream.at(round),
             )
             self._last = stream.at(round)
         return self._current
@@ -84,29 +100,29 @@ class ShiftedData:
 @plain_options
 @dataclass(frozen=True)
 class Incremental:
-    """Training data are released in portions; all test (and validation) data from the start.
+    """Training data are released in portions. Test (and validation) data do not change.
 
     Release 0 is in round 0, release j in round 1 + j ``every``. With release j a client has the
-    first ceil(r_j n) of its n training samples, in a random order of its own. A client that arrives
-    late has all that was released before.
+    first ceil(r_j n) of its n training samples, in a random order. A client that arrives late has
+    all samples that were released before.
 
-    ``as_coded``, as the authors' code does it: in round 0, and so in the cold start, clients have
-    all their data. Release 0 cuts them in round 1, and each release takes its portion of the
-    client's *current* samples, so that their number falls. Until they detect a shift, clients
-    compare with their label counts before any shift. So those with a cluster from round 0 on detect
-    the cut in round 1. In a later round r newcomers are placed, by the data they have then, before
-    clients are tested: one placed in round r passes its first test, and detects the cut in round r
-    + 1. (Of a method whose newcomers choose while they train, like IFCA, the first test is in round
-    r + 1, and they detect the cut in round r + 2.) Without ``as_coded``, clients compare with what
-    they had when placed.
+    ``as_coded`` follows the authors' code. In round 0, and so in the cold start, clients have all
+    their data. Release 0 cuts the data in round 1. Each release takes its portion of a client's
+    *current* samples, so their number falls. Until clients detect a shift, they compare their label
+    counts with those before any shift. So clients with a cluster from round 0 on detect the cut in
+    round 1. In a later round r, newcomers are placed by their data in round r, before clients are
+    tested: a client placed in round r passes its first test, and detects the cut in round r + 1.
+    (In a method whose newcomers choose while they train, such as IFCA, the first test is in round
+    r + 1, and they detect the cut in round r + 2.) Without ``as_coded``, clients compare with their
+    label counts when they were placed.
 
     The order of a client's samples is drawn from ``Stream(seed, 0, "scenario").child("order")``.
 
     Attributes:
         every: rounds from one release to the next.
-        releases: r_j, the share of a client's training samples that is released with release j;
-            they rise.
-        as_coded: as the authors' code does it, above.
+        releases: r_j, the share of a client's training samples that is released with release j, in
+            ascending order.
+        as_coded: follow the authors' code.
     """
 
     every: int = 50
@@ -121,7 +137,7 @@ class Incremental:
         rates = (0, *self.releases)
         if len(rates) == 1 or any(late <= early for early, late in pairwise(rates)):
             raise ConfigError(
-                f"releases must be fractions in (0, 1] that rise, like 0.25, 0.5; got "
+                "releases must be fractions in (0, 1] that rise, like 0.25, 0.5; got "
                 f"{self.releases!r}"
             )
 
@@ -133,28 +149,30 @@ class Incremental:
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> ShiftedRound:
-        whole = original.train
-        sizes = self.released(whole.sizes, round)
+        all_samples = original.train
+        sizes = self.released(all_samples.sizes, round)
         shifted = sizes != current.train.sizes
         if not shifted.any():
             return current, shifted
-        retained = _positions(whole, stream.at(0)) < np.repeat(sizes, whole.sizes)
-        train = Ragged(whole.rows[retained], np.concatenate([[0], np.cumsum(sizes)]))
+        released = _positions(all_samples, stream.at(0)) < np.repeat(sizes, all_samples.sizes)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        train = Ragged(all_samples.rows[released], offsets)
         return current.with_rows(train, current.test), shifted & (round > 0)
 
     def released(self, sizes: Int[np.ndarray, "N"], round: int) -> Int[np.ndarray, "N"]:
-        """How many training samples clients of these ``sizes`` have in a round."""
+        """Number of training samples in a round, of clients with these numbers of samples."""
         release = min(max(round - 1, 0) // self.every, len(self.releases) - 1)
         if not self.as_coded:
             return _portion(self.releases[release], sizes)
-        for rate in self.releases[: release + 1] if round else ():
+        if not round:
+            return sizes
+        for rate in self.releases[: release + 1]:
             sizes = _portion(rate, sizes)
         return sizes
 
 
 def stale_counts(shift: Shift | None) -> bool:
-    """Whether placed clients compare with their label counts before any shift, as in the authors'
-    code."""
+    """Whether placed clients compare with label counts before any shift (the authors' code)."""
     return isinstance(shift, Incremental) and shift.as_coded
 
 
@@ -168,5 +186,5 @@ def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
 
 
 def _portion(rate: float, sizes: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
-    """ceil(rate x size), robust to 0.07 x 100 = 7.000000000000001."""
+    """ceil(rate x size). It is rounded first, as 0.07 x 100 is 7.000000000000001."""
     return np.ceil(np.round(rate * sizes, 6)).astype(np.int64)

@@ -1,8 +1,6 @@
-"""The named ways in which data shift during a run. ``SHIFTS`` has them by their names in
-configurations.
+"""The named shifts of data during a run. ``SHIFTS`` has them by their names in configurations.
 
-The imports below are the list. A new shift is its class and its line here: ``SwapAll`` is
-``swap_all``.
+The imports below are the list: a new shift adds a line here. ``SwapAll`` has the name ``swap_all``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Samples that come in steps: a stream, each step of which is tested before it is trained on
-(prequentially).
+"""Streams: samples come in steps, and models are tested on a step before they train on it
+(prequential evaluation).
 
 E. Jothimurugesan et al.: Federated Learning under Distributed Concept Drift. AISTATS 2023, arXiv
 2206.00799.
@@ -28,18 +28,18 @@ from fedkin.scenarios.validation import at_least, switch
 class Steps:
     """A stream's samples come in steps.
 
-    Step t of a stream has the rounds 1 + t ``every`` .. (t + 1) ``every``. In these, clients train
-    on the samples of step t (with ``history`` on all up to it, the oldest first), and are tested on
-    those of step t + 1, which nobody has trained on yet. So the accuracy of a step's last round is
-    prequential; ``prequential_accuracy`` is its mean.
+    Step t of a stream has the rounds 1 + t ``every`` .. (t + 1) ``every``. In these rounds, clients
+    train on the samples of step t (with ``history``, on the samples of steps 0 to t, the oldest
+    first). They are tested on the samples of step t + 1, which no client has trained on. So the
+    accuracy of a step's last round is prequential; ``prequential_accuracy`` is its mean.
 
-    True clusters are the concepts of the step that is trained on; clients shift where they have
-    another than in the step before. After the last step that has a next one, nothing changes any
-    more. Nothing is drawn here.
+    True clusters are the concepts of the step that is trained on. A client shifts where its concept
+    differs from the previous step. The last step is only tested on, so data do not change in its
+    rounds. Nothing is random here.
 
     Attributes:
         every: rounds of a step.
-        history: train on the samples of all steps so far, not of the present one only.
+        history: train on the samples of all steps so far, not only of the present step.
     """
 
     every: int = 200
@@ -61,27 +61,26 @@ class Steps:
         if not isinstance(original, StreamData):
             raise DataError(
                 f"{original.name}: these data do not come in steps: take sine, circle, sea or "
-                f"another "
-                "fedkin.data.StreamData, or leave out the shift 'steps'"
+                "another fedkin.data.StreamData, or leave out the shift 'steps'"
             )
-        last, step = len(original.steps) - 2, max(round - 1, 0) // self.every
+        last = len(original.steps) - 2
+        step = max(round - 1, 0) // self.every
         shifted = np.zeros(original.clients, bool)
         if step > last or (round - 1) % self.every or not step:
             return current, shifted
-        before = original.steps[: step + 1] if self.history else original.steps[step : step + 1]
-        train = Ragged.of(
-            [np.concatenate([own[c] for own in before]) for c in range(original.clients)]
-        )
-        concepts = original.concepts
-        if concepts is not None:
-            shifted = concepts[step] != concepts[step - 1]
-        now = None if concepts is None else concepts[step]
-        return current.with_rows(train, original.steps[step + 1], now), shifted
+        first = 0 if self.history else step
+        trained = original.steps[first : step + 1]
+        rows = [np.concatenate([part[c] for part in trained]) for c in range(original.clients)]
+        true_clusters = None
+        if original.concepts is not None:
+            true_clusters = original.concepts[step]
+            shifted = true_clusters != original.concepts[step - 1]
+        data = current.with_rows(Ragged.of(rows), original.steps[step + 1], true_clusters)
+        return data, shifted
 
 
 def prequential_accuracy(records: Sequence[Record], every: int) -> float:
-    """The mean over steps of the accuracy after a step's last round, which is on the samples of the
-    next step.
+    """The mean over steps of the accuracy in a step's last round, on samples of the next step.
 
     Args:
         records: of a run with the shift ``Steps``.
@@ -90,11 +89,8 @@ def prequential_accuracy(records: Sequence[Record], every: int) -> float:
     Raises:
         ConfigError: no step's last round was scored.
     """
-    scored = [
-        r["accuracy"]
-        for r in records
-        if r["round"] and r["round"] % every == 0 and r["accuracy"] is not None
-    ]
+    last_rounds = [record for record in records if record["round"] and record["round"] % every == 0]
+    scored = [record["accuracy"] for record in last_rounds if record["accuracy"] is not None]
     if not scored:
         raise ConfigError(
             f"no round that ends a step of {every} rounds was scored; set run.evaluate_every = "

@@ -1,17 +1,16 @@
-"""Shifts in which pairs of clients swap their data: all of them, or one label each.
+"""Shifts in which pairs of clients swap all their data, or the samples of one label each.
 
 M. Duan et al.: Flexible Clustered Federated Learning for Client-Level Data Distribution Shift. IEEE
-TPDS 2022, arXiv 2108.09749, section 5.3. The union of all clients' data stays the same; only row
-numbers change owners.
+TPDS 2022, arXiv 2108.09749, section 5.3. The union of all clients' data stays the same; rows only
+change owners.
 
-Differs from the authors' code: it swaps *warm* clients only, those that the method has assigned to
-a cluster. Here all reachable clients take part, so that compared methods have the same data.
+The authors' code swaps only *warm* clients, which the method has assigned to a cluster. Here all
+reachable clients take part, so that compared methods have the same data.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -21,24 +20,20 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.validation import fraction, switch
 
-ShiftedRound = tuple[
-    FederatedData, Bool[np.ndarray, "N"]
-]  # the data of a round, and which clients' data shifted in it
+# The data of a round, and whether the data of each client shifted in it.
+ShiftedRound = tuple[FederatedData, Bool[np.ndarray, "N"]]
 
 
 @plain_options
 @dataclass(frozen=True)
 class SwapAll:
-    """Two clients swap all their data (training, validation and test), and with them their true
-    clusters.
+    """Two clients swap all their data (training, validation and test), and their true clusters.
 
-    Pairs, and which of them swap, are drawn from ``Stream(seed, round,
-    "scenario").child("pairs")``.
+    ``Stream(seed, round, "scenario").child("pairs")`` draws the pairs, and which of them swap.
 
     Attributes:
-        probability: that a pair swaps, per round from 1 on. In every round all reachable clients
-            are paired at random anew, so it is also the probability that a client's data change in
-            a round.
+        probability: that a pair swaps in a round, from round 1 on. Every round pairs all reachable
+            clients at random, so it is also the probability that a client's data change in a round.
     """
 
     probability: float = 0.05
@@ -60,22 +55,21 @@ class SwapAll:
 @plain_options
 @dataclass(frozen=True)
 class SwapPart:
-    """Two clients swap one label each: all their samples with it, in training and test data (and
-    for validation).
+    """Two clients swap all their training, test and validation samples of one label each.
 
     A label qualifies where a client has it in training and test data, and the other client has not.
-    Where no label qualifies for one of them, the pair does not swap. The true cluster of a client
-    is the one that most of its training samples come from (of a sample with several owners: from
-    the last of them); where two are equal, it does not change.
+    A pair swaps only if both clients have such a label. The true cluster of a client is the cluster
+    that most of its training samples come from (a sample with several owners comes from the last of
+    them). If two clusters have equally many, it does not change.
 
-    Pairs are drawn as those of ``SwapAll``, labels from ``Stream(seed, round,
+    Pairs are drawn as in ``SwapAll``, labels from ``Stream(seed, round,
     "scenario").child("labels")``.
 
     Attributes:
-        probability: that a pair is drawn to swap, per round from 1 on; all reachable clients are
-            paired at random.
-        as_coded: as the authors' code, drop the rest of the round's pairs after one in which no
-            label qualifies.
+        probability: that a pair is drawn to swap in a round, from round 1 on. Every round pairs all
+            reachable clients at random.
+        as_coded: follow the authors' code: after a pair in which no label qualifies, no pair of the
+            round swaps.
     """
 
     probability: float = 0.05
@@ -101,15 +95,21 @@ class SwapPart:
 
 
 def swap_all(current: FederatedData, pairs: Int[np.ndarray, "k two"]) -> ShiftedRound:
-    """The data after each pair of clients has swapped all its data; no client is in two pairs."""
+    """The data after each pair of clients has swapped all its data. No client is in two pairs."""
     source = np.arange(current.clients)
     source[pairs] = pairs[:, ::-1]
     shifted = source != np.arange(current.clients)
     if not shifted.any():
         return current, shifted
+    validation = None if current.validation is None else current.validation.select(source)
     true_clusters = None if current.true_clusters is None else current.true_clusters[source]
-    parts: dict[str, Any] = {split: current.part(split).select(source) for split in current.splits}
-    return current.with_rows(**parts, true_clusters=true_clusters), shifted
+    data = current.with_rows(
+        train=current.train.select(source),
+        test=current.test.select(source),
+        validation=validation,
+        true_clusters=true_clusters,
+    )
+    return data, shifted
 
 
 def swap_labels(
@@ -122,41 +122,50 @@ def swap_labels(
 
     Args:
         original: the data before any shift.
-        current: the data of the round before.
-        pairs: pairs of clients; no client is in two.
+        current: the data of the previous round.
+        pairs: pairs of clients; no client is in two pairs.
         labels: the label that each of them gives.
     """
-    partner, exchanged = np.arange(current.clients), np.full(current.clients, -1)
-    partner[pairs], exchanged[pairs] = pairs[:, ::-1], labels
+    partner = np.arange(current.clients)
+    exchanged = np.full(current.clients, -1)
+    partner[pairs] = pairs[:, ::-1]
+    exchanged[pairs] = labels
     shifted = partner != np.arange(current.clients)
     if not shifted.any():
         return current, shifted
-    parts: dict[str, Any] = {
-        split: _give_labels(current.part(split), current.y, partner, exchanged)
-        for split in current.splits
-    }
-    clusters = _majority_clusters(original, current, parts["train"], np.flatnonzero(shifted))
-    return current.with_rows(**parts, true_clusters=clusters), shifted
+    train = _give_labels(current.train, current.y, partner, exchanged)
+    test = _give_labels(current.test, current.y, partner, exchanged)
+    validation = None
+    if current.validation is not None:
+        validation = _give_labels(current.validation, current.y, partner, exchanged)
+    clusters = _majority_clusters(original, current, train, np.flatnonzero(shifted))
+    data = current.with_rows(train, test, validation=validation, true_clusters=clusters)
+    return data, shifted
 
 
 def draw_labels(
     current: FederatedData, pairs: Int[np.ndarray, "k two"], stream: Stream
 ) -> tuple[Int[np.ndarray, "k two"], Bool[np.ndarray, "k"]]:
-    """A label that each client of a pair may give, drawn at random, and the pairs in which both
-    have one.
+    """The label that each client of a pair gives, drawn at random.
 
     Args:
         current: the data.
         pairs: pairs of clients.
         stream: draws the labels.
+
+    Returns:
+        The labels, and whether both clients of a pair have a label that qualifies.
     """
     both = pairs.ravel()
-    train, test = current.train.select(both), current.test.select(both)
+    train = current.train.select(both)
+    test = current.test.select(both)
     has = (_label_counts(train, current) > 0) & (_label_counts(test, current) > 0)
     has = has.reshape(-1, 2, current.classes)
     gives = has & ~has[:, ::-1]
     draws = stream.child("labels").rng().random(gives.shape)
-    return np.where(gives, draws, -1.0).argmax(axis=2), gives.sum(axis=2).min(axis=1) > 0
+    labels = np.where(gives, draws, -1.0).argmax(axis=2)
+    possible = gives.sum(axis=2).min(axis=1) > 0
+    return labels, possible
 
 
 def _label_counts(part: Ragged, data: FederatedData) -> Int[np.ndarray, "n C"]:
@@ -167,7 +176,7 @@ def _label_counts(part: Ragged, data: FederatedData) -> Int[np.ndarray, "n C"]:
 def _pairs(
     probability: float, round: int, reachable: Int[np.ndarray, "c"], stream: Stream
 ) -> Int[np.ndarray, "k two"]:
-    """The pairs that swap, each client in at most one; none before the first communication round."""
+    """The pairs that swap. No client is in two pairs, and no pair swaps in round 0."""
     rng = stream.child("pairs").rng()
     order = rng.permutation(reachable)
     swapping = np.flatnonzero((rng.random(len(order) // 2) < probability) & (round > 0))
@@ -180,13 +189,12 @@ def _give_labels(
     partner: Int[np.ndarray, "N"],
     labels: Int[np.ndarray, "N"],
 ) -> Ragged:
-    """The index after every sample whose label its owner gives has gone to the partner."""
+    """The rows of each client after all samples of the given labels have gone to the partners."""
     owner = part.owners()
     owner = np.where(y[part.rows] == labels[owner], partner[owner], owner)
+    rows = part.rows[np.argsort(owner, kind="stable")]
     sizes = np.bincount(owner, minlength=len(part))
-    return Ragged(
-        part.rows[np.argsort(owner, kind="stable")], np.concatenate([[0], np.cumsum(sizes)])
-    )
+    return Ragged(rows, np.concatenate([[0], np.cumsum(sizes)]))
 
 
 def _majority_clusters(
@@ -198,9 +206,11 @@ def _majority_clusters(
     clusters = int(original.true_clusters.max()) + 1
     home = np.zeros(len(original.y), np.int64)
     home[original.train.rows] = original.true_clusters[original.train.owners()]
-    own = train.select(shifted)
-    votes = np.bincount(own.owners() * clusters + home[own.rows], minlength=len(shifted) * clusters)
-    votes = votes.reshape(-1, clusters)
+
+    # Number of samples of each shifted client from each cluster.
+    part = train.select(shifted)
+    cells = part.owners() * clusters + home[part.rows]
+    votes = np.bincount(cells, minlength=len(shifted) * clusters).reshape(-1, clusters)
     clear = (votes == votes.max(axis=1, keepdims=True)).sum(axis=1) == 1
     true_clusters = current.true_clusters.copy()
     true_clusters[shifted[clear]] = votes.argmax(axis=1)[clear]

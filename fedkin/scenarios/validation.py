@@ -8,17 +8,15 @@ from fedkin.core.errors import ConfigError, unknown
 
 
 def fraction(name: str, value: object) -> None:
-    """Refuse (ConfigError) what is not a number from 0 to 1."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float, np.number))
-        or not 0 <= value <= 1
-    ):
-        raise ConfigError(f"{name} must be a fraction in [0, 1], got {value!r}")
+    """Refuse (ConfigError) anything but a number from 0 to 1."""
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        if 0 <= value <= 1:
+            return
+    raise ConfigError(f"{name} must be a fraction in [0, 1], got {value!r}")
 
 
 def at_least(least: int, name: str, value: object) -> None:
-    """Refuse (ConfigError) what is not an integer of at least ``least``.
+    """Refuse (ConfigError) anything but an integer of at least ``least``.
 
     Args:
         least: the smallest allowed value.
@@ -29,13 +27,13 @@ def at_least(least: int, name: str, value: object) -> None:
 
 
 def switch(name: str, value: object) -> None:
-    """Refuse (ConfigError) what is neither true nor false."""
+    """Refuse (ConfigError) anything but true and false."""
     if not isinstance(value, (bool, np.bool_)):
         raise ConfigError(f"{name} must be true or false, got {value!r}")
 
 
 def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    """Refuse (ConfigError) what is not a known value.
+    """Refuse (ConfigError) anything but an allowed value.
 
     Args:
         name, value: of the field.

@@ -1,4 +1,4 @@
-"""Variants of the same data: rotated images, permuted labels. Variant 0 is the data as given."""
+"""Variants of the same data: rotated images, permuted labels. Variant 0 is the unchanged data."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ def rotate_images(
     variants: int,
     pixels: tuple[float, float] = (0.0, 1.0),
 ) -> Float[np.ndarray, "M H W *c"]:
-    """Each image rotated counter-clockwise by variant x 360 / variants degrees (by 90 x variant for
-    3 variants, so that up to 4 variants need no interpolation).
+    """Each image rotated counter-clockwise by variant x 360 / variants degrees.
+
+    For 3 variants it is 90 x variant, so up to 4 variants need no interpolation.
 
     Args:
         x: square images.
         variant: variant of each image.
-        variants: their number.
+        variants: number of variants.
         pixels: lowest and highest value; empty corners get the lowest.
     """
     from scipy import ndimage
@@ -32,7 +33,8 @@ def rotate_images(
     step = 90.0 if variants == 3 else 360.0 / variants
     result = x.copy()
     for number in np.unique(variant[variant > 0]):
-        rows, quarters = variant == number, number * step / 90
+        rows = variant == number
+        quarters = number * step / 90
         if math.isclose(quarters, round(quarters)):
             result[rows] = np.rot90(x[rows], round(quarters), axes=(1, 2))
         else:
@@ -57,17 +59,20 @@ def label_permutations(classes: int, variants: int, stream: Stream) -> Int[np.nd
     most = math.factorial(classes)
     if variants > most:
         raise ConfigError(f"{classes} labels have only {most} permutations, {variants} requested")
-    rng, known = stream.child("labels").rng(), [tuple(range(classes))]
-    while len(known) < variants:
+    rng = stream.child("labels").rng()
+    permutations = [tuple(range(classes))]
+    while len(permutations) < variants:
         permutation = tuple(rng.permutation(classes).tolist())
-        if permutation not in known:
-            known.append(permutation)
-    return np.array(known)
+        if permutation not in permutations:
+            permutations.append(permutation)
+    return np.array(permutations)
 
 
 def label_swaps(classes: int, clusters: int) -> Int[np.ndarray, "K C"]:
-    """The label of every class in each cluster: cluster k swaps the labels 2 k and 2 k + 1; of two
-    clusters the second swaps 6 and 7, where there are as many classes."""
+    """The label of every class in each cluster. Cluster k swaps the labels 2 k and 2 k + 1.
+
+    Of two clusters, the second one swaps 6 and 7, if there are 8 classes or more.
+    """
     labels = np.tile(np.arange(classes), (clusters, 1))
     for cluster in range(clusters):
         first = 6 if cluster == 1 and clusters == 2 and classes > 7 else 2 * cluster
