@@ -29,7 +29,8 @@ from fedkin.core.storage import complete_lines
 from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, find
 from fedkin.server.deploy.status import wait_for_run
 
-MINUTES, SECONDS = 3.0, 30.0
+MINUTES = 3.0
+SECONDS = 30.0
 SETTINGS = ["method.name=flexcfl", "method.clusters=2", "local.epochs=1", "run.against=[]"]
 
 
@@ -79,7 +80,8 @@ def parts(folder: Path, sites: int) -> list[Part]:
 
 def wait_for_round(folder: Path, patience: float = 600.0) -> None:
     """Until the first round has its line of metrics."""
-    path, end = folder / "run" / "metrics.jsonl", time.monotonic() + patience
+    path = folder / "run" / "metrics.jsonl"
+    end = time.monotonic() + patience
     while len(complete_lines(path)) < 2:  # the first is of round 0
         if time.monotonic() > end:
             sys.exit(
@@ -122,7 +124,8 @@ def what_is_left(folder: Path, sites: int, port: int) -> list[str]:
 
 def downs(place: Path, sites: int, times: int, seed: int) -> list[str]:
     """Start and end a deployment so often; what was left."""
-    chance, left = random.Random(seed), list[str]()
+    chance = random.Random(seed)
+    left = list[str]()
     for turn in range(times):
         folder = place / f"down-{turn}"
         port = init(folder, sites, rounds=1000)

@@ -25,7 +25,8 @@ from benchmarks.work import clients
 from tests.process import flower_project as project
 from tests.process.flower_lab import Lab
 
-NODES, PATIENCE = 4, 900.0
+NODES = 4
+PATIENCE = 900.0
 SHARED = {"samples": {"shape": [784], "classes": 10}, "model": {"torch": "network:network"}}
 METHODS = {"fedavg": {"name": "fedavg"}, "ifca": {"name": "ifca", "clusters": 3}}
 NAMES = {
@@ -59,14 +60,17 @@ def train(message, context):
     model = network()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     found = np.load(context.node_config["data"])
-    x, y = torch.from_numpy(found["x"]), torch.from_numpy(found["y"])
-    optimizer, loss_of = torch.optim.SGD(model.parameters(), lr=0.03), torch.nn.CrossEntropyLoss()
+    x = torch.from_numpy(found["x"])
+    y = torch.from_numpy(found["y"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03)
+    loss_of = torch.nn.CrossEntropyLoss()
     for rows in torch.randperm(len(y)).split(10):
         optimizer.zero_grad()
         loss_of(model(x[rows]), y[rows]).backward()
         optimizer.step()
     metrics = MetricRecord({"num-examples": len(y)})
-    return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
+    reply = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
+    return Message(reply, reply_to=message)
 
 
 class Timed(FedAvg):
@@ -82,9 +86,15 @@ class Timed(FedAvg):
 def main(grid, context):
     while len(list(grid.get_node_ids())) < 4:
         time.sleep(0.1)
-    strategy = Timed(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=4, min_available_nodes=4)
+    strategy = Timed(
+        fraction_train=1.0,
+        fraction_evaluate=0.0,
+        min_train_nodes=4,
+        min_available_nodes=4,
+    )
+    rounds = int(context.run_config["rounds"])
     begun = time.perf_counter()
-    strategy.start(grid, ArrayRecord(network().state_dict()), num_rounds=int(context.run_config["rounds"]))
+    strategy.start(grid, ArrayRecord(network().state_dict()), num_rounds=rounds)
     with open(context.run_config["config"], "w") as file:
         json.dump(np.diff([begun, *strategy.times]).tolist(), file)
 """
@@ -92,7 +102,8 @@ def main(grid, context):
 
 def apps(folder: Path) -> dict[str, Path]:
     """Flower's own app, and ours with the same network beside it."""
-    ours, bare = project.app(folder / "ours"), project.app(folder / "bare")
+    ours = project.app(folder / "ours")
+    bare = project.app(folder / "bare")
     described = project.APP | {"project": {**project.APP["project"], "name": "bare-app"}}
     flower = described["tool"]["flwr"]["app"]
     own = {**flower, "components": {"serverapp": "bare:server", "clientapp": "bare:client"}}
@@ -108,16 +119,17 @@ def apps(folder: Path) -> dict[str, Path]:
 
 def nodes(folder: Path) -> dict[str, dict[str, str]]:
     """The configuration of each node, with the same file for both."""
-    data, configs = clients(NODES), {}
+    data = clients(NODES)
+    configs = {}
     for k, (x, y) in enumerate(data[c] for c in range(NODES)):
         path = folder / f"data-{k}.npz"
         np.savez(
             path, x=x.astype(np.float32), y=y.astype(np.int64), client_id=np.zeros(len(y), np.int64)
         )
         own = {"name": "file", "path": str(path), "train_fraction": 0.99}
-        configs[f"site-{k}"] = project.client(folder, f"site-{k}", [0], own, SHARED) | {
-            "data": str(path)
-        }
+        configs[f"site-{k}"] = project.client(
+            folder=folder, name=f"site-{k}", clients=[0], data=own, shared=SHARED
+        ) | {"data": str(path)}
     return configs
 
 

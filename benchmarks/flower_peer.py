@@ -20,8 +20,10 @@ from flwr.simulation import run_simulation
 from benchmarks.numpy_loop import train_client
 from benchmarks.work import CLASSES, FEATURES, clients
 
-CLIENTS, COHORT = 100, 20
-client_app, server_app = ClientApp(), ServerApp()
+CLIENTS = 100
+COHORT = 20
+client_app = ClientApp()
+server_app = ServerApp()
 data = clients(CLIENTS)  # every worker process makes the same, once
 
 
@@ -52,7 +54,8 @@ def average(replies: list[Message]) -> list[np.ndarray]:
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
     """FedAvg over cohorts; prints the seconds of each round."""
-    rounds, epochs = int(sys.argv[1]), int(sys.argv[2])
+    rounds = int(sys.argv[1])
+    epochs = int(sys.argv[2])
     model = [np.zeros((FEATURES, CLASSES), np.float32), np.zeros(CLASSES, np.float32)]
     seconds = []
     while len(grid.get_node_ids()) < CLIENTS:

@@ -27,7 +27,8 @@ Samples = list[tuple[torch.Tensor, torch.Tensor]]
 
 def pytorch(data: Samples, rounds: int, cohort: int) -> list[float]:
     """A plain loop over the clients of the cohort."""
-    model, seconds = network("784-128-10"), []
+    model = network("784-128-10")
+    seconds = []
     for r in range(rounds):
         start = time.perf_counter()
         drawn = np.random.default_rng(r).choice(len(data), cohort, replace=False)
@@ -44,7 +45,9 @@ def flower(data: Samples, rounds: int, cohort: int) -> list[float]:
     from flwr.serverapp.strategy import FedAvg
     from flwr.simulation import run_simulation
 
-    client_app, server_app, seconds = ClientApp(), ServerApp(), []
+    client_app = ClientApp()
+    server_app = ServerApp()
+    seconds = []
 
     @client_app.train()
     def train(message: Message, context: Context) -> Message:

@@ -29,7 +29,9 @@ from benchmarks.tables import put
 from benchmarks.throughput import PAGE
 from benchmarks.work import BATCH, LR, clients
 
-CLIENTS, COHORT, FIRST = 1000, 20, 3
+CLIENTS = 1000
+COHORT = 20
+FIRST = 3
 OFFLINE = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",

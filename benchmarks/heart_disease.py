@@ -58,7 +58,10 @@ def main() -> None:
     ]
     for scaling, name, method, rate, more in recipes:
         cells = np.array(
-            [accuracies(scaling, method, rate, more, seed) for seed in range(options.seeds)]
+            [
+                accuracies(scaling=scaling, method=method, rate=rate, options=more, seed=seed)
+                for seed in range(options.seeds)
+            ]
         )
         words = [
             f"{m:.3f} ({s:.3f})"

@@ -69,7 +69,13 @@ def row(data: fk.FederatedData, name: str, seeds: int, rounds: int) -> list[str]
     """
     model = getattr(fk.models, name)(data)
     whole, low = (
-        100 * np.array([accuracy(data, model, rounds, seed, more) for seed in range(seeds)])
+        100
+        * np.array(
+            [
+                accuracy(data=data, model=model, rounds=rounds, seed=seed, more=more)
+                for seed in range(seeds)
+            ]
+        )
         for more in ({}, {"precision": "bfloat16"})
     )
     apart = low - whole

@@ -28,7 +28,8 @@ from fedkin.p2p.zenoh_transport import ZenohTransport
 from fedkin.security.signatures import Signer
 from fedkin.simulation.fake_world import FakeWorld
 
-PARAMETERS, PORT = 100_000, 7850
+PARAMETERS = 100_000
+PORT = 7850
 METHODS: dict[str, PeerMethod] = {
     "gossip": Gossip(neighbours=3),
     "panm": PANM(neighbours=3, stage_one=10**6),
@@ -63,7 +64,8 @@ def peer(
         certificates: folder of the peers' certificates; None: plain.
     """
     target = np.random.default_rng(0).standard_normal((peers, PARAMETERS)).astype(np.float32)
-    world, name = FakeWorld(target, np.full(peers, 60)), f"peer-{client}"
+    world = FakeWorld(target, np.full(peers, 60))
+    name = f"peer-{client}"
     own = certificates / name if certificates else None
     files = (
         tuple(str(own / file) for file in ("ca.pem", "certificate.pem", "key.pem")) if own else ()
@@ -74,13 +76,14 @@ def peer(
         [f"{protocol}/127.0.0.1:{PORT + client}"], known, tls=TlsSettings(*files) if own else None
     )
     transport = ZenohTransport("benchmark", name, network, PARAMETERS)
-    storage, signer = RecordsOnly(), Signer(name, *map(Path, files)) if own else None
+    storage = RecordsOnly()
+    signer = Signer(name, *map(Path, files)) if own else None
     own_peer = Peer(
-        PeerSettings(name, "benchmark", client),
-        METHODS[method],
-        world,
-        transport,
-        storage,
+        settings=PeerSettings(name, "benchmark", client),
+        method=METHODS[method],
+        world=world,
+        transport=transport,
+        storage=storage,
         signer=signer,
     )
     try:

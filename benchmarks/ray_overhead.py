@@ -51,7 +51,8 @@ def main() -> None:
     table = []
     for hidden in HIDDEN:
         model = fk.models.mlp(data, hidden=hidden)
-        own, cluster_seconds = [], []
+        own = []
+        cluster_seconds = []
         for _ in range(options.turns):
             alone, expected = rounds(data, model, options, None)
             spread, models = rounds(data, model, options, f"ray:{cluster.address}")
@@ -64,8 +65,7 @@ def main() -> None:
         table.append([f"{model.spec.parameters:,}", *medians, span])
         print(
             f"P = {model.spec.parameters:,}, cohort {options.cohort}: {medians[0]} s a round in "
-            f"one process, "
-            f"{medians[1]} s on two machines: {span} ms, the same bits",
+            f"one process, {medians[1]} s on two machines: {span} ms, the same bits",
             flush=True,
         )
     if options.write:

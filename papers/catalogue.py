@@ -45,6 +45,8 @@ from papers.recipe import Cell, measure
 from papers.reproduction_marks import ComparedNumber, Results
 from papers.result_store import Job, Measure, job_of
 
+Comparison = Callable[[Results], list[ComparedNumber]]
+
 
 @dataclass(frozen=True)
 class Table:
@@ -57,7 +59,7 @@ class Table:
     statistic: str
     rule: str
     jobs: tuple[Job, ...]
-    compare: Callable[[Results], list[ComparedNumber]]
+    compare: Comparison
     section: Callable[[Results], str] | None = None
     also: tuple[str, ...] = ()
     without_recipe: Mapping[str, int] = field(default_factory=dict)
@@ -90,7 +92,8 @@ BEST = (
 )
 POINTS = "within 1.5 points of the paper"
 NO_PAPERS_NUMBER = "no paper prints a number"
-AGREEMENT, ACCURACY = "adjusted Rand index in the last round", "accuracy in the last round, percent"
+AGREEMENT = "adjusted Rand index in the last round"
+ACCURACY = "accuracy in the last round, percent"
 LAST_STORED_ACCURACY = "accuracy in the last round whose values are stored, percent"
 
 
@@ -98,22 +101,16 @@ def _cells(cells: Iterable[Cell], how: Measure = measure) -> tuple[Job, ...]:
     return tuple(job_of(cell, how) for cell in cells)
 
 
-def _figures(
-    jobs: Sequence[Job], figure: Figure, unit: str
-) -> Callable[[Results], list[ComparedNumber]]:
+def _figures(jobs: Sequence[Job], figure: Figure, unit: str) -> Comparison:
     """A figure of each job, beside no published number."""
-    return lambda results: [
-        accuracy_numbers.figure_of_job(job, results, figure, unit) for job in jobs
-    ]
+    number_of = accuracy_numbers.figure_of_job
+    return lambda results: [number_of(job, results, figure, unit) for job in jobs]
 
 
-def _ends(
-    jobs: Sequence[Job], figure: str, unit: str, factor: int = 1
-) -> Callable[[Results], list[ComparedNumber]]:
+def _ends(jobs: Sequence[Job], figure: str, unit: str, factor: int = 1) -> Comparison:
     """The last value of each curve of ``figure``, beside no published number."""
-    return lambda results: [
-        accuracy_numbers.last_of_curve(job, results, figure, unit, factor) for job in jobs
-    ]
+    number_of = accuracy_numbers.last_of_curve
+    return lambda results: [number_of(job, results, figure, unit, factor) for job in jobs]
 
 
 PAIR_JOBS = _cells(fedgroup_runs.FIGURE_5, fedgroup_runs.measure_pairs)
@@ -276,7 +273,10 @@ FLEXCFL = (
         eta_figures.figure_5,
     ),
 )
-GAIN = "points of accuracy gained over the baseline, summed over rounds 0 to T and divided by T, mean over the seeds"
+GAIN = (
+    "points of accuracy gained over the baseline, summed over rounds 0 to T and divided by T, "
+    "mean over the seeds"
+)
 FEDSIM = (
     Table(
         "fedsim-table4",

@@ -19,7 +19,9 @@ from fedkin.data.femnist import LETTERS
 from fedkin.data.files import read_npz
 from fedkin.data.partition_options import checked, legacy_random, positive
 
-CLIENTS, CLASSES, CLASSES_PER_CLIENT = 200, 10, 5
+CLIENTS = 200
+CLASSES = 10
+CLASSES_PER_CLIENT = 5
 TRAINING_WRITERS = 2100  # f0000 .. f2099 wrote NIST's folders hsf_0 to hsf_3
 CURSORS = ("first", "wraps", "own")
 

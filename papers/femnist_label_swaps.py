@@ -31,7 +31,8 @@ def own_labels(swaps: Iterable[Swap]) -> dict[int, set[int]]:
     Args:
         swaps: in their order.
     """
-    own, held = dict[int, set[int]](), dict[int, set[int]]()
+    own = dict[int, set[int]]()
+    held = dict[int, set[int]]()
     for a, of_a, b, of_b in swaps:
         for client, given, received in ((a, of_a, of_b), (b, of_b, of_a)):
             of_others = held.setdefault(client, set())

@@ -81,8 +81,12 @@ def planted(results: Results) -> Numbers:
 def flexcfl(results: Results) -> Numbers:
     """Best accuracies on MNIST-MCLR in as many rounds as the authors' code ran, and means of Table
     III."""
-    slip = values_of(results, "III", MNIST.row, "IFCA, first client", "curve")
-    swapped = values_of(results, "IV", f"{MNIST.row}: swap all", "FlexCFL", "curve")
+    slip = values_of(
+        results=results, table="III", row=MNIST.row, column="IFCA, first client", figure="curve"
+    )
+    swapped = values_of(
+        results=results, table="IV", row=f"{MNIST.row}: swap all", column="FlexCFL", figure="curve"
+    )
     numbers = {
         "slip, 97 rounds": _best_until(97, slip),
         "swap all, 124 rounds": _best_until(124, swapped),
@@ -98,7 +102,7 @@ def flexcfl(results: Results) -> Numbers:
 
 
 def _best_until(round: int, curves: list[list[float | None]]) -> str:
-    """The best accuracies up to a round; curves keep every third of 300 rounds, from the first on."""
+    """The best accuracies up to a round; curves hold every third of 300 rounds, from the first."""
     kept = 1 + (round - 1) // (MNIST.rounds // CURVE)
     best = [
         max((100 * value for value in curve[:kept] if value is not None), default=nan)

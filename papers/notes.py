@@ -54,7 +54,7 @@ def _number(place: str, paper: Paper, results: Results, own: Numbers) -> str:
     name, row, column, *figure = [part.strip() for part in place.split(";")]
     table = _one("table", name, paper.tables, [each.name for each in paper.tables])
     return (
-        _figure(table, row, column, figure[0], results)
+        _figure(table=table, row=row, column=column, figure=figure[0], results=results)
         if figure
         else _compared(table, row, column, results)
     )

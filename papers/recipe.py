@@ -115,7 +115,10 @@ def load(name: str, options: Options, seed: int = 0) -> FederatedData:
 
 def published(folder: str, file: str) -> FederatedData:
     """A federation as its authors published it, from a folder of FEDKIN_DATA."""
-    help = f"The authors' file as npz: see help(fedkin.data.load); set FEDKIN_DATA to the folder that has {folder}/ in it"
+    help = (
+        f"The authors' file as npz: see help(fedkin.data.load); "
+        f"set FEDKIN_DATA to the folder that has {folder}/ in it"
+    )
     return own_file(fetch(Source(file, {file: None}, folders=(folder,), help=help)) / file)
 
 
@@ -131,7 +134,7 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def run(cell: Cell, seed: int, global_model: bool = False) -> Run:
-    """Run a cell from one seed; ``global_model``: with the mean of its cluster models scored too."""
+    """Run a cell from one seed; ``global_model``: also score the mean of its cluster models."""
     s = cell.setting
     data = load(s.data, s.data_options, s.draw(seed))
     return simulate(
@@ -150,9 +153,11 @@ def run(cell: Cell, seed: int, global_model: bool = False) -> Run:
 def figures(run: Run) -> dict[str, Any]:
     """Best, final and median accuracy over the complete rounds of 1..T, and the accuracy at a
     hundred of them; the discrepancy over rounds, rounds to 85%, migrations, and the cost."""
-    history, summary = run.history.loc[1:], run.summary()
+    history = run.history.loc[1:]
+    summary = run.summary()
     accuracy = history["accuracy"][~history["partial"].astype(bool)]
-    discrepancy, reached = history["discrepancy_sum"], accuracy.index[accuracy >= 0.85]
+    discrepancy = history["discrepancy_sum"]
+    reached = accuracy.index[accuracy >= 0.85]
     clustering = {name: _short(summary[name]) for name in CLUSTERING} | {
         "moves_noticed": _detected_share(history)
     }

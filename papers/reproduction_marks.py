@@ -8,6 +8,8 @@ from enum import StrEnum
 from statistics import mean
 from typing import Any
 
+from papers.recipe import Cell
+
 Results = Sequence[dict[str, Any]]
 MARGIN = 1.5  # percentage points within which a number counts as reproduced
 POINTS = "points"
@@ -92,7 +94,7 @@ class ComparedNumber:
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of the numbers, in percentage points, whose share the page begins with."""
+        """Whether the number counts in the share at the top of the page (percentage points)."""
         return self.unit == POINTS and not self.deviation and self.mark != Mark.NO_NUMBER
 
     @property
@@ -122,6 +124,17 @@ def values_of(results: Results, table: str, row: str, column: str, figure: str) 
     """
     runs = [m for m in results if (m["table"], m["row"], m["column"]) == (table, row, column)]
     return [m[figure] for m in sorted(runs, key=lambda m: m["seed"]) if figure in m]
+
+
+def figures_of(results: Results, cell: Cell, figure: str) -> list:
+    """One figure of all seeds of a cell, as ``values_of`` has it."""
+    return values_of(
+        results=results,
+        table=cell.table,
+        row=cell.setting.row,
+        column=cell.column,
+        figure=figure,
+    )
 
 
 def average(values: Sequence[float | int | None]) -> float | None:

@@ -64,15 +64,15 @@ def job_of(cell: Cell, how: Measure = measure) -> Job:
     key = {"table": cell.table, "row": setting.row, "column": cell.column}
     published = not setting.deviation and not cell.variant_of
     return Job(
-        setting.row,
-        cell.column,
-        setting.seeds,
-        key,
-        lambda seed: how(cell, seed),
-        setting.seconds,
-        lambda seed: digest(cell.description(seed)),
-        published,
-        setting.needs,
+        row=setting.row,
+        column=cell.column,
+        seeds=setting.seeds,
+        key=key,
+        measure=lambda seed: how(cell, seed),
+        seconds=setting.seconds,
+        setting=lambda seed: digest(cell.description(seed)),
+        published=published,
+        needs=setting.needs,
     )
 
 
@@ -99,13 +99,13 @@ def job_of_question(
     key = asdict(question)
     of_setting = digest({**key, "fixed": dict(fixed or {})})
     return Job(
-        row,
-        column,
-        seeds,
-        key,
-        lambda seed: measure(question, seed),
-        seconds,
-        lambda seed: of_setting,
+        row=row,
+        column=column,
+        seeds=seeds,
+        key=key,
+        measure=lambda seed: measure(question, seed),
+        seconds=seconds,
+        setting=lambda seed: of_setting,
     )
 
 
@@ -169,7 +169,9 @@ def read(store: Path, jobs: Sequence[Job] | None = None, any_seed: bool = False)
     if jobs is None:
         return Stored(parsed, damaged)
     known: dict[tuple[int, int], Line] = {}
-    unknown, other_seeds, repeated = list[Line](), list[Line](), list[Line]()
+    unknown = list[Line]()
+    other_seeds = list[Line]()
+    repeated = list[Line]()
     for run, job in zip(parsed, _owners(parsed, jobs), strict=True):
         if job is None:
             unknown.append(run)

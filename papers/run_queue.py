@@ -1,4 +1,4 @@
-"""The runs that the stores lack, the most valuable for their time first, side by side on all cores."""
+"""Run what the stores lack, the most valuable runs for their time first, on all cores."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ def carry_out(
     for paper in {run.paper for run in runs}:
         prepare(store_of(folder, paper))
     end = time.monotonic() + 3600 * hours if hours is not None else float("inf")
-    left, running = list(runs), dict[Future[Line], QueuedRun]()
+    left = list(runs)
+    running = dict[Future[Line], QueuedRun]()
     pool = _pool(workers)
     try:
         while left or running:
@@ -181,12 +182,13 @@ def _pool(workers: int) -> ProcessPoolExecutor:
         os.environ["XLA_FLAGS"] = f"{flags} {ONE_CORE}".strip()
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
     owners = context.Array("q", workers)  # of each core the process that has it
-    options = {
-        "initializer": _begin,
-        "initargs": (owners,),
-        "max_tasks_per_child": RUNS_OF_A_PROCESS,
-    }
-    return ProcessPoolExecutor(workers, context, **options)
+    return ProcessPoolExecutor(
+        workers,
+        context,
+        initializer=_begin,
+        initargs=(owners,),
+        max_tasks_per_child=RUNS_OF_A_PROCESS,
+    )
 
 
 def _begin(owners: Any) -> None:

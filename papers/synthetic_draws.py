@@ -152,7 +152,8 @@ def size_measures(sizes: Int[np.ndarray, "N"]) -> Measures:
 def label_measures(counts: Int[np.ndarray, "N C"]) -> Measures:
     """Share of the samples that have the most frequent label of their client, in all clients and in
     the largest."""
-    sizes, frequent = counts.sum(1), counts.max(1)
+    sizes = counts.sum(1)
+    frequent = counts.max(1)
     largest = sizes.argmax()
     return {
         "purity": round(float(frequent.sum() / sizes.sum()), 4),
@@ -171,7 +172,9 @@ def _label_counts(
 def search(row: Row) -> dict[str, Any]:
     """The first seeds whose draws match the published one, and the first whose draws do not."""
     target = published(row)
-    sizes_fit, chosen, others = [], [], []
+    sizes_fit = []
+    chosen = []
+    others = []
     for seed in itertools.count():
         measures = measures_of_sizes(row, seed)
         fitting = fits(measures, target)

@@ -53,10 +53,8 @@ class TableRequest:
         """The numbers of these cells, ours beside the paper's."""
         rows, columns = ({getattr(job, name) for job in self.jobs} for name in ("row", "column"))
         other = [job for job in self.table.jobs if job not in self.jobs]
-        no_rows, no_columns = (
-            {job.row for job in other} - rows,
-            {job.column for job in other} - columns,
-        )
+        no_rows = {job.row for job in other} - rows
+        no_columns = {job.column for job in other} - columns
         numbers = self.table.numbers(self.results())
         return [
             number
@@ -173,7 +171,8 @@ class TableSummary:
 
 def summaries(folder: Path | None = None) -> list[TableSummary]:
     """All tables, with what a store holds of each."""
-    own, summaries = folder or default_folder(), []
+    own = folder or default_folder()
+    summaries = []
     for paper in PAPERS.values():
         stored = read(store_of(own, paper.name), paper.jobs(), any_seed=True).runs
         summaries += [

@@ -247,7 +247,13 @@ def tiny() -> FederatedData:
     rows = np.arange(len(x)).reshape(12, 20)
     test = [row[15:] for row in rows[:-1]] + [rows[-1][:0]]
     return FederatedData(
-        "tiny", x, y, 2, Ragged.of([row[:15] for row in rows]), Ragged.of(test), true_clusters
+        name="tiny",
+        x=x,
+        y=y,
+        classes=2,
+        train=Ragged.of([row[:15] for row in rows]),
+        test=Ragged.of(test),
+        true_clusters=true_clusters,
     )
 
 

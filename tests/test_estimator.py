@@ -87,7 +87,8 @@ def test_a_new_client_is_assigned_and_remembered(samples: dict[str, np.ndarray])
     known = samples["groups"] < "hospital 11"
     part = {name: value[known] for name, value in samples.items()}
     fitted = fk.Clustered("ifca", clusters=2, rounds=20, cohort=6).fit(**part)
-    x, y = samples["X"][~known], samples["y"][~known]
+    x = samples["X"][~known]
+    y = samples["y"][~known]
     with pytest.raises(ValueError, match=r"client 'hospital 11' was not in fit .*assign"):
         fitted.predict(x, groups=samples["groups"][~known])
     placed = fitted.assign(x, y, "hospital 11")
@@ -103,7 +104,9 @@ def test_a_new_client_is_assigned_and_remembered(samples: dict[str, np.ndarray])
 def test_a_new_clients_name_may_be_longer(kind: type, samples: dict[str, np.ndarray]) -> None:
     groups = samples["groups"].astype(kind)
     fitted = fk.Clustered("fedavg", rounds=1).fit(samples["X"], samples["y"], groups)
-    x, y, name = samples["X"][:50], samples["y"][:50], "hospital 05, children's ward"
+    x = samples["X"][:50]
+    y = samples["y"][:50]
+    name = "hospital 05, children's ward"
     fitted.assign(x, y, name)
     assert fitted.groups_.tolist() == sorted({*samples["groups"].tolist(), name})
     assert fitted.predict(x, groups=np.array([name] * 50, kind)).shape == (50,)

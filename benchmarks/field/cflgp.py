@@ -41,8 +41,8 @@ def main() -> None:
                 )
                 print(
                     f"{name} rotations, {clients} clients, seed {seed}: ARI {' '.join(ari)} (bar "
-                    f"1.00); accuracy "
-                    f"{clustered_accuracy:.1%} (bar {bar} % with 128 clients), one model {one:.1%}",
+                    f"1.00); accuracy {clustered_accuracy:.1%} (bar {bar} % with 128 clients), one "
+                    f"model {one:.1%}",
                     flush=True,
                 )
         unknown = fk.CFLGP(clusters=None, warm_up=2)

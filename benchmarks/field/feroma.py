@@ -41,7 +41,8 @@ def main() -> None:
     )
     for solutions in map(int, options.solutions.split(",")):
         product, copy = mixing(options.cohort, solutions, model.spec.parameters)
-        least, copied = 1 + product / trained, 1 + (product + copy) / trained
+        least = 1 + product / trained
+        copied = 1 + (product + copy) / trained
         print(
             f"M = {solutions}: product {1000 * product:.1f} ms, copy {1000 * copy:.1f} ms; ", end=""
         )

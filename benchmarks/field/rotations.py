@@ -32,19 +32,17 @@ def rotated_mnist(
     for client, own in enumerate(rows):
         x[own] = rotate(x[own], angles[client % len(angles)])
     cut = [int(train * len(own)) for own in rows]
-    first, rest = (
-        Ragged.of([own[:c] for own, c in zip(rows, cut, strict=True)]),
-        Ragged.of([own[c:] for own, c in zip(rows, cut, strict=True)]),
-    )
+    first = Ragged.of([own[:c] for own, c in zip(rows, cut, strict=True)])
+    rest = Ragged.of([own[c:] for own, c in zip(rows, cut, strict=True)])
     truth = np.array([int(angles[client % len(angles)] // 90) for client in range(clients)])
     return FederatedData(
-        "mnist rotated",
-        x.reshape(len(x), -1),
-        images.y[np.concatenate(parts)],
-        10,
-        first,
-        rest,
-        truth,
+        name="mnist rotated",
+        x=x.reshape(len(x), -1),
+        y=images.y[np.concatenate(parts)],
+        classes=10,
+        train=first,
+        test=rest,
+        true_clusters=truth,
     )
 
 

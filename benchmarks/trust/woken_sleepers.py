@@ -65,11 +65,10 @@ def main() -> None:
     parser.add_argument("--split-after", type=int, default=2)
     parser.add_argument("--write", type=Path, help="a page that holds the table")
     options = parser.parse_args()
-    attacks, seeds = (
-        options.attacks.split(","),
-        range(options.first_seed, options.first_seed + options.seeds),
-    )
-    head, table = ["attackers, server", *attacks], list[list[str]]()
+    attacks = options.attacks.split(",")
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    head = ["attackers, server", *attacks]
+    table = list[list[str]]()
     print(" | ".join(head))
     for setting in (
         Setting(*place, after) for place in PLACES for after in (0, options.split_after)

@@ -75,34 +75,35 @@ _SETS: dict[str, Callable[..., FederatedData]] = {"mnist": mnist, "digits": digi
 def federation(case: Case, seed: int) -> FederatedData:
     """The clients of a case."""
     if case.kind in KINDS:
-        sizes = {
-            "clusters": case.clusters,
-            "clients": case.clients,
-            "samples": case.samples,
-            "test_samples": 5,
-        }
-        return planted(case.base, case.kind, **sizes, seed=seed)
-    options = {
-        **_PARTITIONS[case.kind],
-        "clients": case.clients,
-        "train_fraction": 0.8,
-        "seed": seed,
-    }
+        return planted(
+            case.base,
+            case.kind,
+            clusters=case.clusters,
+            clients=case.clients,
+            samples=case.samples,
+            test_samples=5,
+            seed=seed,
+        )
+    options: dict[str, Any] = dict(_PARTITIONS[case.kind])
     if case.base == "mnist":
-        options |= {"samples": round(case.clients * case.samples / 0.8), "scale": "unit"}
-    return _SETS[case.base](**options)
+        options["samples"] = round(case.clients * case.samples / 0.8)
+        options["scale"] = "unit"
+    return _SETS[case.base](clients=case.clients, train_fraction=0.8, seed=seed, **options)
 
 
 def measure(case: Case, seed: int) -> dict[str, Any]:
     """The number of clusters by each criterion; where the true number is unknown, the gain of
     clustering."""
-    data, local, start = federation(case, seed), LOCAL, time.perf_counter()
+    data = federation(case, seed)
+    local = LOCAL
+    start = time.perf_counter()
     results: dict[str, Any] = {}
     if case.panel == "planted":
         count = estimate_cluster_count(data, mclr(data), local, seed=seed)
     else:
         advice = advise(data, mclr(data), local, seed=seed)
-        count, results = advice.cluster_count, {"verdict": advice.verdict, "method": advice.method}
+        count = advice.cluster_count
+        results = {"verdict": advice.verdict, "method": advice.method}
         if advice.pilots is not None:
             clustered = advice.pilots.drop(index=BASELINE)
             best = clustered.loc[clustered["gain"].idxmax()]

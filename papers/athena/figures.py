@@ -43,7 +43,8 @@ def _figure(panels: int, columns: int, height: float) -> tuple[Any, Any]:
     """So many panels, in rows of ``columns``; places that are left over stay empty."""
     from matplotlib.figure import Figure
 
-    rows, columns = -(-panels // columns), min(panels, columns)
+    rows = -(-panels // columns)
+    columns = min(panels, columns)
     figure = Figure(figsize=(10.5, height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for empty in axes[panels:]:

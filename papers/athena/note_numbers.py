@@ -53,7 +53,8 @@ def _per_cluster(results: Results) -> Numbers:
             first_run(results, "Fig. 1", setting.row, column)
             for column in ("clustered", "one model")
         ]
-        (clustered, one), sizes = map(_curve, runs), runs[0]["sizes"] if runs[0] else None
+        clustered, one = map(_curve, runs)
+        sizes = runs[0]["sizes"] if runs[0] else None
         numbers |= {
             f"gain by clusters, {split}": format_number(clustered[-1] - one[-1], ".0f"),
             f"one model in round 8, {split}": format_number(_at(one, 8), ".0f"),

@@ -62,7 +62,8 @@ def eps(results: Results) -> list[ComparedNumber]:
                 else bool(ends) and _end(ends[0], 0.0) <= high and low <= _end(ends[1], np.inf)
             )
             ours = "" if ends is None else range_text(ends)
-            mark, seeds = mark_of_statement(meets), int(run is not None)
+            mark = mark_of_statement(meets)
+            seeds = int(run is not None)
             published = f"{low:g} - {high:g}"
             numbers.append(
                 ComparedNumber(
@@ -163,10 +164,17 @@ def table_1(results: Results) -> list[ComparedNumber]:
     numbers = []
     for data, printed in ECONOMY_PUBLISHED.items():
         for split, percent in zip(("IID", "5 classes", "2 classes"), printed, strict=True):
-            row, setting = f"{split}, {TITLES[data]}", COMBINED[data, split]
-            options = {"unit": "% of the bytes", "margin": 0.01}
+            row = f"{split}, {TITLES[data]}"
+            setting = COMBINED[data, split]
             numbers.append(
-                compare_number(row, ARITHMETIC, percent, _as_printed(data, split), **options)
+                compare_number(
+                    row,
+                    ARITHMETIC,
+                    percent,
+                    _as_printed(data, split),
+                    unit="% of the bytes",
+                    margin=0.01,
+                )
             )
             runs = [
                 first_run(results, "Fig. 2-4", setting.row, name)
@@ -178,12 +186,17 @@ def table_1(results: Results) -> list[ComparedNumber]:
                 if traffic[0] is not None and traffic[1]
                 else None
             )
-            options = {
-                "unit": "% of the bytes",
-                "deviation": setting.deviation,
-                "seeds": int(all(runs)),
-            }
-            numbers.append(compare_number(row, "from our runs", percent, ours, **options))
+            numbers.append(
+                compare_number(
+                    row,
+                    "from our runs",
+                    percent,
+                    ours,
+                    unit="% of the bytes",
+                    deviation=setting.deviation,
+                    seeds=int(all(runs)),
+                )
+            )
     return numbers
 
 

@@ -20,7 +20,8 @@ from papers.benchmark.runs import BATCH, measure
 from papers.result_store import Job, Line, keep, pending, prepare, read
 from papers.setting_digest import digest
 
-SEEDS, TRIAL_SEED = (0, 1, 2, 3, 4), 1000
+SEEDS = (0, 1, 2, 3, 4)
+TRIAL_SEED = 1000
 LEAST = 3  # seeds, below which a cell has no rank
 STORE = Path("papers/benchmark/results.jsonl")
 
@@ -40,7 +41,8 @@ class Cell:
     def digest(self, trial: int | None) -> str:
         """Of all that its runs are determined by; of a trial that of its candidate, of a run those
         of all."""
-        s, grid = self.setting, self.contender.grid(self.setting)
+        s = self.setting
+        grid = self.contender.grid(self.setting)
         own = grid if trial is None else grid[trial : trial + 1]
         plain = {
             name: getattr(s, name)
@@ -91,21 +93,24 @@ def jobs(store: Path) -> list[Job]:
 
 def _job(cell: Cell, trial: int | None, seeds: tuple[int, ...], store: Path) -> Job:
     row, column = cell.place
-    key, of_setting = {"row": row, "column": column, "trial": trial}, cell.digest(trial)
+    key = {"row": row, "column": column, "trial": trial}
+    of_setting = cell.digest(trial)
     how = partial(_trial, cell, trial) if trial is not None else partial(_run, cell, store)
     return Job(
-        row,
-        column,
-        seeds,
-        key,
-        lambda seed: {**key, "seed": seed, **how(seed)},
-        1.0,
-        lambda seed: of_setting,
+        row=row,
+        column=column,
+        seeds=seeds,
+        key=key,
+        measure=lambda seed: {**key, "seed": seed, **how(seed)},
+        seconds=1.0,
+        setting=lambda seed: of_setting,
     )
 
 
 def _trial(cell: Cell, trial: int, seed: int) -> Line:
-    return measure(cell.setting, cell.contender, trial, seed, True)
+    return measure(
+        setting=cell.setting, contender=cell.contender, trial=trial, seed=seed, validated=True
+    )
 
 
 def _run(cell: Cell, store: Path, seed: int) -> Line:
@@ -116,7 +121,12 @@ def _run(cell: Cell, store: Path, seed: int) -> Line:
     if not scored:
         return {"refused": own[0]["refused"]}
     chosen = max(sorted(scored), key=lambda trial: scored[trial])
-    return {"chosen": chosen, **measure(cell.setting, cell.contender, chosen, seed, False)}
+    return {
+        "chosen": chosen,
+        **measure(
+            setting=cell.setting, contender=cell.contender, trial=chosen, seed=seed, validated=False
+        ),
+    }
 
 
 def missing(store: Path) -> list[tuple[Job, int]]:

@@ -1,4 +1,4 @@
-"""A run of the benchmark: a method at a setting from a seed, and the figures that are kept of it."""
+"""A run of the benchmark: a method at a setting from a seed, and the figures that are stored."""
 
 from __future__ import annotations
 
@@ -45,10 +45,18 @@ def measure(setting: Setting, contender: Contender, trial: int, seed: int, valid
     candidate = contender.grid(setting)[trial]
     if contender.tuned and setting.every:
         return {
-            "refused": "models are tuned after the last round, and a stream is scored in all its steps"
+            "refused": (
+                "models are tuned after the last round, and a stream is scored in all its steps"
+            )
         }
     try:
-        return _figures(setting, contender, candidate, seed, validated)
+        return _figures(
+            setting=setting,
+            contender=contender,
+            candidate=candidate,
+            seed=seed,
+            validated=validated,
+        )
     except FedkinError as error:
         return {"refused": str(error)}
 
@@ -80,15 +88,17 @@ def _figures(
     method = WithOptions(candidate.method, options)
     outcome = loop.run(world, candidate.method, plan, options=options)
     assert outcome.scored is not None  # the last round always is
-    split, scores, clients, last = (
-        data.scored_split,
-        outcome.scored.scores,
-        outcome.scored.clients,
-        outcome.records[-1],
-    )
+    split = data.scored_split
+    scores = outcome.scored.scores
+    clients = outcome.scored.clients
+    last = outcome.records[-1]
     if contender.tuned:
         scores = _tuned(
-            world, outcome.state, clients, split, Stream(seed, setting.rounds, "benchmark/tuning")
+            world=world,
+            state=outcome.state,
+            clients=clients,
+            split=split,
+            stream=Stream(seed, setting.rounds, "benchmark/tuning"),
         )
     elif split == "validation":  # the loop's final scores are of test samples
         scores = score(world, outcome.state, setting.rounds, split=split).scores
@@ -115,7 +125,8 @@ def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
     """What is kept after the last round, in bytes: by the server in the method's state, by the
     client that keeps most, and of one model, for comparison; and the clients' mean share of their
     own model in the mix that they are served, where they keep one (APFL)."""
-    memory, everybody = ClientMemory(clients), np.arange(clients)
+    memory = ClientMemory(clients)
+    everybody = np.arange(clients)
     memory.restore(outcome.memory)
     arrays = [array for name, array in vars(outcome.state).items() if name != "extras"]
     arrays += [array for of_option in outcome.state.extras.values() for array in of_option.values()]
@@ -148,7 +159,8 @@ def _newcomers(
         return None
     stream = Stream(seed, setting.rounds + 1, "scenario")
     world.begin(stream)
-    other, total = world.rehearsal(), world.total_clients
+    other = world.rehearsal()
+    total = world.total_clients
     new = np.arange(total - setting.newcomers, total)
     without = new[state.assignment[new] == UNASSIGNED]
     if len(without):

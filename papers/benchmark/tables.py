@@ -156,7 +156,8 @@ def _median(of_settings: Any) -> str:
 
 def breaks(runs: pd.DataFrame) -> str:
     """Where a method is worse than one that does not cluster, or does not federate."""
-    mean, rows = means(runs), []
+    mean = means(runs)
+    rows = []
     for name in NAMES:
         cells = [name]
         for baseline in ("FedAvg", "Local"):
@@ -181,7 +182,8 @@ def refusals(runs: pd.DataFrame) -> str:
 def choices(runs: pd.DataFrame) -> str:
     """The grid of each method, and which candidate was chosen how often."""
     chosen: Any = runs.dropna(subset=["chosen"]).drop_duplicates(["row", "column"])
-    rows, at_the_end = [], []
+    rows = []
+    at_the_end = []
     for contender in CONTENDERS:
         own = chosen[chosen["column"] == contender.name]["chosen"].to_numpy(np.int64)
         counts = np.bincount(own, minlength=TRIALS)
@@ -191,7 +193,10 @@ def choices(runs: pd.DataFrame) -> str:
     table = markdown(["method", "candidates", "chosen"], rows)
     if not at_the_end:
         return table
-    return f"{table}\n\nThe grid ends too early for {', '.join(at_the_end)}: the highest rate was chosen at most settings."
+    return (
+        f"{table}\n\nThe grid ends too early for {', '.join(at_the_end)}: "
+        f"the highest rate was chosen at most settings."
+    )
 
 
 def shares(runs: pd.DataFrame) -> str:
@@ -203,8 +208,8 @@ def shares(runs: pd.DataFrame) -> str:
     ends = ", ".join(f"{name} {mean[name]:.2f}" for name in ORDER if name in mean.index)
     return (
         "APFL begins with a share of 1/2 of each client's own model. Its mean over clients and "
-        "seeds after the last "
-        f"round, of the candidate that was chosen (1/2 where that does not learn it): {ends}."
+        "seeds after the last round, of the candidate that was chosen (1/2 where that does not "
+        f"learn it): {ends}."
     )
 
 

@@ -41,7 +41,8 @@ def differences(
     ends = []
     for comparison in comparisons:
         other = comparison.against
-        colour, dash = COLOURS[names.index(other)], DASHES[names.index(other)]
+        colour = COLOURS[names.index(other)]
+        dash = DASHES[names.index(other)]
         gain = 100 * (curves[ours] - curves[other])[:, comparison.scored].mean(
             axis=0
         )  # the same seeds in every round

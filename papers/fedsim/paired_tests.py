@@ -81,7 +81,8 @@ def bootstrap(
     Raises:
         ConfigError: fewer than one draw, or a confidence that is not between 0 and 1.
     """
-    seeds, end = len(differences), tail(confidence)
+    seeds = len(differences)
+    end = tail(confidence)
     if draws < 1:
         raise ConfigError(f"a bootstrap needs at least one draw, got {draws}")
     if seeds < LEAST_SEEDS:

@@ -36,7 +36,9 @@ def _times(
 
 
 def _runs(results: Results, row: str, column: str) -> int:
-    return len(values_of(results, "Fig. 6", row, column, "bytes_down"))
+    return len(
+        values_of(results=results, table="Fig. 6", row=row, column=column, figure="bytes_down")
+    )
 
 
 def _ratio(ours: float, base: float) -> float | None:
@@ -52,7 +54,7 @@ def bytes_of(results: Results, row: str, column: str) -> tuple[float, float]:
         column: the method.
     """
     down, up, servers = (
-        values_of(results, "Fig. 6", row, column, f"bytes_{way}")
+        values_of(results=results, table="Fig. 6", row=row, column=column, figure=f"bytes_{way}")
         for way in ("down", "up", "servers")
     )
     clients = float(mean(down) + mean(up)) if down else 0.0

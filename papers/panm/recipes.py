@@ -21,7 +21,10 @@ from fedkin.scenarios.planted_clusters import planted
 from fedkin.scenarios.population import Population
 from papers.result_store import Job, job_of_question
 
-PEERS, STAGE_ONE, ROUNDS, SEEDS = 100, 20, 100, (0, 1, 2)
+PEERS = 100
+STAGE_ONE = 20
+ROUNDS = 100
+SEEDS = (0, 1, 2)
 SETTINGS: dict[str, int] = {
     "neighbours": 5,
     "candidates": 10,
@@ -89,7 +92,8 @@ OTHERS = [
 FIRST: Place = ("mnist", "rotation", 4)  # the federation on which the methods are compared
 # of these, PANMGrad by its alpha; those of CIFAR-10 take four times as long
 BY_ALPHA: tuple[Place, ...] = (FIRST, *(place for place in FEDERATIONS if place[0] != "cifar10"))
-ALPHAS, QUARTER = (0.0, 0.25, 1.0), 0.25
+ALPHAS = (0.0, 0.25, 1.0)
+QUARTER = 0.25
 
 
 def in_federation(place: Place, method: str, alpha: float = Question.alpha) -> Question:
@@ -152,7 +156,8 @@ def _seconds(question: Question) -> int:
 
 def _fixed(question: Question) -> dict[str, Any]:
     """What else a run is determined by."""
-    method, population = METHODS[question.method](question), ABSENT[question.absent]
+    method = METHODS[question.method](question)
+    population = ABSENT[question.absent]
     common = {
         "rounds": ROUNDS,
         "peers": PEERS,
@@ -187,8 +192,15 @@ def column_of(question: Question) -> str:
 def measure(question: Question, seed: int) -> dict[str, Any]:
     """Accuracy and neighbours after every round from 0 on, and messages and bytes of all."""
     q = question
-    sizes = {"clusters": q.clusters, "clients": PEERS, "samples": q.images, **_files(q)}
-    data = planted(q.base, q.kind, **sizes, seed=seed)
+    data = planted(
+        q.base,
+        q.kind,
+        clusters=q.clusters,
+        clients=PEERS,
+        samples=q.images,
+        **_files(q),
+        seed=seed,
+    )
     run = simulate(
         METHODS[q.method](q),
         data,

@@ -30,10 +30,9 @@ NAMES = {"rotation": "rotated images", "label_permutation": "permuted labels"}
 
 ABOUT = (
     "MNIST, four clusters with rotated images (by 90 degrees a cluster) or permuted labels; 100 "
-    "clients of 60 images, "
-    "all in every round, a network 784-200-10, 10 steps on all images with lr 0.1. ARI is the "
-    "agreement with the true "
-    f"clusters: 1 is perfect. FL+HC clusters in round {CLUSTER_ROUND}."
+    "clients of 60 images, all in every round, a network 784-200-10, 10 steps on all images with "
+    "lr 0.1. ARI is the agreement with the true clusters: 1 is perfect. FL+HC clusters in round "
+    f"{CLUSTER_ROUND}."
 )
 
 

@@ -26,7 +26,9 @@ from fedkin.scenarios.swaps import SwapAll
 from papers.result_store import Job, job_of_question
 
 CLUSTER_ROUND = 5  # of FL+HC
-CLIENTS, EPOCHS, LR = 100, 10, 0.1
+CLIENTS = 100
+EPOCHS = 10
+LR = 0.1
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ def _method(question: Question) -> Method:
 
 def row_and_column(question: Question) -> tuple[str, str]:
     """Where a question stands in its table."""
-    kind, value = question.kind.replace("_", " "), getattr(question, question.panel, None)
+    kind = question.kind.replace("_", " ")
+    value = getattr(question, question.panel, None)
     row = f"{kind}: {value} {question.panel}" if isinstance(value, int) else kind
     return row, f"{question.method}, Glorot weights" if question in GLOROT else question.method
 

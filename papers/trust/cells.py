@@ -20,7 +20,9 @@ import fedkin as fk
 from benchmarks.trust.privacy import TrueClusters
 from fedkin.data.federated import FederatedData
 
-SHARE, ROUNDS, SEEDS = 0.3, 30, (0, 1, 2)
+SHARE = 0.3
+ROUNDS = 30
+SEEDS = (0, 1, 2)
 NONE = "none"
 METHODS: dict[str, Any] = {
     "flhc": fk.FLHC(distance="silhouette", metric="cosine", linkage="average", cluster_round=1),
@@ -30,7 +32,8 @@ METHODS: dict[str, Any] = {
     "flexcfl8": fk.FlexCFL(clusters=8),
     "fedavg": fk.FedAvg(),
 }
-BEST, CEILING = "flhc", "true"
+BEST = "flhc"
+CEILING = "true"
 RECIPE = "majority+geometric_median"
 SPLIT = f"{RECIPE}, split"  # the recipe, and who is left out twice in a row leaves the cluster
 RULES: dict[str, fk.RobustAggregation | None] = {

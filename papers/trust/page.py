@@ -84,8 +84,12 @@ def page(runs: Runs) -> str:
 
 def status(runs: Runs) -> str:
     """How much of it was run."""
-    whole, total = sum(len(own) == len(SEEDS) for own in runs.values()), len(jobs())
-    return f"**{whole} of {total} cells have all {len(SEEDS)} seeds.** A cell with fewer says how many (n)."
+    whole = sum(len(own) == len(SEEDS) for own in runs.values())
+    total = len(jobs())
+    return (
+        f"**{whole} of {total} cells have all {len(SEEDS)} seeds.** A cell with fewer says "
+        f"how many (n)."
+    )
 
 
 def shown(own: Sequence[dict[str, Any]], column: str = "accuracy", digits: int = 3) -> str:
@@ -105,7 +109,8 @@ def lowest(own: Sequence[dict[str, Any]]) -> str:
 
 def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> str:
     """The best recipe, or what is near it, under each attack, and a line of what it comes to."""
-    rows, attacks_run = [], [a for a in attacks if runs.get(Cell(federation, BEST, rule, a))]
+    rows = []
+    attacks_run = [a for a in attacks if runs.get(Cell(federation, BEST, rule, a))]
     for attack in [NONE, *attacks]:
         own = runs.get(Cell(federation, BEST, rule, attack), [])
         if own:
@@ -129,7 +134,12 @@ def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> st
         "attackers alone",
         "suspected",
     ]
-    return "\n\n".join([summary(runs, federation, BEST, rule, attacks_run), markdown(heads, rows)])
+    return "\n\n".join(
+        [
+            summary(runs=runs, federation=federation, method=BEST, rule=rule, attacks=attacks_run),
+            markdown(heads, rows),
+        ]
+    )
 
 
 def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequence[str]) -> str:
@@ -144,7 +154,10 @@ def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequen
     line += f", lowest ARI {min(run['ari'] for own in cells.values() for run in own):.2f}"
     plain, ruled = (runs.get(Cell(federation, method, r, NONE), []) for r in ("mean", rule))
     if plain and ruled:
-        line += f"; price without attack {mean(r['accuracy'] for r in plain) - mean(r['accuracy'] for r in ruled):+.3f}"
+        line += (
+            "; price without attack "
+            f"{mean(r['accuracy'] for r in plain) - mean(r['accuracy'] for r in ruled):+.3f}"
+        )
     return f"{line}."
 
 
@@ -202,35 +215,46 @@ def clustering(runs: Runs) -> str:
 
 HEAD = f"""# Clients that attack, measured
 
-Written by `python -m papers.trust` from `papers/results/trust.jsonl`; `python -m papers.trust --hours 1` runs what is
+Written by `python -m papers.trust` from `papers/results/trust.jsonl`; \
+`python -m papers.trust --hours 1` runs what is
 missing first, the most informative runs before the others. What rules and attacks are is in
 [Clients that attack](robustness.md).
 
-MNIST in four rotations (kinds), 100 clients with 60 samples each; softmax regression, five local epochs of SGD (batch
-10, lr 0.05), 30 rounds, {SHARE:.0%} Byzantine that know the honest updates of their model; {len(SEEDS)} seeds. `@2`:
-sleepers, which attack from the round after the clustering on; `blob>ipm@2`: disguised before; `sizes:ipm`: with a lie
-besides. Figures are of honest clients: the mean accuracy after the last round (*accuracy*; *worst seed*: its lowest
-over the seeds; *worst kind*: of the kind served worst), the agreement of their clusters with the kinds (ARI), the share
-of attackers in clusters without honest clients (*alone*), and the share of honest clients whom the rule gave less than
-half of a mean's weight (*suspected*; nobody is shut out). The best recipe is FL+HC, cut by the silhouette in round 1,
-with `rule = "{RECIPE}"`, `byzantine = 0.45`, `least = 3` and `memory = 10`; all other rules are told 0.3, the
-share of attackers of all clients (rows that say otherwise are told what they say; spread at random, up to 0.4 of a
-kind attack). Not measured: other shares of attackers, and kinds whose clients have unlike labels."""
+MNIST in four rotations (kinds), 100 clients with 60 samples each; softmax regression, \
+five local epochs of SGD (batch
+10, lr 0.05), 30 rounds, {SHARE:.0%} Byzantine that know the honest updates of their model; \
+{len(SEEDS)} seeds. `@2`:
+sleepers, which attack from the round after the clustering on; `blob>ipm@2`: disguised before; \
+`sizes:ipm`: with a lie
+besides. Figures are of honest clients: the mean accuracy after the last round (*accuracy*; \
+*worst seed*: its lowest
+over the seeds; *worst kind*: of the kind served worst), \
+the agreement of their clusters with the kinds (ARI), the share
+of attackers in clusters without honest clients (*alone*), \
+and the share of honest clients whom the rule gave less than
+half of a mean's weight (*suspected*; nobody is shut out). The best recipe is FL+HC, \
+cut by the silhouette in round 1,
+with `rule = "{RECIPE}"`, `byzantine = 0.45`, `least = 3` and `memory = 10`; \
+all other rules are told 0.3, the
+share of attackers of all clients (rows that say otherwise are told what they say; \
+spread at random, up to 0.4 of a
+kind attack). Not measured: other shares of attackers, and kinds whose clients have unlike \
+labels."""
 GRID = (
     "Accuracy of honest clients. `true clusters` is the ceiling: what a rule reaches where nobody "
-    "can spoil the "
-    "clusters, and where attackers are never alone."
+    "can spoil the clusters, and where attackers are never alone."
 )
 SPLITTING = (
     "The same with `split_after = 2`: a client that the rule leaves out in two rounds of its own, "
-    "one after the other, "
-    "leaves its cluster with those that leave it then."
+    "one after the other, leaves its cluster with those that leave it then."
 )
 WAS_TRIED = (
     "FL+HC, cut by the silhouette: accuracy of honest clients / worst seed. `memory`: the last "
-    "updates of ten rounds "
-    "count; `majority`: groups that point away are left out; `least 10`: a cluster with fewer "
-    "replies keeps its model."
+    "updates of ten rounds count; `majority`: groups that point away are left out; `least 10`: a "
+    "cluster with fewer replies keeps its model."
 )
 ON_CLUSTERING = "Accuracy / ARI / share of attackers alone, attackers spread evenly."
-BACKDOOR = "Backdoors: of images of other classes with the trigger, the share that honest clients' models call 0."
+BACKDOOR = (
+    "Backdoors: of images of other classes with the trigger, "
+    "the share that honest clients' models call 0."
+)

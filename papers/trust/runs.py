@@ -38,7 +38,8 @@ SECONDS = 3.0  # of a run, about
 def measure(cell: Cell, seed: int) -> Line:
     """Run a cell: accuracy of honest clients, agreement of their clusters with the kinds, and who
     is where; what a method refuses is said under ``refused``."""
-    federation, began = FEDERATIONS[cell.federation], time.monotonic()
+    federation = FEDERATIONS[cell.federation]
+    began = time.monotonic()
     data = federation.data(seed)
     attack = attack_of(cell.attack, federation.spread, cell.rule, seed)
     robust = RULES[cell.rule]
@@ -139,13 +140,14 @@ def _job(cell: Cell) -> Job:
             "work": WORK,
         }
     )
-    row, column = f"{cell.federation}, {cell.method}, {cell.rule}", cell.attack
+    row = f"{cell.federation}, {cell.method}, {cell.rule}"
+    column = cell.attack
     return Job(
-        row,
-        column,
-        SEEDS,
-        key,
-        lambda seed: {**key, "seed": seed, **measure(cell, seed)},
-        SECONDS,
-        lambda seed: setting,
+        row=row,
+        column=column,
+        seeds=SEEDS,
+        key=key,
+        measure=lambda seed: {**key, "seed": seed, **measure(cell, seed)},
+        seconds=SECONDS,
+        setting=lambda seed: setting,
     )

@@ -244,11 +244,12 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "c"
-    more = {
-        "methods": ["oracle", "ifca"],
-        "grid": {"method.clusters": [2, 9], "run.cohort": [4, 9]},
-    }
-    found = compare(out, "run.rounds=1", **more)
+    found = compare(
+        out,
+        "run.rounds=1",
+        methods=["oracle", "ifca"],
+        grid={"method.clusters": [2, 9], "run.cohort": [4, 9]},
+    )
     assert set(found.finished) == {
         ("cohort 4", "IFCA, clusters 2", 0),
         ("cohort 4", "IFCA, clusters 2", 1),
@@ -280,9 +281,13 @@ def one_refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Compari
     were run."""
     out = tmp_path_factory.mktemp("refused") / "c"
     rounds: list[int] = []
-    options = {"methods": ["fedavg", "oracle"], "grid": None, "seeds": 3}
     found = compare(
-        out, "run.rounds=1", on_round=lambda record: rounds.append(record["round"]), **options
+        out,
+        "run.rounds=1",
+        on_round=lambda record: rounds.append(record["round"]),
+        methods=["fedavg", "oracle"],
+        grid=None,
+        seeds=3,
     )
     comparison_tables.write(found, out)
     return out, found, rounds

@@ -21,7 +21,8 @@ VALUES = {
 def by_holm(p: dict[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """Holm (1979): the i-th smallest of m is multiplied by m - i (i from 0), never below the one
     before, at most 1."""
-    adjusted, before = {}, 0.0
+    adjusted = {}
+    before = 0.0
     for i, pair in enumerate(sorted(p, key=lambda one: p[one])):
         before = adjusted[pair] = min(1.0, max(before, p[pair] * (len(p) - i)))
     return adjusted

@@ -115,7 +115,8 @@ def test_wilcoxon_is_adjusted_by_holm() -> None:
     pairs = rank(DEMSAR).pairs
     gains = [np.round(DEMSAR[row["method"]] - DEMSAR[row["against"]], 12) for row in rows_of(pairs)]
     raw = [float(np.asarray(stats.wilcoxon(gain, zero_method="pratt"))[1]) for gain in gains]
-    before, expected = 0.0, dict[int, float]()
+    before = 0.0
+    expected = dict[int, float]()
     for i, place in enumerate(np.argsort(raw)):
         before = expected[int(place)] = min(1.0, max(before, raw[place] * (6 - i)))
     assert pairs["p_wilcoxon"].tolist() == pytest.approx([expected[i] for i in range(6)])
@@ -171,10 +172,24 @@ def test_no_pair_is_named_where_friedman_rejects_nothing() -> None:
     ranks = rank(scores)
     averages = list(ranks.average.values())
     spread = max(averages) - min(averages)
-    likely = Ranks(ranks.scores, ranks.average, ranks.friedman, 0.2, spread - 0.1, ranks.pairs)
+    likely = Ranks(
+        scores=ranks.scores,
+        average=ranks.average,
+        friedman=ranks.friedman,
+        p=0.2,
+        critical_difference=spread - 0.1,
+        pairs=ranks.pairs,
+    )
     assert likely.table()["differs_from"].tolist() == ["", "", ""]
     assert "So no pair of methods is shown to differ." in likely.notes()
-    sure = Ranks(ranks.scores, ranks.average, ranks.friedman, 0.01, spread - 0.1, ranks.pairs)
+    sure = Ranks(
+        scores=ranks.scores,
+        average=ranks.average,
+        friedman=ranks.friedman,
+        p=0.01,
+        critical_difference=spread - 0.1,
+        pairs=ranks.pairs,
+    )
     assert sure.table()["differs_from"].tolist() != ["", "", ""]
 
 

@@ -71,7 +71,8 @@ def same(one: Path, other: Path, left_out: set[str] = NEVER_THE_SAME) -> None:
     }
     for path in sorted(files(one)):
         if path.suffix == ".safetensors":
-            ours, theirs = load_file(one / path), load_file(other / path)
+            ours = load_file(one / path)
+            theirs = load_file(other / path)
             assert ours.keys() == theirs.keys(), path
             assert all(array.tobytes() == theirs[name].tobytes() for name, array in ours.items()), (
                 path
@@ -123,7 +124,8 @@ def test_seeds_start_where_they_are_told(tmp_path: Path) -> None:
 
 def test_training_is_compiled_once(tiny: FederatedData) -> None:
     """All clients of the tiny data have as many samples, so that shapes are the same from any seed."""
-    model, local = mclr(tiny), fk.SGD(epochs=2, batch_size=5, lr=0.5)
+    model = mclr(tiny)
+    local = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 
     def compiled(seeds: list[int]) -> int:
         TRAIN.clear_cache()

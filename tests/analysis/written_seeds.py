@@ -36,8 +36,13 @@ def by_hand(
     runs = []
     for number in range(len(rows[main])):
         seed = first + number
-        against = {name: _run(name, rows[name][number], seed, partial, {}) for name in others}
-        runs.append(_run(main, rows[main][number], seed, partial, against))
+        against = {
+            name: _run(name=name, curve=rows[name][number], seed=seed, partial=partial, against={})
+            for name in others
+        }
+        runs.append(
+            _run(name=main, curve=rows[main][number], seed=seed, partial=partial, against=against)
+        )
     return RepeatedRuns(tuple(runs))
 
 
@@ -59,4 +64,11 @@ def _run(
         "method": {"name": name},
     }
     config["run"] = {"cohort": 3, "seed": seed, "rounds": len(curve) - 1}
-    return Run(Description(config), records, track.state, pd.DataFrame(), 0.5, against)
+    return Run(
+        config=Description(config),
+        records=records,
+        state=track.state,
+        clients=pd.DataFrame(),
+        seconds=0.5,
+        against=against,
+    )

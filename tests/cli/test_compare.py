@@ -139,9 +139,19 @@ def test_nothing_said_is_the_demonstration_in_a_new_folder(elsewhere: Path) -> N
 
 def test_a_sweep_and_other_methods_than_the_files(elsewhere: Path) -> None:
     (elsewhere / "study.toml").write_text(STUDY)
-    sweep = ["--grid", "local.lr=0.01,0.03", "--grid", "method.clusters=2,3"]
     result = fedkin(
-        "study.toml", *sweep, "--methods", "ifca, local", "--seeds", "1", "--json", "--out", "c"
+        "study.toml",
+        "--grid",
+        "local.lr=0.01,0.03",
+        "--grid",
+        "method.clusters=2,3",
+        "--methods",
+        "ifca, local",
+        "--seeds",
+        "1",
+        "--json",
+        "--out",
+        "c",
     )
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)

@@ -39,15 +39,18 @@ def patients(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "data.label=outcome",
         "data.client=hospital",
     ]
-    rest = [
+    result = fedkin(
+        "run",
+        *data,
         "method.name=ifca",
         "method.clusters=2",
         "run.rounds=3",
         "run.cohort=4",
         "local.lr=0.5",
         "local.epochs=5",
-    ]
-    result = fedkin("run", *data, *rest, "--out", folder / "run")
+        "--out",
+        folder / "run",
+    )
     assert result.exit_code == 0, result.output
     assert fedkin("export", folder / "run", "--out", folder / "export").exit_code == 0
     return folder
@@ -55,7 +58,8 @@ def patients(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_predictions_are_those_of_the_run(patients: Path, tmp_path: Path) -> None:
     """Each row by its own hospital's model, or all by that of one."""
-    run, table = fk.Run.load(patients / "run"), pd.read_csv(patients / "patients.csv")
+    run = fk.Run.load(patients / "run")
+    table = pd.read_csv(patients / "patients.csv")
     x = table[["age", "pressure", "pulse"]].to_numpy(np.float32)
     result = fedkin(
         "predict", patients / "export", patients / "patients.csv", "--out", tmp_path / "p.csv"
@@ -164,7 +168,8 @@ def test_columns_are_taken_by_name_and_labels_may_be_absent(patients: Path, tmp_
 
 
 def test_wrong_tables_and_clients_are_one_line(patients: Path, tmp_path: Path) -> None:
-    table, export = pd.read_csv(patients / "patients.csv"), patients / "export"
+    table = pd.read_csv(patients / "patients.csv")
+    export = patients / "export"
 
     def predict(frame: pd.DataFrame, *options: str) -> Result:
         frame.to_csv(tmp_path / "t.csv", index=False)
@@ -288,7 +293,8 @@ def test_a_site_exports_what_its_state_folder_holds(tmp_path: Path) -> None:
     disk.save_models("trial-ifca-1", {"cluster": cluster})
     disk.save_models("trial-ifca-1", {"personal": personal})
     assert fedkin("export", tmp_path / "client.toml", "--out", tmp_path / "e").exit_code == 0
-    exported, x = fk_export(tmp_path / "e"), rng.normal(size=(4, 3)).astype(np.float32)
+    exported = fk_export(tmp_path / "e")
+    x = rng.normal(size=(4, 3)).astype(np.float32)
     for name, vector in (("cluster", cluster), ("personal", personal)):
         expected = x @ vector[:6].reshape(2, 3).T + vector[6:]
         np.testing.assert_allclose(exported.model(name)(x), expected, atol=1e-5)

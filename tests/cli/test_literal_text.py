@@ -18,7 +18,9 @@ from fedkin.reporting.terminal import plain_console
 from tests.analysis.written_comparisons import comparison
 
 RUNNER = CliRunner()
-LABEL, SIZES = "[ill]", "5:100:3"  # markup, and the code of an emoji
+# markup, and the code of an emoji.
+LABEL = "[ill]"
+SIZES = "5:100:3"
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:

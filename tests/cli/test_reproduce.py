@@ -24,10 +24,20 @@ from papers.result_store import job_of, read, text_of
 from tests.refusals import refused
 
 DIGITS = Setting(
-    "Digits-MCLR, own", "digits", (("clients", 8),), "mclr", (), 0.1, 2, 1, 2, 3, (0, 1)
+    row="Digits-MCLR, own",
+    data="digits",
+    data_options=(("clients", 8),),
+    model="mclr",
+    model_options=(),
+    lr=0.1,
+    clusters=2,
+    epochs=1,
+    rounds=2,
+    cohort=3,
+    seeds=(0, 1),
 )
 CELLS = [
-    Cell("I", setting, column, method, published)
+    Cell(table="I", setting=setting, column=column, method=method, published=published)
     for setting in (
         DIGITS,
         replace(DIGITS, row="Digits-MCLR: short", rounds=1, deviation="1 round for 2"),
@@ -163,8 +173,7 @@ def test_rows_and_columns_are_named_freely(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("toy")
 def test_stored_runs_are_shown_without_a_new_one(elsewhere: Path) -> None:
-    one = ("toy-table1", "--rows", "digits-mclr-own", "--columns", "fedavg", "--seeds", "1")
-    reproduce(*one)
+    reproduce("toy-table1", "--rows", "digits-mclr-own", "--columns", "fedavg", "--seeds", "1")
     store = (elsewhere / "results" / "toy.jsonl").read_bytes()
     output = json.loads(reproduce("toy-table1", "--stored", "--json").stdout)
     assert output["ran"] == 0 and (elsewhere / "results" / "toy.jsonl").read_bytes() == store
@@ -321,9 +330,12 @@ def test_the_nearest_table_of_the_real_catalogue_is_named() -> None:
 
 def test_rows_and_columns_without_a_cell_in_common() -> None:
     """Table III has the code's slip in four rows only."""
-    rows = ("--rows", "femnist-mlp-own-images", "--columns", "ifca-first-client")
     refused(
-        reproduce("flexcfl-table3", *rows), "flexcfl-table3 has no cell", "femnist-mlp-own-images"
+        reproduce(
+            "flexcfl-table3", "--rows", "femnist-mlp-own-images", "--columns", "ifca-first-client"
+        ),
+        "flexcfl-table3 has no cell",
+        "femnist-mlp-own-images",
     )
 
 

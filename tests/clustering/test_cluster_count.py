@@ -196,7 +196,8 @@ def test_fewer_distinct_points_than_clusters_return_none() -> None:
 
 
 def test_principal_directions_are_those_of_the_svd() -> None:
-    seen, again = RNG(0).normal(size=(9, 40)), RNG(1).normal(size=(5, 40))
+    seen = RNG(0).normal(size=(9, 40))
+    again = RNG(1).normal(size=(5, 40))
     here, there = principal_projections(seen, again, 3)
     centre = seen - seen.mean(axis=0)
     axes = np.linalg.svd(centre)[2][:3]

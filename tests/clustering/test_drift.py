@@ -19,14 +19,28 @@ def step(case: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
     now = np.array(case["accuracy_models_by_clients_now"]).T
     accuracy = np.full((len(now), len(models)), -np.inf)
     accuracy[:, : now.shape[1]] = now
-    nobody, before = np.zeros(len(now), bool), np.array(case["accuracy_before"])
-    chosen = choose_models(models, owner, owner[:, 0], accuracy, before, nobody, case["delta"])
+    nobody = np.zeros(len(now), bool)
+    before = np.array(case["accuracy_before"])
+    chosen = choose_models(
+        models=models,
+        owner=owner,
+        model=owner[:, 0],
+        accuracy=accuracy,
+        before=before,
+        alone=nobody,
+        delta=case["delta"],
+    )
     owner = np.hstack([chosen.owner, chosen.model[:, None]])
     candidates = np.intersect1d(np.arange(now.shape[1]), chosen.owner)
     between = np.array(case["cluster_accuracy_i_on_data_of_j"])[np.ix_(candidates, candidates)]
-    options = (case["delta_prime"], case["linkage"])
     after, into = merge_models(
-        chosen.models, np.zeros_like(models), owner, candidates, between, *options
+        models=chosen.models,
+        fresh=np.zeros_like(models),
+        owner=owner,
+        candidates=candidates,
+        accuracy=between,
+        threshold=case["delta_prime"],
+        linkage=case["linkage"],
     )
     return chosen, after, np.append(into, -1)[owner]
 
@@ -62,13 +76,13 @@ def choose(
     nobody = options.pop("alone", np.zeros(len(before), bool))
     table = np.array(accuracy, float)
     return choose_models(
-        MODELS,
-        np.array(owner)[:, None],
-        np.array(owner),
-        table,
-        np.array(before),
-        nobody,
-        0.1,
+        models=MODELS,
+        owner=np.array(owner)[:, None],
+        model=np.array(owner),
+        accuracy=table,
+        before=np.array(before),
+        alone=nobody,
+        delta=0.1,
         **options,
     )
 
@@ -129,7 +143,12 @@ def test_models_without_samples_do_not_merge() -> None:
     accuracy = np.array([[0.9, np.nan], [0.9, np.nan]])
     assert drift_distances(accuracy)[0, 1] > 1
     after, into = merge_models(
-        MODELS, 0 * MODELS, np.array([[0], [1]]), np.array([0, 1]), accuracy, 0.5
+        models=MODELS,
+        fresh=0 * MODELS,
+        owner=np.array([[0], [1]]),
+        candidates=np.array([0, 1]),
+        accuracy=accuracy,
+        threshold=0.5,
     )
     assert np.array_equal(after, MODELS) and into.tolist() == [0, 1, 2, 3]
 
@@ -140,5 +159,13 @@ def test_complete_linkage_asks_all_pairs(linkage: str, groups: int) -> None:
         [[0.9, 0.85, 0.7], [0.9, 0.9, 0.85], [0.9, 0.9, 0.9]]
     )  # distances 0.05, 0.2, 0.05
     owner = np.array([[0], [1], [2]])
-    _, into = merge_models(MODELS, 0 * MODELS, owner, np.arange(3), accuracy, 0.15, linkage)
+    _, into = merge_models(
+        models=MODELS,
+        fresh=0 * MODELS,
+        owner=owner,
+        candidates=np.arange(3),
+        accuracy=accuracy,
+        threshold=0.15,
+        linkage=linkage,
+    )
     assert len(np.unique(into[:3])) == groups

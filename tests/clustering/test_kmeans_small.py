@@ -19,7 +19,8 @@ def planted(seed: int, clusters: int, each: int, columns: int = 3) -> tuple[np.n
     """Clusters of width 0.1 whose centres are at least 4 apart, in shuffled order."""
     true_clusters = rng(seed).permutation(np.repeat(np.arange(clusters), each))
     centres = np.zeros((clusters, columns))
-    centres[:, 0], centres[:, 1] = 4 * np.arange(clusters), 4 * (np.arange(clusters) % 2)
+    centres[:, 0] = 4 * np.arange(clusters)
+    centres[:, 1] = 4 * (np.arange(clusters) % 2)
     return centres[true_clusters] + rng(seed + 100).normal(
         scale=0.1, size=(len(true_clusters), columns)
     ), true_clusters

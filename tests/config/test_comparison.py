@@ -139,7 +139,8 @@ local = {epochs = 3}
         for rounds in (2, 4)
     ]
     assert len(grid.cells) == 16 * 3
-    first, last = grid.settings[0].raw, grid.settings[-1].raw
+    first = grid.settings[0].raw
+    last = grid.settings[-1].raw
     assert first["data"] == {
         "name": "digits",
         "clients": 10,

@@ -346,11 +346,9 @@ def test_a_recipe_of_local_training() -> None:
         ],
     )
     expected = AdamW(10, 10, 0.03, 0.1, clip_norm=1.0, class_weights="balanced")
-    schedules = {
-        "schedule": Schedule("cosine", length=50, warmup=5),
-        "step_schedule": Schedule("linear"),
-    }
-    assert config.work == replace(expected, **schedules)
+    assert config.work == replace(
+        expected, schedule=Schedule("cosine", length=50, warmup=5), step_schedule=Schedule("linear")
+    )
     assert from_dict(config.description().sections).work == config.work
 
 

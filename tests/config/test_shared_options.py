@@ -100,7 +100,8 @@ def test_mechanisms_stay_where_they_were_written() -> None:
 
 def test_an_option_that_does_not_go_with_the_methods_own_ones_is_left_out() -> None:
     """DBSCAN takes no number of clusters, and FL+HC none beside a distance."""
-    main, distance = {"name": "ifca", "clusters": 4}, {"name": "flhc", "distance": 2.0}
+    main = {"name": "ifca", "clusters": 4}
+    distance = {"name": "flhc", "distance": 2.0}
     config = beside(main, "hierarchical", {"name": "athena", "algorithm": "kmeans"}, distance)
     assert clusters_of(config) == {"hierarchical": None, "athena": 4, "flhc": None}
     assert clusters_of(

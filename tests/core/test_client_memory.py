@@ -11,7 +11,9 @@ from fedkin.core.client_memory import ClientMemory, OwnMemory
 from fedkin.core.errors import TaskError
 from fedkin.core.schema import Memory
 
-VECTOR, COUNT, PLACE = Memory("P"), Memory("", np.int64), Memory("2 C", np.int32, "assignment")
+VECTOR = Memory("P")
+COUNT = Memory("", np.int64)
+PLACE = Memory("2 C", np.int32, "assignment")
 DECLARED = {"vector": VECTOR, "count": COUNT, "place": PLACE}
 SOME = np.array([3, 1])
 
@@ -41,7 +43,8 @@ def filled() -> ClientMemory:
 
 
 def test_nothing_is_kept_at_first() -> None:
-    kept, default = memory(), np.ones((2, 3))
+    kept = memory()
+    default = np.ones((2, 3))
     assert not kept.has("vector", SOME).any()
     assert kept.read("vector", SOME, default) is default
     assert kept.arrays() == {} and kept.changes == 0
@@ -74,7 +77,8 @@ def test_a_second_array_takes_the_place_of_the_first() -> None:
 
 
 def test_values_may_change_afterwards() -> None:
-    kept, values = memory(), np.ones((1, 3), np.float32)
+    kept = memory()
+    values = np.ones((1, 3), np.float32)
     write(kept, "vector", SOME[:1], values)
     values[:] = 0
     kept.read("vector", SOME[:1], values)[:] = 5
@@ -101,7 +105,8 @@ def test_a_client_forgets(lifetime: str | None, remaining: set[str]) -> None:
 
 
 def test_a_checkpoint() -> None:
-    kept, other = filled(), memory()
+    kept = filled()
+    other = memory()
     arrays = kept.arrays()
     assert set(arrays) == {f"clients/{name}{state}" for name in DECLARED for state in ("", ".kept")}
     other.restore({**arrays, "something else": np.zeros(2)})
@@ -279,7 +284,8 @@ def test_a_memory_that_nobody_keeps_any_more_may_come_back_in_another_shape(
 
 def test_columns_of_a_checkpoint_are_told_from_other_arrays() -> None:
     """Whatever else a world or a run stores, and whatever a memory is called."""
-    kept, other = filled(), memory()
+    kept = filled()
+    other = memory()
     others = {"count": np.ones(5), "registry": np.ones(2), "watch.kept": np.ones(5, np.int8)}
     arrays = kept.arrays()
     assert not arrays.keys() & others.keys() and all(name.startswith("clients/") for name in arrays)

@@ -165,7 +165,8 @@ def test_damaged_names_are_refused(data: FederatedData, tmp_path: Path) -> None:
     folder = tmp_path / "d"
     pack(data, folder)
     path = folder / "client_names.text.npy"
-    whole, content = np.load(path), path.read_bytes()
+    whole = np.load(path)
+    content = path.read_bytes()
     np.save(path, np.where(whole == ord("n"), 255, whole).astype(np.uint8))
     with pytest.raises(DataError, match="its files are not what was packed"):
         verify(folder)

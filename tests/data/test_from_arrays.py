@@ -33,7 +33,8 @@ def test_clients_by_their_ids() -> None:
         2,
         2,
     ]  # a fifth tests
-    again, other = from_arrays(X, Y, clients=WHO), from_arrays(X, Y, clients=WHO, seed=1)
+    again = from_arrays(X, Y, clients=WHO)
+    other = from_arrays(X, Y, clients=WHO, seed=1)
     assert np.array_equal(data.test.rows, again.test.rows) and not np.array_equal(
         data.test.rows, other.test.rows
     )
@@ -87,7 +88,8 @@ def test_any_partition(partition: str) -> None:
 
 
 def test_options_of_a_partition() -> None:
-    y, x = np.tile(np.arange(4), 100), np.zeros((400, 1))
+    y = np.tile(np.arange(4), 100)
+    x = np.zeros((400, 1))
     shards = from_arrays(x, y, partition="shards", num_clients=4, classes_per_client=1, test=0)
     assert (shards.label_counts() > 0).sum(axis=1).tolist() == [1, 1, 1, 1]
     even = from_arrays(x, y, partition="dirichlet", num_clients=4, alpha=1e6, test=0).label_counts()

@@ -58,7 +58,8 @@ def test_a_dataset_per_client() -> None:
 
 def test_a_loader_that_shuffles_is_read_in_the_order_of_its_dataset() -> None:
     loaders = [DataLoader(one, batch_size=3, shuffle=True, drop_last=True) for one in THREE]
-    first, second = from_torch(loaders), from_torch(loaders)
+    first = from_torch(loaders)
+    second = from_torch(loaders)
     assert np.array_equal(first.x, from_torch(THREE).x) and np.array_equal(first.x, second.x)
     assert np.array_equal(first.train.rows, second.train.rows)
     assert len(from_torch([DataLoader(THREE[0], batch_size=None)]).x) == 10

@@ -42,14 +42,14 @@ def sentences(places: Path) -> Path:
 def counts(places: Path) -> Path:
     """Two users; the second has no test sample."""
     (places / "FedGoodreads").mkdir(exist_ok=True)
-    arrays = {
-        "x": np.array([[0, 7, 1], [1, 0, 0], [2, 0, 3], [0, 0, 255]], np.uint8),
-        "y": np.array([1, 0, 1, 0]),
-        "client_id": np.array([0, 1, 0, 0]),
-        "split": np.array([0, 0, 0, 1]),
-        "users": np.array(["u", "v"]),
-    }
-    np.savez(places / "FedGoodreads" / "fed_goodreads_counts.npz", **arrays)  # type: ignore[arg-type]
+    np.savez(
+        places / "FedGoodreads" / "fed_goodreads_counts.npz",
+        x=np.array([[0, 7, 1], [1, 0, 0], [2, 0, 3], [0, 0, 255]], np.uint8),
+        y=np.array([1, 0, 1, 0]),
+        client_id=np.array([0, 1, 0, 0]),
+        split=np.array([0, 0, 0, 1]),
+        users=np.array(["u", "v"]),
+    )  # type: ignore[arg-type]
     return places / "FedGoodreads"
 
 
@@ -251,10 +251,8 @@ def test_features_are_the_words_of_enough_sentences(tmp_path: Path) -> None:
 
 def test_counts_and_text_are_of_the_same_sentences(tmp_path: Path) -> None:
     path = reviews_file(tmp_path / "r.json.gz")
-    counted, texts = (
-        goodreads(path=path, clients=4, min_df=1),
-        goodreads(path=path, clients=4, text=True, length=6),
-    )
+    counted = goodreads(path=path, clients=4, min_df=1)
+    texts = goodreads(path=path, clients=4, text=True, length=6)
     assert counted.client_names == texts.client_names and np.array_equal(counted.y, texts.y)
     assert np.array_equal(counted.train.rows, texts.train.rows)
     assert texts.vocabulary is not None
@@ -359,7 +357,8 @@ def test_the_real_counts(real: Path) -> None:
 
 
 def test_the_real_sentences(real: Path) -> None:
-    counted, data = goodreads(), goodreads(text=True)
+    counted = goodreads()
+    data = goodreads(text=True)
     assert (
         data.x.shape == (485, 40)
         and data.client_names == counted.client_names

@@ -43,7 +43,8 @@ def patient(rng: np.random.Generator, ill: int) -> list[str]:
 
 def uci(patients: int = 20) -> dict[str, str]:
     """Four small files in UCI's form; the first patient of each has an unknown cholesterol."""
-    rng, files = np.random.default_rng(0), {}
+    rng = np.random.default_rng(0)
+    files = {}
     for name in HEART.files:
         rows = [patient(rng, i % 2) for i in range(patients)]
         rows[0][COLUMNS.index("chol")] = "?"

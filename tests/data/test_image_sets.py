@@ -151,7 +151,8 @@ def test_tested_on_all_classes(partition: str) -> None:
 
 
 def test_digits_of_another_size() -> None:
-    data, plain = digits(size=16, augment=("flip",)), digits()
+    data = digits(size=16, augment=("flip",))
+    plain = digits()
     assert data.x.shape == (1797 + plain.train.sizes.sum(), 16, 16) and data.x.max() <= 1
     np.testing.assert_allclose(digits(size=8).x.reshape(1797, 64), plain.x, atol=1e-7)
 
@@ -248,7 +249,8 @@ def test_standardised_copies_of_little_fashion_mnist(little_mnist: Path) -> None
     """By the moments of the official training images alone, whatever is resized or added; black is
     standardised too."""
     pixels = raw(little_mnist, "FashionMNIST").astype(np.float64)
-    mean, deviation = pixels[:600].mean(axis=0), pixels[:600].std(axis=0) + 0.001
+    mean = pixels[:600].mean(axis=0)
+    deviation = pixels[:600].std(axis=0) + 0.001
     data = fashion_mnist(clients=20, size=28, augment=("rotation", "flip"))
     np.testing.assert_allclose(data.x[:700], (pixels - mean) / deviation, atol=1e-4)
     own = fashion_mnist(clients=20).train
@@ -263,7 +265,8 @@ def test_standardised_copies_of_little_fashion_mnist(little_mnist: Path) -> None
 
 
 def test_little_fashion_mnist_tested_on_all_classes(little_mnist: Path) -> None:
-    own, data = fashion_mnist(clients=20), fashion_mnist(clients=20, tested="iid")
+    own = fashion_mnist(clients=20)
+    data = fashion_mnist(clients=20, tested="iid")
     assert np.array_equal(data.train.rows, own.train.rows) and np.ptp(data.test.sizes) <= 1
     assert np.array_equal(
         np.sort(data.test.rows), np.unique(own.test.rows)
@@ -360,7 +363,8 @@ def test_looks_of_little_cifar(little_cifar: Path) -> None:
     head = small[:150].astype(np.float64)  # the training images; copies have no part in it
     expected = (small - head.mean(axis=(0, 1, 2))) / (head.std(axis=(0, 1, 2)) + 0.001)
     np.testing.assert_allclose(data.x[:170], expected, atol=1e-4)
-    kept, S = data.train[3].reshape(3, -1), (len(data.x) - 170) // 2
+    kept = data.train[3].reshape(3, -1)
+    S = (len(data.x) - 170) // 2
     assert kept[0].max() < 170 <= kept[1].min() and kept[1].max() < 170 + S <= kept[2].min()
     np.testing.assert_array_equal(data.x[kept[2]], data.x[kept[0]][:, ::-1])
     noise = (data.x[kept[1]] - data.x[kept[0]]) * head.std(axis=(0, 1, 2)) / 255

@@ -35,7 +35,9 @@ def record(path: Path, seconds: Sequence[float], values: Sequence[float] | None 
 def by_hand(seconds: Sequence[float]) -> list[list[float]]:
     """The windows of ``record(.., seconds)`` with plain lists: five numbers each, one per kept
     frame."""
-    windows, start, top = [], 0.0, len(seconds)
+    windows = []
+    start = 0.0
+    top = len(seconds)
     while start + 5 < seconds[-1]:
         frames = [i + 1 for i, time in enumerate(seconds) if start <= time < start + 5]
         start += 2
@@ -323,14 +325,14 @@ def write_test_part(folder: Path, split: int = 1) -> None:
     folder.mkdir()
     owner = np.array([0] * 5 + [1] * 5 + [2])
     x = np.arange(11)[:, None] * np.ones(1280) / 11
-    arrays = {
-        "x": x,
-        "y": owner,
-        "client_id": owner,
-        "split": np.full(11, split),
-        "users": np.array(["a", "b", "c"]),
-    }
-    np.savez(folder / "fed_mex_TESTONLY.npz", **arrays)  # type: ignore[arg-type]
+    np.savez(
+        folder / "fed_mex_TESTONLY.npz",
+        x=x,
+        y=owner,
+        client_id=owner,
+        split=np.full(11, split),
+        users=np.array(["a", "b", "c"]),
+    )  # type: ignore[arg-type]
 
 
 def test_the_test_part_alone_is_split_again_and_says_so(places: Path) -> None:

@@ -80,7 +80,8 @@ def test_everybody(tweets: Path) -> None:
 def test_both_labels_are_tested(tweets: Path) -> None:
     """A split in file order would test on positive tweets only."""
     data = made(path=tweets, fraction=1, least=1)
-    tested, trained = data.label_counts("test").sum(0), data.label_counts("train").sum(0)
+    tested = data.label_counts("test").sum(0)
+    trained = data.label_counts("train").sum(0)
     assert tested.min() >= 10 and trained.min() >= 80
 
 

@@ -48,7 +48,11 @@ def test_the_order_of_the_draws(oracle: Oracle) -> None:
             return drawn[-1]
 
     _, _, sizes = generate(1, 1, 30, Recorder(0))
-    centre, spread, mean_x0, W0, b0 = drawn[0], drawn[1], drawn[2][0], drawn[3], drawn[4]
+    centre = drawn[0]
+    spread = drawn[1]
+    mean_x0 = drawn[2][0]
+    W0 = drawn[3]
+    b0 = drawn[4]
     assert sizes.tolist() == trace["sizes"]
     for ours, theirs in (
         (centre[:3], trace["mean_W_first3"]),

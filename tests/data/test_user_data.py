@@ -161,10 +161,8 @@ def test_arrays_of_an_npz_file_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["h.csv", "h.npz"])
 def test_any_partition_of_a_file(name: str, tmp_path: Path) -> None:
-    path, options = (
-        write_named(tmp_path / name),
-        {"label": "outcome", "features": ["age"], "train_fraction": 1.0},
-    )
+    path = write_named(tmp_path / name)
+    options = {"label": "outcome", "features": ["age"], "train_fraction": 1.0}
     even = load(path, partition="iid", clients=4, seed=1, **options)
     assert even.train.sizes.tolist() == [3, 3, 3, 3] and even.client_names is None
     assert not np.array_equal(

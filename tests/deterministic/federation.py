@@ -74,7 +74,9 @@ class Federation:
     """
 
     def __init__(self, schedule: Schedule, folder: Path) -> None:
-        self.schedule, self.folder, self.story = schedule, folder, list[str]()
+        self.schedule = schedule
+        self.folder = folder
+        self.story = list[str]()
         self.clock = FakeClock(QUIET + 3 * GRACE + (schedule.rounds + 3) * 2 * schedule.deadline)
         self.disk = FakeDisk(Random(f"disk {schedule.seed}"))
         self.server = self.disk.add("server", folder / "server")
@@ -192,7 +194,8 @@ class Federation:
             machine = self.disk.machines[
                 fault.site if fault.kind in ("crash_in_write", "power_site") else "server"
             ]
-            machine.killed_at, machine.power = fault.number, fault.kind.startswith("power")
+            machine.killed_at = fault.number
+            machine.power = fault.kind.startswith("power")
             if machine is self.server:
                 self._restart = fault.length
             else:
@@ -237,7 +240,8 @@ class Federation:
         self._later(fault, lambda: setattr(self.disk.machines[name], "full", False))
 
     def _kill_server(self, fault: Fault) -> None:
-        self._kill_at, self._restart = self.clock.now, fault.length
+        self._kill_at = self.clock.now
+        self._restart = fault.length
 
     def _freeze(self, fault: Fault) -> None:
         self.clock.freeze(fault.length)
@@ -272,7 +276,9 @@ def _in_place(federation: Federation) -> Iterator[None]:
 @contextmanager
 def logged(tell: Callable[[str], None]) -> Iterator[None]:
     """fedkin's log goes into a story, and nowhere else."""
-    handler, before, level = _Story(tell), _log.propagate, _log.level
+    handler = _Story(tell)
+    before = _log.propagate
+    level = _log.level
     _log.propagate = False
     _log.setLevel(logging.INFO)
     _log.addHandler(handler)

@@ -25,7 +25,8 @@ def tampered(what: str, reply: bytes, random: Random) -> bytes:
         text = "[" * 50_000
         return len(text).to_bytes(8, "little") + text.encode()
     message = decode(reply)
-    header, arrays = dict(message.header), dict(message.arrays)
+    header = dict(message.header)
+    arrays = dict(message.arrays)
     if "samples" in arrays and what == "shape":  # a handshake that names more clients is believed
         what = "empty"
     if what == "failed" or not arrays:

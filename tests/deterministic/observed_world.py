@@ -93,8 +93,11 @@ class Trace:
 
     def new_world(self, world: ObservedWorld) -> None:
         """A server has started."""
-        self.former, self.entries = self.entries or self.former, []
-        self.world, self.began, self.suspected = world, None, {}
+        self.former = self.entries or self.former
+        self.entries = []
+        self.world = world
+        self.began = None
+        self.suspected = {}
         self.at_end = False
 
     def begin(self, round: int, number: int) -> None:
@@ -121,7 +124,8 @@ class Trace:
 
     def begun(self) -> None:
         """The server has found its clients: the round's time begins."""
-        self.began, beats = (self.clock.now, self.clock.frozen), self.beats()
+        beats = self.beats()
+        self.began = (self.clock.now, self.clock.frozen)
         self.entered = self.clock.now if self.entered is None else self.entered
         suspects = self.world.membership.request_round.suspects if self.world else {}
         self.suspected = {node: self.suspected.get(node, self.clock.now) for node in suspects}
@@ -141,7 +145,8 @@ class Trace:
         assert (self.folder / METRICS).read_bytes() == self.kept[position], (
             "records are not those of the checkpoint"
         )
-        self.entries, self.at_end = self.former[:position], True
+        self.entries = self.former[:position]
+        self.at_end = True
         self.kept = {length: lines for length, lines in self.kept.items() if length <= position}
 
 
@@ -157,7 +162,8 @@ class ObservedWorld(RemoteWorld):
 
     def begin(self, stream: Stream) -> None:
         self.trace.begin(stream.round, self._begun)
-        self._begun, self._now = self._begun + 1, stream.round
+        self._begun = self._begun + 1
+        self._now = stream.round
         super().begin(stream)
         self.trace.begun()
 
@@ -177,14 +183,14 @@ class ObservedWorld(RemoteWorld):
         down, up = (now - then for now, then in zip(_totals(self.ledger), before, strict=True))
         self.trace.entries.append(
             Call(
-                task.name,
-                np.array(clients),
-                reply,
-                down,
-                up,
-                self.update_memory,
-                kind_of(task),
-                self._now,
+                task=task.name,
+                clients=np.array(clients),
+                reply=reply,
+                down=down,
+                up=up,
+                update_memory=self.update_memory,
+                kind=kind_of(task),
+                round=self._now,
             )
         )
         return reply
@@ -224,13 +230,13 @@ class UndisturbedWorld:
     true_clusters = None
 
     def __init__(self, clients: FakeWorld, entries: list[Any], work: Any) -> None:
-        self._clients, self._entries, self._next = clients, entries, 0
-        self.spec, self.work, self.total_clients, self.ledger = (
-            clients.spec,
-            work,
-            clients.total_clients,
-            Ledger(),
-        )
+        self._clients = clients
+        self._entries = entries
+        self._next = 0
+        self.spec = clients.spec
+        self.work = work
+        self.total_clients = clients.total_clients
+        self.ledger = Ledger()
         self.initial: Callable[[Stream], np.ndarray] = clients.initial
 
     @property

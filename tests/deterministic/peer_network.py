@@ -42,7 +42,8 @@ class FakeNetwork:
     """
 
     def __init__(self, schedule: PeerSchedule, clock: FakeClock) -> None:
-        self.schedule, self.clock = schedule, clock
+        self.schedule = schedule
+        self.clock = clock
         self.online: dict[str, FakeEnd] = {}
         self.unreachable: dict[str, float] = {}
         self._numbers = dict.fromkeys(schedule.peers, 0)
@@ -88,7 +89,9 @@ class FakeEnd:
     """One end of the network."""
 
     def __init__(self, network: FakeNetwork, name: str, session: str) -> None:
-        self.network, self.name, self.session = network, name, session
+        self.network = network
+        self.name = name
+        self.session = session
         self.handler: RequestHandler | None = None
         self.killed = False
         self.sent = 0  # bytes of all replies
@@ -112,7 +115,8 @@ class FakeEnd:
         self, names: Sequence[str], text: str, timeout: float
     ) -> dict[str, tuple[bytes, ...]]:
         self._check()
-        trace, replies = self.trace(), {}
+        trace = self.trace()
+        replies = {}
         for name in names:
             replies[name], sound = self.network.deliver(self.name, name, text)
             trace.sound.setdefault(name, []).extend([] if sound is None else [sound])
@@ -123,7 +127,8 @@ class FakeEnd:
 
     def serve(self, handler: RequestHandler) -> None:
         self.peers()
-        self.handler, self.network.online[self.name] = handler, self
+        self.network.online[self.name] = self
+        self.handler = handler
 
     def close(self) -> None:
         """Leave: nobody lists this end any more."""

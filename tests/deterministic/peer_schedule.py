@@ -10,7 +10,9 @@ from typing import Any
 
 from tests.deterministic.schedule import Fault
 
-QUIET, END = 20.0, 50.0  # seconds after which nothing new happens, and at which peers are stopped
+# Seconds after which nothing new happens, and at which peers are stopped.
+QUIET = 20.0
+END = 50.0
 HOSTILE = ("garbage", "cut", "nan", "shape", "sender", "federation", "another", "dtype")
 METHODS: dict[str, dict[str, Any]] = {
     "panm": {"neighbours": 2, "candidates": 3, "stage_one": 5, "period": 3},

@@ -10,7 +10,8 @@ from fedkin.measures.table import EXTRA, PLACED
 from tests.docs.code_blocks import ROOT
 
 PAGE = ROOT / "docs" / "write-a-measure.md"
-BEGIN, END = "<!-- measures -->\n", "<!-- /measures -->\n"
+BEGIN = "<!-- measures -->\n"
+END = "<!-- /measures -->\n"
 HEAD = "| measure | what it is | unit | better | stands in |\n|---|---|---|---|---|\n"
 _WHERE = {"round": "records", "run": "summary", "both": "records, summary"}
 

@@ -56,7 +56,8 @@ def test_it_runs_and_shows_what_is_stored(kernel: str, tmp_path: Path) -> None:
     fresh = nbformat.read(NOTEBOOK, as_version=4)
     where = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(fresh, timeout=600, kernel_name=kernel, resources=where).execute()
-    before, after = list(shown(stored)), list(shown(fresh))
+    before = list(shown(stored))
+    after = list(shown(fresh))
     assert [one[:2] for one in before] == [one[:2] for one in after]
     for (cell, kind, was), (_, _, text) in zip(before, after, strict=True):
         if kind != "picture":

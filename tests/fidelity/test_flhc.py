@@ -24,7 +24,8 @@ Oracle = Callable[[str], dict[str, Any]]
 @pytest.mark.parametrize("by", ["distance", "clusters"])
 def test_clusters_of_the_updates(oracle: Oracle, case: int, by: str) -> None:
     vectors = oracle("misc")["flhc"]
-    updates, expected = np.array(vectors["updates"]), vectors["cases"][case]
+    updates = np.array(vectors["updates"])
+    expected = vectors["cases"][case]
     stop = (
         {"distance": expected["distance_threshold"]}
         if by == "distance"

@@ -18,14 +18,16 @@ from fedkin.measures.classification import (
 
 
 def test_balanced_accuracy_is_the_mean_recall_of_the_classes_that_occur() -> None:
-    y, predicted = np.array([0, 0, 0, 1]), np.array([0, 0, 2, 1])
+    y = np.array([0, 0, 0, 1])
+    predicted = np.array([0, 0, 2, 1])
     assert balanced_accuracy(y, predicted) == pytest.approx(
         (2 / 3 + 1) / 2
     )  # 2 is no label: it has no recall
 
 
 def test_macro_f1_counts_a_class_that_is_only_predicted() -> None:
-    y, predicted = np.array([0, 0, 0, 1]), np.array([0, 0, 2, 1])
+    y = np.array([0, 0, 0, 1])
+    predicted = np.array([0, 0, 2, 1])
     assert macro_f1(y, predicted) == pytest.approx((2 * 1 * (2 / 3) / (1 + 2 / 3) + 1 + 0) / 3)
 
 

@@ -21,7 +21,8 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
     """Axes up to sign, descriptors from the code's own axes and centre, scaling, and FEROMA's
     weights."""
     for case in oracle("methods2")["flux"]:
-        classes, axes = case["classes"], np.array(case["pca_components"])
+        classes = case["classes"]
+        axes = np.array(case["pca_components"])
         np.testing.assert_allclose(
             np.abs(random_axes(axes.shape[1], classes)), np.abs(axes), atol=1e-9
         )

@@ -36,10 +36,12 @@ class RecordingWorld(FakeWorld):
 
     def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
         if isinstance(task, Train):
-            name, wanted = "gradient", task.gradient
+            name = "gradient"
+            wanted = task.gradient
             self.asked("train", task.models, clients, wanted)
         elif isinstance(task, Gradients):
-            name, wanted = "gradients", True
+            name = "gradients"
+            wanted = True
             self.asked("gradients", task.models, clients, wanted)
         else:
             return super().run(task, clients, stream)

@@ -17,7 +17,8 @@ from fedkin.simulation.fake_world import FakeWorld
 from tests.methods.quadratics import quadratic_world
 
 STREAM = Stream(7, 1, "round")
-OWN, SHARE = "clients/own_model", "clients/own_share"
+OWN = "clients/own_model"
+SHARE = "clients/own_share"
 
 
 def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
@@ -41,10 +42,8 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
 
 def world(**options: Any) -> FakeWorld:
     """Gradients are w - target."""
-    target, given = (
-        np.array([[8.0], [16.0], [4.0]], np.float32),
-        {"work": LocalTraining(2, lr=0.5), **options},
-    )
+    target = np.array([[8.0], [16.0], [4.0]], np.float32)
+    given = {"work": LocalTraining(2, lr=0.5), **options}
     return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), **given)
 
 
@@ -84,7 +83,9 @@ def test_the_share_is_cut() -> None:
 
 
 def test_the_global_model_is_fedavgs() -> None:
-    w, fedavg, cohort = world(), FedAvg(), np.arange(3)
+    w = world()
+    fedavg = FedAvg()
+    cohort = np.arange(3)
     plain = fedavg.init(w, STREAM)
     for r in range(3):
         plain = fedavg.round(w, plain, cohort, STREAM.at(r))

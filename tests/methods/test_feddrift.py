@@ -145,7 +145,9 @@ def test_a_newcomer_takes_the_best_model() -> None:
 
 def test_accuracy_between_models_is_over_all_that_they_own() -> None:
     correct = np.zeros((2, 2, 3), int)
-    correct[0, 0], correct[0, 1], correct[1, 0] = (8, 4, 0), (1, 9, 0), (5, 3, 0)
+    correct[0, 0] = (8, 4, 0)
+    correct[0, 1] = (1, 9, 0)
+    correct[1, 0] = (5, 3, 0)
     history = History(correct, np.array([[10, 10], [5, 0]]), np.array([0, 1]))
     owner = np.array([[0, 1], [0, -1]])
     np.testing.assert_allclose(

@@ -43,10 +43,11 @@ def logistic(features: int) -> Model:
 
 def of_oracle(case: dict[str, Any]) -> tuple[SimulatedWorld, MixtureState]:
     """The clients of a case, and its components before the round."""
-    x, y = np.concatenate(case["X"]).astype(np.float32), np.concatenate(case["Y"])
+    x = np.concatenate(case["X"]).astype(np.float32)
+    y = np.concatenate(case["Y"])
     sizes = np.array([len(own) for own in case["Y"]])
     rows = Ragged(np.arange(len(y)), np.concatenate([[0], np.cumsum(sizes)]))
-    data = FederatedData("oracle", x, y, 2, rows, rows)
+    data = FederatedData(name="oracle", x=x, y=y, classes=2, train=rows, test=rows)
     work = LocalTraining(case["local_epochs"], batch_size=100, lr=case["lr"])
     components = np.column_stack([case["W0"], case["b0"]]).astype(np.float32)
     total = len(sizes)
@@ -138,7 +139,9 @@ def test_a_newcomer_gets_its_weights_by_one_e_step_and_trains_nothing() -> None:
 def test_probabilities_are_mixed_and_not_scores() -> None:
     x = np.ones((1, 1), np.float32)
     rows = Ragged.of([np.array([0])])
-    data = FederatedData("one sample", x, np.zeros(1, np.int64), 2, rows, rows)
+    data = FederatedData(
+        name="one sample", x=x, y=np.zeros(1, np.int64), classes=2, train=rows, test=rows
+    )
     models = np.array(
         [[9.0, 0.0], [-1.0, 0.0]], np.float32
     )  # scores of class 1: 9 and -1, whose mean is 4
@@ -251,7 +254,8 @@ def test_a_newcomer_is_placed_by_its_largest_weight() -> None:
 def test_a_newcomer_is_served_all_models_mixed_by_its_own_shares() -> None:
     """Not the largest component alone: probabilities of FedEM and FedRC, parameters of FedSoft."""
     data = small()
-    model, local = fk.models.mclr(data), fk.SGD(epochs=1, batch_size=32, lr=1.0)
+    model = fk.models.mclr(data)
+    local = fk.SGD(epochs=1, batch_size=32, lr=1.0)
     for method in (FedEM(2), fk.FedRC(2), fk.FedSoft(2)):
         run = fk.simulate(
             method,

@@ -102,8 +102,11 @@ def test_only_a_first_cluster_notes_what_the_data_are() -> None:
 
 def test_with_migration_the_models_are_the_same() -> None:
     """What a client's data are has nothing to do with its cluster, so migration changes no model."""
-    plain, moving = FeSEM(), FeSEMMig()
-    a, b, w = given([2] * 5), given([2] * 5), shifting()
+    plain = FeSEM()
+    moving = FeSEMMig()
+    a = given([2] * 5)
+    b = given([2] * 5)
+    w = shifting()
     for cohort in ([0, 3], [1, 2, 4], [0, 1], [3, 4]):
         a = plain.round(shifting(), a, np.array(cohort), STREAM)
         b = moving.round(w, b, np.array(cohort), STREAM)

@@ -54,7 +54,8 @@ def test_madc_is_clustered_by_complete_linkage() -> None:
     part otherwise."""
     updates = np.random.default_rng(3).normal(size=(10, 3)).astype(np.float32)
     unit = updates / np.linalg.norm(updates, axis=1, keepdims=True)
-    s, n = unit @ unit.T, len(updates)
+    s = unit @ unit.T
+    n = len(updates)
     pairs = [
         sum(abs(s[i, z] - s[j, z]) for z in range(n) if z not in (i, j))
         for i, j in combinations(range(n), 2)
@@ -135,10 +136,13 @@ def test_fewer_sound_answers_than_clusters() -> None:
 
 
 def test_clients_of_one_class_each_are_found_by_their_class() -> None:
-    label, rows = np.arange(9) % 3, np.arange(45).reshape(9, 5)
+    label = np.arange(9) % 3
+    rows = np.arange(45).reshape(9, 5)
     x = np.random.default_rng(0).normal(size=(45, 2)).astype(np.float32) + 1
     whole = Ragged.of(list(rows))
-    data = FederatedData("one class", x, np.repeat(label, 5), 3, whole, whole)
+    data = FederatedData(
+        name="one class", x=x, y=np.repeat(label, 5), classes=3, train=whole, test=whole
+    )
     state = FlexCFL().init(SimulatedWorld(data, mclr(data), LocalTraining(lr=0.1)), STREAM)
     np.testing.assert_array_equal(state.assignment, state.assignment[:3][label])
     assert sorted(state.assignment[:3]) == [0, 1, 2]

@@ -14,12 +14,11 @@ from fedkin.methods.decentralized import Neighbourhood
 from fedkin.methods.panm import PANM, Matching, PANMLoss
 
 SMALL = PANM(neighbours=2, candidates=3, stage_one=5, period=4)
-EARLY, LAST, QUIET, MATCHING = (
-    1,
-    5,
-    6,
-    8,
-)  # rounds: of stage one, its last, one of stage two, one with HNM
+# rounds: of stage one, its last, one of stage two, one with HNM.
+EARLY = 1
+LAST = 5
+QUIET = 6
+MATCHING = 8
 both = pytest.mark.parametrize("kind", [PANM, PANMLoss])
 
 

@@ -36,10 +36,8 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
 
 def world(**options: Any) -> FakeWorld:
     """Gradients are w - target."""
-    target, given = (
-        np.array([[8.0], [16.0], [4.0]], np.float32),
-        {"work": LocalTraining(1, lr=0.25), **options},
-    )
+    target = np.array([[8.0], [16.0], [4.0]], np.float32)
+    given = {"work": LocalTraining(1, lr=0.25), **options}
     return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), **given)
 
 

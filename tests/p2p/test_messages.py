@@ -117,7 +117,8 @@ def test_a_message_cut_or_changed_anywhere_is_read_as_it_was_or_refused(
     whole = by_hand()
     cut = data.draw(st.integers(0, len(whole) - 1))
     assert refused(whole[:cut]) in REASONS
-    place, value = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, 255))
+    place = data.draw(st.integers(0, len(whole) - 1))
+    value = data.draw(st.integers(0, 255))
     changed = whole[:place] + bytes([value]) + whole[place + 1 :]
     try:
         message = decode(changed, REQUEST)

@@ -49,7 +49,8 @@ def test_a_line_has_what_the_page_shows() -> None:
 
 
 def test_the_page_counts_seeds_that_are_right() -> None:
-    case, other = PLANTED[0], PLANTED[1]
+    case = PLANTED[0]
+    other = PLANTED[1]
     results = [line(case, seed, case.clusters if seed else 1) for seed in range(10)]  # nine of ten
     results += [
         line(other, seed, other.clusters if seed > 1 else 1) for seed in range(10)

@@ -22,13 +22,13 @@ from papers.reproduction_marks import Cause, Mark
 from papers.results_page import section
 
 TINY = Setting(
-    "tiny",
-    "digits",
-    (("clients", 12),),
-    "mclr",
-    (),
-    0.1,
-    2,
+    row="tiny",
+    data="digits",
+    data_options=(("clients", 12),),
+    model="mclr",
+    model_options=(),
+    lr=0.1,
+    clusters=2,
     epochs=1,
     rounds=2,
     cohort=4,
@@ -52,7 +52,8 @@ def runs(row: str, gain: int, seeds: int, table: str = "4") -> list[dict[str, An
     FedProx on average."""
     found = []
     for seed in range(seeds):
-        start, jitter = 10, seed % 3
+        start = 10
+        jitter = seed % 3
         found += [
             line(row, "FedAvg", seed, [start, 50 + jitter, 60], table),
             line(
@@ -122,7 +123,18 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
 
 def test_measuring_gives_what_json_can_hold() -> None:
     figures = json.loads(
-        json.dumps(measure(Cell("4", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0))
+        json.dumps(
+            measure(
+                Cell(
+                    table="4",
+                    setting=TINY,
+                    column="FedSim",
+                    method=lambda m: FedSim(clusters=m),
+                    published=None,
+                ),
+                0,
+            )
+        )
     )
     assert len(figures["right"]) == 3 and all(
         0 <= right <= figures["tested"] for right in figures["right"]
@@ -133,7 +145,16 @@ def test_measuring_gives_what_json_can_hold() -> None:
 
 
 def test_components_explain_all_of_the_variance_together() -> None:
-    figures = measure(Cell("Fig. 8", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0)
+    figures = measure(
+        Cell(
+            table="Fig. 8",
+            setting=TINY,
+            column="FedSim",
+            method=lambda m: FedSim(clusters=m),
+            published=None,
+        ),
+        0,
+    )
     assert len(figures["explained"]) == 4 and sum(figures["explained"]) == pytest.approx(
         1, abs=1e-4
     )
@@ -142,9 +163,17 @@ def test_components_explain_all_of_the_variance_together() -> None:
 
 def test_the_index_is_that_of_the_draw() -> None:
     setting = Setting(
-        "beta 0", "synthetic", (("alpha", 0.0), ("beta", 0.0), ("clients", 4)), "mclr", (), 0.1, 2
+        row="beta 0",
+        data="synthetic",
+        data_options=(("alpha", 0.0), ("beta", 0.0), ("clients", 4)),
+        model="mclr",
+        model_options=(),
+        lr=0.1,
+        clusters=2,
     )
-    cell = Cell("Fig. 10", setting, "0", lambda m: FedAvg(), None)
+    cell = Cell(
+        table="Fig. 10", setting=setting, column="0", method=lambda m: FedAvg(), published=None
+    )
     assert measure(cell, 3) == measure(cell, 3) != measure(cell, 4)
     assert measure(cell, 3)["pni"] > 0
 

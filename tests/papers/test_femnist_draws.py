@@ -109,7 +109,8 @@ def test_the_federation_of_a_seed_has_what_was_matched(
 ) -> None:
     """No class runs out."""
     k = target.classes_per_client
-    data, counts = femnist(classes_per_client=k, shared_images=True, seed=seed), draws.draw(seed, k)
+    data = femnist(classes_per_client=k, shared_images=True, seed=seed)
+    counts = draws.draw(seed, k)
     np.testing.assert_array_equal(data.train.sizes + data.test.sizes, k * counts)
     labels = data.y[np.concatenate([data.train.rows, data.test.rows])]
     np.testing.assert_array_equal(np.bincount(labels, minlength=10)[:10], label_counts(counts, k))

@@ -94,12 +94,14 @@ def test_pages_without_captions_have_no_entry() -> None:
 
 def test_panels_are_read_again_from_the_text() -> None:
     """FlexCFL's panels stand above the caption of their figure."""
-    panels, above = {}, ""
+    panels = {}
+    above = ""
     for line in text("flexcfl"):
         if panel := re.match(r"\(([a-d])\) (?:MNIST|FEMNIST|FeshionMNIST|FashionMNIST)", line):
             above += panel[1]
         elif (caption := re.match(r"Figure (\d+):", line)) and above:
-            panels[f"Fig. {caption[1]}"], above = above, ""
+            panels[f"Fig. {caption[1]}"] = above
+            above = ""
     assert panels == PANELS
 
 

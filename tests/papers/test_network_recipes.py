@@ -31,7 +31,12 @@ def samples(shape: tuple[int, ...], classes: int) -> FederatedData:
     """One client with three samples of this shape."""
     rows = Ragged.of([np.arange(3)])
     return FederatedData(
-        "tiny", np.zeros((3, *shape), np.float32), np.arange(3) % classes, classes, rows, rows
+        name="tiny",
+        x=np.zeros((3, *shape), np.float32),
+        y=np.arange(3) % classes,
+        classes=classes,
+        train=rows,
+        test=rows,
     )
 
 
@@ -43,7 +48,14 @@ def sentences(length: int, words: int, width: int | None) -> FederatedData:
     vocabulary = tuple(map(str, range(words)))
     x = np.zeros((3, length), np.int32)
     return FederatedData(
-        "text", x, np.arange(3) % 2, 2, rows, rows, vocabulary=vocabulary, vectors=vectors
+        name="text",
+        x=x,
+        y=np.arange(3) % 2,
+        classes=2,
+        train=rows,
+        test=rows,
+        vocabulary=vocabulary,
+        vectors=vectors,
     )
 
 

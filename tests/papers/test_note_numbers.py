@@ -48,7 +48,10 @@ def test_gains_of_detectors_are_of_the_last_round_and_of_the_last_five() -> None
     row = COMBINED["mnist", "5 classes"].row
     runs = [
         figure(
-            *("Fig. 2-4", row, "ATHENA-FL", [0.1, 0.3, 0.2, 0.88, 0.80, 0.80]),
+            "Fig. 2-4",
+            row,
+            "ATHENA-FL",
+            [0.1, 0.3, 0.2, 0.88, 0.80, 0.80],
             bytes=[[0, 0], [9, 11]],
             detectors=[[0.1] * 10, [0.9, 0.8, 0.99, 0.9, 0.9, 0.9, 0.51, 0.9, 0.9, 0.9]],
         ),

@@ -117,7 +117,8 @@ def test_each_round_is_tested_on_its_own() -> None:
 
 
 def test_differences_that_are_equal_but_for_rounding_are_equal() -> None:
-    ours, theirs = np.array([0.9, 0.4, 0.2, 0.9]), np.array([0.8, 0.3, 0.3, 0.5])
+    ours = np.array([0.9, 0.4, 0.2, 0.9])
+    theirs = np.array([0.8, 0.3, 0.3, 0.5])
     tied = signed_rank_p(np.array([1.0, 1.0, -1.0, 4.0]))
     assert tied == 4 / 16 and signed_rank_p(ours - theirs) != tied
     assert float(paired_p(ours, theirs, "wilcoxon")) == tied
@@ -177,7 +178,8 @@ def test_one_round_is_no_curve() -> None:
 
 @given(SHARES, SHARES)
 def test_improvement_is_antisymmetric(ours: np.ndarray, theirs: np.ndarray) -> None:
-    there, back = improvement(ours, theirs), improvement(theirs, ours)
+    there = improvement(ours, theirs)
+    back = improvement(theirs, ours)
     assert there[0] == pytest.approx(-back[0], abs=1e-9)
     assert there[1] == pytest.approx(back[1], abs=1e-9)
 
@@ -276,11 +278,9 @@ def test_the_bootstrap_of_a_constant_and_of_too_few() -> None:
 
 
 def test_a_comparison_number_by_number() -> None:
-    ours, first, second = (
-        noisy(6, 5, 0.05, draw=1),
-        noisy(6, 5, 0.0, draw=2),
-        noisy(6, 5, 0.04, draw=3),
-    )
+    ours = noisy(6, 5, 0.05, draw=1)
+    first = noisy(6, 5, 0.0, draw=2)
+    second = noisy(6, 5, 0.04, draw=3)
     found = compare({"first": first, "ours": ours, "second": second}, "ours", rng())
     assert [(c.method, c.against, c.seeds, c.rounds) for c in found] == [
         ("ours", "first", 6, 5),
@@ -310,7 +310,8 @@ def test_a_comparison_number_by_number() -> None:
             for o in (first, second)
         ]
     )
-    smaller, larger = np.min(raw, axis=0), np.max(raw, axis=0)
+    smaller = np.min(raw, axis=0)
+    larger = np.max(raw, axis=0)
     adjusted = np.where(
         raw == smaller, np.minimum(1, 2 * smaller), np.minimum(1, np.maximum(2 * smaller, larger))
     )
@@ -390,7 +391,9 @@ def test_rounds_that_some_curve_lacks_are_left_out() -> None:
     ours, theirs, third = (
         noisy(4, 6, gain, draw=draw) for draw, gain in enumerate((0.1, 0.0, 0.05))
     )
-    ours[0, 0], third[2, 3] = np.nan, np.nan  # rounds 1, 2, 4, 5 are left
+    # Rounds 1, 2, 4, 5 are left.
+    ours[0, 0] = np.nan
+    third[2, 3] = np.nan
     found = compare({"ours": ours, "theirs": theirs, "third": third}, "ours", rng())[0]
     kept = [1, 2, 4, 5]
     assert found.scored.tolist() == kept

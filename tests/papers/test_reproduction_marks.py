@@ -69,7 +69,8 @@ def test_the_mean_over_the_seeds_is_compared() -> None:
 
 
 def test_a_cell_differs_by_the_authors_code_only_where_the_variant_with_it_is_near() -> None:
-    near, far = line("IFCA, first client", 0.945), line("IFCA, first client", 0.97)
+    near = line("IFCA, first client", 0.945)
+    far = line("IFCA, first client", 0.97)
     found = marks(line("IFCA", 0.962), near)["IFCA"]
     assert (found.mark, found.cause) == (Mark.EXPLAINED, Cause.CODE)
     assert found.shown_by == "IFCA, first client: 94.5 (1 run)"
@@ -142,8 +143,9 @@ def test_bytes_are_compared_as_multiples() -> None:
     def sent(
         column: str, clients: int, servers: int = 0, row: str = "MNIST, swap all"
     ) -> dict[str, Any]:
-        costs = {"bytes_down": clients, "bytes_up": clients, "bytes_servers": servers}
-        return line(column, None, row, "Fig. 6", **costs)
+        return line(
+            column, None, row, "Fig. 6", bytes_down=clients, bytes_up=clients, bytes_servers=servers
+        )
 
     results = [sent("FedAvg", 6000), sent("FlexCFL", 7560), sent("IFCA-MIG", 28464)]
     results += [sent("FlexCFL", 6600, row="FEMNIST, swap part")]
@@ -353,7 +355,8 @@ def test_spread_of_what_the_authors_code_does_is_counted() -> None:
             *({**line("IFCA", best), "seed": seed} for seed, best in enumerate(ours)),
         ]
 
-    narrow, wide = (0.962, 0.961, 0.963, 0.962, 0.962), (0.93, 0.96, 0.97, 0.98, 0.99)
+    narrow = (0.962, 0.961, 0.963, 0.962, 0.962)
+    wide = (0.93, 0.96, 0.97, 0.98, 0.99)
     for ours in (narrow, wide, narrow[:4]):
         assert marks(*runs(*ours))["IFCA"].cause == Cause.SPREAD
     assert code_and_spread({"flexcfl": runs(*narrow)}) == (

@@ -32,13 +32,13 @@ from papers.result_store import (
 from tests.conftest import ROOT
 
 TINY = Setting(
-    "tiny",
-    "digits",
-    (("clients", 12),),
-    "mclr",
-    (),
-    0.1,
-    2,
+    row="tiny",
+    data="digits",
+    data_options=(("clients", 12),),
+    model="mclr",
+    model_options=(),
+    lr=0.1,
+    clusters=2,
     epochs=1,
     rounds=3,
     seeds=(0, 1),
@@ -110,7 +110,15 @@ def test_a_whole_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
 
 def test_a_store_that_cannot_be_written_is_told_before_anything_is_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    never = Job("row", "column", (0,), {"row": "row"}, lambda seed: pytest.fail("run"), 1, str)
+    never = Job(
+        row="row",
+        column="column",
+        seeds=(0,),
+        key={"row": "row"},
+        measure=lambda seed: pytest.fail("run"),
+        seconds=1,
+        setting=str,
+    )
     with pytest.raises(StorageError, match="cannot write"):
         list(carry_out([(never, 0)], tmp_path / "file" / "paper.jsonl"))
 
@@ -155,7 +163,8 @@ DAMAGED = {
 
 @pytest.mark.parametrize("damaged", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_line_is_named_and_left_out(tmp_path: Path, damaged: bytes) -> None:
-    store, after = tmp_path / "paper.jsonl", text_of(job().run(1))
+    store = tmp_path / "paper.jsonl"
+    after = text_of(job().run(1))
     store.write_bytes(b"\n".join([WHOLE.encode(), damaged, after.encode()]) + b"\n")
     for stored in (read(store), read(store, [job()])):
         assert [line["seed"] for line in stored.runs] == [0, 1] and not stored.unknown
@@ -185,7 +194,8 @@ CHANGED = {
 
 @pytest.mark.parametrize("setting", CHANGED.values(), ids=CHANGED)
 def test_a_changed_recipe_does_not_show_old_runs(tmp_path: Path, setting: Setting) -> None:
-    store, changed = tmp_path / "paper.jsonl", job(setting=setting)
+    store = tmp_path / "paper.jsonl"
+    changed = job(setting=setting)
     run_all([job()], store)
     stored = read(store, [changed])
     assert not stored.runs and len(stored.unknown) == 2
@@ -206,7 +216,8 @@ def test_a_corrected_cell_does_not_show_old_runs(tmp_path: Path) -> None:
 
 
 def test_a_run_on_the_draw_of_another_seed_is_unknown(tmp_path: Path) -> None:
-    in_turn, store = job(setting=replace(TINY, draws=(7, 9))), tmp_path / "paper.jsonl"
+    in_turn = job(setting=replace(TINY, draws=(7, 9)))
+    store = tmp_path / "paper.jsonl"
     run_all([in_turn], store)
     lines = [json.loads(line) for line in store.read_text().splitlines()]
     assert lines[0]["setting"] != lines[1]["setting"]
@@ -322,11 +333,10 @@ def test_the_page_names_what_is_left_out_and_shows_none_of_it(
     monkeypatch.setattr(program, "RESULTS", tmp_path)
     monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
     program.write(tmp_path)
-    text, said = (tmp_path / "results.md").read_text(), capsys.readouterr().err
-    damaged, changed = (
-        f"{tmp_path}/fedgroup.jsonl, line 2: not a run, damaged",
-        "III, MNIST-MCLR, FedAvg: 1 run of another",
-    )
+    text = (tmp_path / "results.md").read_text()
+    said = capsys.readouterr().err
+    damaged = f"{tmp_path}/fedgroup.jsonl, line 2: not a run, damaged"
+    changed = "III, MNIST-MCLR, FedAvg: 1 run of another"
     assert "\nLeft out of every count and table:\n" in text
     assert f"* fedgroup: {damaged}\n" in text and f"* fedgroup: {changed} setting\n" in text
     assert damaged in said and changed in said

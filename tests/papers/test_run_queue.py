@@ -56,14 +56,14 @@ class Workbench:
     def job(self, row: str, seeds: tuple[int, ...], published: bool = True) -> Job:
         measure: Callable[[int], dict[str, Any]] = lambda seed: self.measure(row, seed)  # noqa: E731
         return Job(
-            row,
-            "method",
-            seeds,
-            {"row": row},
-            measure,
-            SECONDS[row],
-            lambda seed: f"of {row}",
-            published,
+            row=row,
+            column="method",
+            seeds=seeds,
+            key={"row": row},
+            measure=measure,
+            seconds=SECONDS[row],
+            setting=lambda seed: f"of {row}",
+            published=published,
         )
 
     @property
@@ -493,11 +493,20 @@ def begin(
 def test_each_process_has_a_core_of_its_own_and_leaves_it_to_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    owners, cores = multiprocessing.get_context("spawn").Array("q", 3), {4, 6, 9}
-    assert begin(monkeypatch, owners, 11, set(), cores) == [{4}]
-    assert begin(monkeypatch, owners, 12, {11}, cores) == [{6}]
-    assert begin(monkeypatch, owners, 13, {12}, cores) == [{4}]  # 11 has ended
-    assert begin(monkeypatch, owners, 14, {12, 13}, cores) == [{9}]
+    owners = multiprocessing.get_context("spawn").Array("q", 3)
+    cores = {4, 6, 9}
+    assert begin(monkeypatch=monkeypatch, owners=owners, process=11, alive=set(), cores=cores) == [
+        {4}
+    ]
+    assert begin(monkeypatch=monkeypatch, owners=owners, process=12, alive={11}, cores=cores) == [
+        {6}
+    ]
+    assert begin(monkeypatch=monkeypatch, owners=owners, process=13, alive={12}, cores=cores) == [
+        {4}
+    ]  # 11 has ended
+    assert begin(
+        monkeypatch=monkeypatch, owners=owners, process=14, alive={12, 13}, cores=cores
+    ) == [{9}]
     assert owners[:] == [13, 12, 14]
 
 
@@ -506,7 +515,9 @@ def test_one_process_or_more_than_cores_keep_to_none(
     monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
     owners = multiprocessing.get_context("spawn").Array("q", processes)
-    assert begin(monkeypatch, owners, 11, set(), {0, 1}) == []
+    assert (
+        begin(monkeypatch=monkeypatch, owners=owners, process=11, alive=set(), cores={0, 1}) == []
+    )
     assert owners[:] == [0] * processes
 
 

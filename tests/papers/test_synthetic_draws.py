@@ -25,7 +25,8 @@ from papers.synthetic_draws import (
     unmatched,
 )
 
-FEDGROUP, FEDSIM = ROWS[0], ROWS[1:]
+FEDGROUP = ROWS[0]
+FEDSIM = ROWS[1:]
 IDS = [f"{row.papers[0]} {row.name}" for row in ROWS]
 STORED = json.loads(draws.STORE.read_text(encoding="utf-8"))
 STORED_ROWS = [

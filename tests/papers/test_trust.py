@@ -41,13 +41,13 @@ def figures(
 ) -> dict[str, Any]:
     """Of a run with these final figures: four clients, two kinds."""
     data = FederatedData(
-        "four",
-        np.zeros((8, 1), np.float32),
-        np.zeros(8, np.int64),
-        2,
-        Ragged.of([np.array([i]) for i in range(4)]),
-        Ragged.of([np.array([i]) for i in range(4, 8)]),
-        np.array([0, 0, 1, 1]),
+        name="four",
+        x=np.zeros((8, 1), np.float32),
+        y=np.zeros(8, np.int64),
+        classes=2,
+        train=Ragged.of([np.array([i]) for i in range(4)]),
+        test=Ragged.of([np.array([i]) for i in range(4, 8)]),
+        true_clusters=np.array([0, 0, 1, 1]),
     )
     run = fk.simulate(
         fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, callbacks=fk.Progress(False)

@@ -33,7 +33,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fedkin.security.certificates import write_secret
 from tests.free_ports import free_ports, until
 
-SUPERLINK, CONNECTION, CLI = "superlink", "lab", "flwr"
+SUPERLINK = "superlink"
+CONNECTION = "lab"
+CLI = "flwr"
 TIMEOUT = 60.0  # seconds; on a quiet machine a process is ready in 3 to 6
 READY = {  # the log line of a program that is ready, with its number
     "flower-superlink": r"Uvicorn running on \S+:(\d+)",
@@ -55,7 +57,8 @@ class Ended(AssertionError):
 
     def __init__(self, name: str, code: int | None, log: str) -> None:
         super().__init__(f"{name} was not ready when it ended with {code}:\n{log}")
-        self.code, self.log = code, log
+        self.code = code
+        self.log = log
 
 
 class Refused(AssertionError):
@@ -72,7 +75,8 @@ class Lab:
     """
 
     def __init__(self, folder: Path, *, tls: bool = False) -> None:
-        self.folder, self.port = folder.resolve(), free_ports(1)[0]
+        self.folder = folder.resolve()
+        self.port = free_ports(1)[0]
         self.keys = Keys(self.folder / "keys") if tls else None
         self._commands: dict[str, list[str]] = {}
         self._started: dict[str, subprocess.Popen[bytes]] = {}
@@ -146,7 +150,8 @@ class Lab:
     def wait(self, run: int, timeout: float) -> str:
         """The status of a run that has finished. Raises AssertionError if it does not within so
         many seconds."""
-        streams, end = self._started[self._runs[run]], time.monotonic() + timeout
+        streams = self._started[self._runs[run]]
+        end = time.monotonic() + timeout
         until(
             lambda: streams.poll() is not None, timeout
         )  # a status takes a process, this does not
@@ -251,7 +256,8 @@ class Lab:
     def _ready(self, name: str, offset: int) -> int:
         """Wait for its line in the log after ``offset`` bytes; the number in that line."""
         pattern = re.compile(READY[self._commands[name][0]])
-        path, process = self.folder / f"{name}.log", self._started[name]
+        path = self.folder / f"{name}.log"
+        process = self._started[name]
 
         def output() -> str:
             return path.read_bytes()[offset:].decode(errors="replace")
@@ -287,7 +293,8 @@ class Keys:
     """An authority, the SuperLink's certificate, and a key for each node, below ``folder``."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.authority = folder, folder / "ca.crt"
+        self.folder = folder
+        self.authority = folder / "ca.crt"
         folder.mkdir(parents=True)
         self._key = ec.generate_private_key(ec.SECP384R1())
         write_secret(

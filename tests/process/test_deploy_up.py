@@ -112,7 +112,8 @@ def check_bits(folder: Path) -> None:
     data = fk.planted(
         base="digits", kind="label_permutation", clusters=2, samples=60, seed=3, clients=8
     )
-    method, local = fk.FlexCFL(clusters=2), config.work
+    method = fk.FlexCFL(clusters=2)
+    local = config.work
     last, _ = checkpoint.newest(folder / "run" / "checkpoints")
     assert last.round == ROUNDS and last.state.assignment[:2].min() >= 0
     pair = data.select(np.arange(2))

@@ -37,8 +37,17 @@ def checkout(tmp_path: Path) -> Path:
     )
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")
-    author = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
-    git(folder, *author, "commit", "--quiet", "--message", "the examples")
+    git(
+        folder,
+        "-c",
+        "user.name=tests",
+        "-c",
+        "user.email=tests@example.org",
+        "commit",
+        "--quiet",
+        "--message",
+        "the examples",
+    )
     return folder
 
 

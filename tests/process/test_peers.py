@@ -229,10 +229,8 @@ def test_members_with_certificates_and_one_without(
     plain = federation(tmp_path / "plain", 3)[2]
     known = configs[2].read_text().replace("tls/", "tcp/").split("connect = [")[1].split("]")[0]
     text = plain.read_text()
-    begin, end = (
-        text.index("connect = [") + len("connect = ["),
-        text.index("]", text.index("connect = [")),
-    )
+    begin = text.index("connect = [") + len("connect = [")
+    end = text.index("]", text.index("connect = ["))
     plain.write_text(text[:begin] + known + text[end:])
     stranger = processes.start(plain)
     assert stranger.continues(5)

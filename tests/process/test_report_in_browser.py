@@ -50,8 +50,16 @@ def federation(clients: int, name: str = "made up") -> FederatedData:
     x = (rng.normal(size=(len(y), 3)) + y[:, None]).astype(np.float32)
     rows = np.arange(len(y)).reshape(clients, 12)
     names = tuple(f"<img src=x onerror=alert({i})> & <b>{i}</b>" for i in range(clients))
-    parts = Ragged.of(list(rows[:, :9])), Ragged.of(list(rows[:, 9:]))
-    return FederatedData(name, x, y, 4, *parts, np.arange(clients) % 2, names)
+    return FederatedData(
+        name=name,
+        x=x,
+        y=y,
+        classes=4,
+        train=Ragged.of(list(rows[:, :9])),
+        test=Ragged.of(list(rows[:, 9:])),
+        true_clusters=np.arange(clients) % 2,
+        client_names=names,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +180,8 @@ def test_the_alluvial_chart_counts_migrations(browser: Browser, tmp_path: Path) 
 def test_who_migrated_is_of_the_chosen_run_and_the_index_may_be_negative(
     browser: Browser, tmp_path: Path
 ) -> None:
-    first, second = np.array([[0, 0, 1], [0, 1, 1]]), np.array([[0, 0, 1], [0, 0, 1]])
+    first = np.array([[0, 0, 1], [0, 1, 1]])
+    second = np.array([[0, 0, 1], [0, 0, 1]])
     runs = tuple(a_run(rows, seed=s, ari=[-0.4, 1.0]) for s, rows in enumerate((first, second)))
     page = fk.report(fk.RepeatedRuns(runs), tmp_path / "report.html")
     browser.open(page, fragment="#all")

@@ -63,7 +63,7 @@ def sites(folder: Path) -> list[Path]:
     """The files of two sites."""
     own = {f"site-{k}": {**project.DATA, "clients": 2} for k in range(2)}
     configs = [
-        project.client(folder, name, [k], data, SHARED)
+        project.client(folder=folder, name=name, clients=[k], data=data, shared=SHARED)
         for k, (name, data) in enumerate(own.items())
     ]
     return [Path(config["config"]) for config in configs]
@@ -123,10 +123,12 @@ def test_a_worker_that_is_killed_while_it_answers_costs_no_message(
     short_path: Path, site: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     config = sites(short_path)[0]
-    worker, request = SiteWorker(config, site.pid), RpcMessage({"operation": "no such task"})
+    worker = SiteWorker(config, site.pid)
+    request = RpcMessage({"operation": "no such task"})
     expected = from_parts(worker.reply(to_parts(request)))
     assert "no such task" in expected.header["failed"]
-    first, replies = worker_process(config), []
+    first = worker_process(config)
+    replies = []
     assert first is not None
     assert until(
         lambda: connections(config) == 1

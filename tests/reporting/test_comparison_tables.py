@@ -54,7 +54,8 @@ def cells_of(found: Comparison, place: int) -> list[str]:
 
 def test_a_row_is_means_with_scipys_intervals() -> None:
     told = row(comparison({"": CURVES}), "FedAvg")
-    last, top = [0.60, 0.61, 0.62], [0.62, 0.64, 0.63]
+    last = [0.60, 0.61, 0.62]
+    top = [0.62, 0.64, 0.63]
     for name, values in (
         ("final_accuracy", last),
         ("best_accuracy", top),
@@ -578,9 +579,9 @@ def test_more_methods_than_colours(tmp_path: Path) -> None:
     found = comparison({"": nine})
     (axes,) = comparison_figure.draw(found).axes
     looks = [
-        (line.get_color(), str(line.get_linestyle()), line._unscaled_dash_pattern)
+        (line.get_color(), str(line.get_linestyle()), line._unscaled_dash_pattern)  # pyright: ignore
         for line in axes.lines
-    ]  # pyright: ignore
+    ]
     assert len(axes.lines) == 9 and len({str(look) for look in looks}) == 9
     comparison_tables.write(found, tmp_path)
     image = Image.open(io.BytesIO((tmp_path / "figure.png").read_bytes()))

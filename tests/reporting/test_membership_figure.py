@@ -15,7 +15,8 @@ from fedkin.run.metrics.membership import by_largest_share, memberships
 
 @pytest.fixture(scope="module")
 def run(tiny: FederatedData, tmp_path_factory: pytest.TempPathFactory) -> fk.Run:
-    local, out = fk.SGD(epochs=1, batch_size=5, lr=0.5), tmp_path_factory.mktemp("soft") / "run"
+    local = fk.SGD(epochs=1, batch_size=5, lr=0.5)
+    out = tmp_path_factory.mktemp("soft") / "run"
     return fk.simulate(
         fk.FedEM(clusters=2),
         tiny,

@@ -35,7 +35,14 @@ def finished(method: Any, name: str, plan: Plan, against: dict[str, Run] | None 
         "method": {"name": name},
     }
     config["run"] = {"cohort": plan.cohort, "seed": plan.seed, "rounds": plan.rounds}
-    return Run(Description(config), track.records, track.state, pd.DataFrame(), 0.0, against or {})
+    return Run(
+        config=Description(config),
+        records=track.records,
+        state=track.state,
+        clients=pd.DataFrame(),
+        seconds=0.0,
+        against=against or {},
+    )
 
 
 @pytest.fixture(scope="module")

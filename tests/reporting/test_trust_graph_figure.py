@@ -88,7 +88,8 @@ def test_without_a_truth_the_picture_says_nothing_of_right_and_wrong(
 ) -> None:
     """No lower panel, no orange lines, though the same peers trust across what they look like to be
     kinds."""
-    kept, kind = trust_over_time(unknown.records, len(unknown.assignment)), unknown.assignment
+    kept = trust_over_time(unknown.records, len(unknown.assignment))
+    kind = unknown.assignment
     np.testing.assert_array_equal(kept[6], trust_over_time(run.records, len(run.assignment))[6])
     assert any((trust & (kind[:, None] != kind)).any() for trust in kept.values())
     axes = draw(unknown).axes

@@ -114,7 +114,9 @@ def test_discrepancy_by_both_definitions() -> None:
 def test_training_record_of_fake_clients() -> None:
     world = fake_world(clients=4, silent=frozenset({0}), garbage=frozenset({1}))
     instrumented = InstrumentedWorld(world)
-    models, clients, model_index = np.zeros((1, 3), np.float32), np.arange(4), np.zeros(4, np.int64)
+    models = np.zeros((1, 3), np.float32)
+    clients = np.arange(4)
+    model_index = np.zeros(4, np.int64)
     reply = train(instrumented, models, clients, model_index, reduce=True, stream=Stream(0))
     state = State(models + reply.update, np.zeros(4, np.int64))
     record = training_record(instrumented.observations, state)

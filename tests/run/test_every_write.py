@@ -49,7 +49,13 @@ def go(out: Path, resume: bool = False, on_round: OnRound | None = None) -> Run:
     """Three rounds and three checkpoints."""
     plan = Plan(rounds=3, cohort=4, checkpoint_every=2)
     sections = {"data": {"name": "toy"}, "model": {"name": "toy"}, "run": {"rounds": 3, "seed": 0}}
-    experiment = Experiment(ToyWorlds(), plan, Description(sections), on_round, resume)
+    experiment = Experiment(
+        worlds=ToyWorlds(),
+        plan=plan,
+        description=Description(sections),
+        on_round=on_round,
+        resume=resume,
+    )
     return experiment.run([({"name": "tests.run.toy_method:Toy"}, Toy(warm=3))], out)
 
 

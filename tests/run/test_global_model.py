@@ -69,7 +69,8 @@ def test_clients_without_a_cluster_are_not_scored() -> None:
 
 
 def test_scoring_the_global_model_costs_the_method_nothing() -> None:
-    world, plain = hand_world(), hand_world()
+    world = hand_world()
+    plain = hand_world()
     score(world, hand_state(), 1, global_model=True)
     score(plain, hand_state(), 1)
     assert world.ledger.total() == plain.ledger.total() == (0, 0)
@@ -177,7 +178,9 @@ def test_a_resumed_run_records_the_same(tiny: FederatedData, tmp_path: Path) -> 
 
 
 def test_real_clients_score_it_and_keep_their_own_clusters_model() -> None:
-    data, model, transport = clustered_data(), model_of(), MemoryTransport()
+    data = clustered_data()
+    model = model_of()
+    transport = MemoryTransport()
     disks = []
     for client in range(data.clients):
         node = node_of(f"site-{client}", [client], data, model)

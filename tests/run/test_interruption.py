@@ -114,7 +114,8 @@ def test_a_signal_is_noted_even_where_it_cannot_be_told(tmp_path: Path) -> None:
 
 
 def test_a_thread_leaves_signals_to_the_main_one() -> None:
-    before, seen = signal.getsignal(signal.SIGINT), []
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
 
     def run() -> None:
         with interruptible():

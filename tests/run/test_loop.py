@@ -147,7 +147,8 @@ def test_worlds_begin_every_round_once_before_anything_else() -> None:
 def test_the_scene_is_that_of_the_round() -> None:
     """Clients are even and odd; from the third record on they are said to be of other kinds, and
     two have moved."""
-    parity, looks = np.arange(8) % 2, iter(range(4))
+    parity = np.arange(8) % 2
+    looks = iter(range(4))
 
     def ground_truth() -> GroundTruth:
         late = next(looks) >= 2
@@ -167,7 +168,8 @@ def test_the_record_tells_who_noticed_and_who_was_placed_anew() -> None:
 
     class Moving(FakeWorld):
         def begin(self, stream: Stream) -> None:
-            self.round, away = stream.round, 2 <= stream.round < 5
+            away = 2 <= stream.round < 5
+            self.round = stream.round
             self.counts = counts - 9 * away * (np.arange(8) == 5)[:, None]
             self.silent = frozenset({5}) if stream.round in (2, 3) else frozenset()
 

@@ -180,7 +180,8 @@ def test_methods_are_compared_by_it_and_less_is_better() -> None:
     if np.isfinite(pair["difference"]):
         assert pair["difference"] <= 0  # the method with the smaller gap stands first
     fk.draw(found)
-    latex, markdown = Path("c/comparison.tex").read_text(), Path("c/comparison.md").read_text()
+    latex = Path("c/comparison.tex").read_text()
+    markdown = Path("c/comparison.md").read_text()
     assert r"Client gap (\%) & Largest \\" in latex and "| client gap (%) | largest |" in markdown
     assert (
         "Bold: the lowest best less worst" in markdown
@@ -212,13 +213,15 @@ def test_a_run_is_resumed_with_the_measures_that_it_began_with(tmp_path: Path) -
 
 
 def test_it_changes_no_number_of_a_run() -> None:
-    without, measured = simulated(measures=[]), simulated()
+    without = simulated(measures=[])
+    measured = simulated()
     assert [{k: v for k, v in r.items() if k != "gap"} for r in measured.records] == without.records
     np.testing.assert_array_equal(measured.models, without.models)
 
 
 def test_a_server_computes_it_of_scores_of_real_clients() -> None:
-    data, model = clustered_data(), model_of()
+    data = clustered_data()
+    model = model_of()
     transport = MemoryTransport()
     join_nodes(transport, [[0, 1, 2], [3, 4, 5]], data, model)
     there = run_rounds(

@@ -123,7 +123,8 @@ def test_too_many_neighbours_are_refused_before_anything_runs(
 
 # --- what a plan keeps peers from
 
-SLEEPERS, STAGE_TWO = "run.cohort", "no peer reaches stage two"
+SLEEPERS = "run.cohort"
+STAGE_TWO = "no peer reaches stage two"
 
 
 def told(method: Any, rounds: int, cohort: int) -> list[bool]:

@@ -93,7 +93,12 @@ def private_world(settings: ClientDP = TESTING, world: Any = None) -> PrivateWor
     world = world or fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1))
     mechanism = settings.mechanism(N, 4, 1, "poisson")
     return PrivateWorld(
-        world, mechanism, Journal(), SeededRandomness(np.random.default_rng(0)), 1, EVERYONE
+        world=world,
+        mechanism=mechanism,
+        journal=Journal(),
+        randomness=SeededRandomness(np.random.default_rng(0)),
+        round=1,
+        cohort=EVERYONE,
     )
 
 
@@ -119,7 +124,8 @@ def test_what_a_method_gets_are_clipped_sums_by_a_fixed_number_and_no_losses() -
 
 def test_portions_and_weights_by_capped_examples() -> None:
     quiet = replace(TESTING, noise_multiplier=0.0, clip=1e6, divisor=1.0)
-    models, stream = private_world().initial(Stream(0))[None], Stream(0, 1, "train")
+    models = private_world().initial(Stream(0))[None]
+    stream = Stream(0, 1, "train")
 
     def update(
         settings: ClientDP, clients: np.ndarray = EVERYONE, memory: int | None = None
@@ -139,7 +145,8 @@ def test_portions_and_weights_by_capped_examples() -> None:
 
 def test_a_round_without_clients_releases_noise_all_the_same() -> None:
     world = private_world()
-    models, nobody = world.initial(Stream(0))[None], np.zeros(0, np.int64)
+    models = world.initial(Stream(0))[None]
+    nobody = np.zeros(0, np.int64)
     reply = train(world, models, nobody, nobody, reduce=True, stream=Stream(0, 1, "train"))
     assert reply.update.std() == pytest.approx(1.0 / 4, rel=0.4)
 
@@ -168,7 +175,8 @@ def test_work_that_sends_more_than_sums_is_refused(task: Any) -> None:
 
 def test_a_client_adds_one_vector_in_a_round() -> None:
     world = private_world()
-    models, twice = world.initial(Stream(0))[None], np.array([1, 1])
+    models = world.initial(Stream(0))[None]
+    twice = np.array([1, 1])
     with pytest.raises(TaskError, match="may add one vector"):
         train(world, models, twice, np.zeros(2, np.int64), reduce=True, stream=Stream(0))
 
@@ -217,7 +225,8 @@ def test_what_is_read_from_the_folder_says_what_privacy_cost(tmp_path: Path) -> 
     compared = CliRunner().invoke(app, ["compare", *asked, *grid, "--out", str(tmp_path / "grid")])
     assert compared.exit_code == 0, compared.output
     folder = next((tmp_path / "grid").rglob("privacy.json")).parent
-    said, loaded = json.loads((folder / "privacy.json").read_text()), fk.Run.load(folder)
+    said = json.loads((folder / "privacy.json").read_text())
+    loaded = fk.Run.load(folder)
     assert loaded.final["privacy"] == said and loaded.summary() == json.loads(
         (folder / "summary.json").read_text()
     )
@@ -480,7 +489,8 @@ def test_what_is_not_charged_is_refused_or_infinite(kind: str, task: Any) -> Non
     assert not world._journal.entries
     insists = private_world(replace(TESTING, uncharged="infinite"))
     insists.run(task, EVERYONE, Stream(0))
-    mechanism, journal = insists._mechanism, insists._journal
+    mechanism = insists._mechanism
+    journal = insists._journal
     assert (
         journal.uncharged == [task.name] and mechanism.epsilon(1, bool(journal.uncharged)) == np.inf
     )
@@ -490,11 +500,9 @@ def test_the_ledger_has_a_line_for_each_kind_of_release(tmp_path: Path) -> None:
     """Models and scores at a price, choices and what stays in the folder at none; tuning is said to
     be open."""
     said = simulate(SCORED, method=IFCA, out=tmp_path / "run").summary()["privacy"]
-    charged, open_ones, kept = (
-        said["charged"],
-        " ".join(said["not_charged"]),
-        " ".join(said["must_not_be_released"]),
-    )
+    charged = said["charged"]
+    open_ones = " ".join(said["not_charged"])
+    kept = " ".join(said["must_not_be_released"])
     assert charged["models (train)"].startswith("4 noisy sums") and charged[
         "scores (evaluate)"
     ].endswith(": 1")

@@ -199,8 +199,9 @@ def test_ones_own_shift_need_not_be_a_dataclass(tiny: FederatedData, tmp_path: P
             self, original: Any, current: FederatedData, round: int, reachable: Any, stream: Any
         ) -> ShiftedRound:
             order = np.r_[1, 0, 2 : current.clients] if round == 2 else np.arange(current.clients)
-            taken = current.train.select(order), current.test.select(order)
-            return current.with_rows(*taken), order != np.arange(current.clients)
+            return current.with_rows(
+                current.train.select(order), current.test.select(order)
+            ), order != np.arange(current.clients)
 
     run = go(tiny, tmp_path / "run", shift=Once(), rounds=3, against=[])
     assert run.config.shift == {"name": "once", "is": f"{Once.__module__}.{Once.__qualname__}"}

@@ -48,7 +48,8 @@ def go(data: FederatedData, against: Sequence[Any] = (), **options: Any) -> Run:
 
 def test_clusters_win_where_labels_contradict(tiny: FederatedData) -> None:
     run = go(tiny, [fk.FedAvg()], rounds=10)
-    ours, theirs = run.summary(), run.against["fedavg"].summary()
+    ours = run.summary()
+    theirs = run.against["fedavg"].summary()
     assert (
         ours["best_accuracy"] > 0.8 > theirs["best_accuracy"]
     )  # one model cannot serve both halves
@@ -58,7 +59,8 @@ def test_clusters_win_where_labels_contradict(tiny: FederatedData) -> None:
 
 def test_the_summary_agrees_with_the_history(tiny: FederatedData) -> None:
     run = go(tiny, target=0.6)
-    summary, history = run.summary(), run.history
+    summary = run.summary()
+    history = run.history
     assert list(history.index) == list(range(6))
     assert (
         summary["best_accuracy"]
@@ -86,7 +88,9 @@ def test_partial_rounds_do_not_count_for_the_best(tiny: FederatedData) -> None:
     run = go(tiny)
     cheat = [{**record, "partial": record["round"] < 4} for record in run.records]
     cheat[2] = {**cheat[2], "accuracy": 1.0}
-    changed = Run(run.config, cheat, run.state, run.clients, run.seconds)
+    changed = Run(
+        config=run.config, records=cheat, state=run.state, clients=run.clients, seconds=run.seconds
+    )
     assert changed.summary()["best_round"] >= 4
     assert changed.summary()["best_accuracy"] == max(r["accuracy"] for r in cheat[4:])
 
@@ -117,7 +121,8 @@ def test_bytes_are_models_sent(tiny: FederatedData) -> None:
 
 def test_watching_and_keeping_change_nothing(tiny: FederatedData, tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
-    bare, kept = go(tiny), go(tiny, [fk.FedAvg()], out=tmp_path / "run", on_round=told.append)
+    bare = go(tiny)
+    kept = go(tiny, [fk.FedAvg()], out=tmp_path / "run", on_round=told.append)
     assert bare.models.tobytes() == kept.models.tobytes()
     assert bare.records == kept.records
     assert [r["method"] for r in told] == ["fedgroup"] * 6 + ["fedavg"] * 6
@@ -169,7 +174,8 @@ def test_saving_on_a_disk_that_fills_up_leaves_nothing(
     tiny: FederatedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     run = go(tiny, [fk.FedAvg()])
-    fsync, calls = os.fsync, iter(range(1, 100))
+    fsync = os.fsync
+    calls = iter(range(1, 100))
 
     def full(descriptor: int) -> None:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode) and next(calls) == number:

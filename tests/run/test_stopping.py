@@ -117,7 +117,9 @@ def replies(*rounds: tuple[float | None, int]) -> list[Record]:
     ]
 
 
-BAD, GOOD, NOBODY = (None, 4), (0.5, 1), (None, 0)
+BAD = (None, 4)
+GOOD = (0.5, 1)
+NOBODY = (None, 0)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,8 @@ BAD, GOOD, NOBODY = (None, 4), (0.5, 1), (None, 0)
 def test_three_rounds_without_a_usable_reply_end_a_run(
     rounds: tuple[Any, ...], stops: bool
 ) -> None:
-    records, plan = replies(*rounds), Plan(rounds=50, cohort=1)
+    records = replies(*rounds)
+    plan = Plan(rounds=50, cohort=1)
     stopped = stop_without_replies(plan, records)
     assert (stopped is not None) == stops == bool(failure(records))
     if stopped:
@@ -237,7 +240,8 @@ def test_a_final_score_over_some_of_the_clients_is_known_as_such() -> None:
 
 
 def test_the_rounds_of_a_stopped_run_are_those_of_a_longer_one() -> None:
-    stopped, whole = said(rounds=50, patience=3), said(rounds=7)
+    stopped = said(rounds=50, patience=3)
+    whole = said(rounds=7)
     assert stopped.records == whole.records[:6]
 
 

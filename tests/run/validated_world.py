@@ -34,7 +34,13 @@ def constant_data(clients: int = 4, validation: bool = True) -> FederatedData:
     y = np.tile(own, clients)
     train, held_out, test = parts
     return FederatedData(
-        "constant", x, y, CLASSES, train, test, validation=held_out if validation else None
+        name="constant",
+        x=x,
+        y=y,
+        classes=CLASSES,
+        train=train,
+        test=test,
+        validation=held_out if validation else None,
     )
 
 

@@ -75,7 +75,8 @@ def test_more_swaps_than_pairs_of_classes_are_refused() -> None:
 
 
 def test_odd_angles_are_turned_softly() -> None:
-    data, upright = little("rotation", 5), little("rotation", 1)
+    data = little("rotation", 5)
+    upright = little("rotation", 1)
     assert data.x.min() >= 0 and data.x.max() <= 1 and data.true_clusters is not None
     for client, cluster in enumerate(data.true_clusters):
         untouched = [data.x[row].tobytes() in ORIGINAL for row in rows_of(data, client)]

@@ -25,7 +25,8 @@ def at(shift: Steps, data: StreamData, round: int) -> tuple[FederatedData, np.nd
 
 
 def test_a_step_is_tested_before_it_is_trained_on() -> None:
-    data, trained = stream(), set()
+    data = stream()
+    trained = set()
     every = ShiftedData(data, Steps(2), lambda _: np.arange(3))
     for round in range(7):
         now, shifted = every.at(Stream(0, round, "scenario"))

@@ -33,7 +33,13 @@ def federation(
     )
     x = np.arange(len(y), dtype=np.float32)[:, None]
     return FederatedData(
-        "toy", x, y, 10, train, test, np.arange(len(labels)) if true_clusters else None
+        name="toy",
+        x=x,
+        y=y,
+        classes=10,
+        train=train,
+        test=test,
+        true_clusters=np.arange(len(labels)) if true_clusters else None,
     )
 
 
@@ -62,7 +68,8 @@ def test_the_authors_result_for_the_authors_pairs(oracle: Oracle, kind: str) -> 
     """In their run 0 and 6 exchanged labels 0 and 3, 3 and 2 labels 0 and 2, 7 and 4 labels 2 and
     0."""
     swap = oracle("flexcfl")["swap"]
-    pairs, before = np.array(swap["rng_trace_p0.5"]["pairs"]), published()
+    pairs = np.array(swap["rng_trace_p0.5"]["pairs"])
+    before = published()
     if kind == "all":
         data, moved = swap_all(before, pairs)
     else:
@@ -77,7 +84,8 @@ def test_the_authors_result_for_the_authors_pairs(oracle: Oracle, kind: str) -> 
 
 def test_only_labels_that_the_other_has_not_are_drawn() -> None:
     """Of pairs (0, 6), (3, 2) and (7, 4): {0} and {3}, {0} and {2}, {2, 3} and {0, 1}."""
-    pairs, seen = np.array([[0, 6], [3, 2], [7, 4]]), []
+    pairs = np.array([[0, 6], [3, 2], [7, 4]])
+    seen = []
     for round in range(100):
         labels, possible = draw_labels(published(), pairs, STREAM.at(round))
         assert possible.all()
@@ -141,7 +149,9 @@ def test_part_swapped_back_is_what_it_was() -> None:
 def test_as_coded_the_rest_of_a_round_is_dropped() -> None:
     """Client 3 can swap with anybody, the other three have nothing to give each other. So one of
     the two pairs is possible, and as coded only where it comes first: every other time."""
-    data, everybody, swaps = federation([[0, 1], [0, 1], [0, 1], [2, 3]]), np.arange(4), 0
+    data = federation([[0, 1], [0, 1], [0, 1], [2, 3]])
+    everybody = np.arange(4)
+    swaps = 0
     for round in range(1, 201):
         _, moved = SwapPart(1.0).step(data, data, round, everybody, STREAM.at(round))
         _, coded = SwapPart(1.0, as_coded=True).step(data, data, round, everybody, STREAM.at(round))
@@ -205,7 +215,8 @@ def test_what_swaps_never_change(
     original = current = federation(labels, [own[::2] for own in labels], true_clusters=True)
     rows = rows_of(original.train), rows_of(original.test), np.arange(len(labels)).tolist()
     for round in range(1, 6):
-        stream, everybody = Stream(seed, round, "shift"), np.arange(len(labels))
+        stream = Stream(seed, round, "shift")
+        everybody = np.arange(len(labels))
         before = current
         current, moved = kind(probability).step(original, before, round, everybody, stream)
         again, _ = kind(probability).step(original, before, round, everybody, stream)

@@ -22,7 +22,8 @@ class Signed:
     """Three clients, what they have announced, and their signatures."""
 
     def __init__(self, folder: Path, names: tuple[str, ...] = NAMES) -> None:
-        self.folder, self.authority = folder, Authority.new("trial")
+        self.folder = folder
+        self.authority = Authority.new("trial")
         self.sum = SmallSum(3)
         self.identities = [
             Identity(name, certified(folder, self.authority, name)) for name in names

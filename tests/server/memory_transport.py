@@ -19,7 +19,9 @@ from fedkin.server.node import Node
 from fedkin.server.request_retries import RequestRound
 from fedkin.server.transport import OnlineNode, Reply, SentRequest
 
-HEARTBEAT, TIMEOUT = 30.0, 60.0  # seconds between heartbeats, and after which one no longer counts
+# Seconds between heartbeats, and after which one no longer counts.
+HEARTBEAT = 30.0
+TIMEOUT = 60.0
 Handler = Callable[[RpcMessage], RpcMessage]
 
 
@@ -106,16 +108,19 @@ class MemoryTransport:
         """A node disconnects: requests to it are lost at once."""
         for request_id, due in self._due.items():
             if due.node == node and due.when > self.clock.now:
-                due.when, due.reply = self.clock.now, _gone(request_id)
+                due.when = self.clock.now
+                due.reply = _gone(request_id)
         return self.stations.pop(node)
 
     def kill(self, node: int) -> None:
         """A node dies: requests to it are lost when its heartbeat is missed."""
-        station, now = self.stations[node], self.clock.now
+        station = self.stations[node]
+        now = self.clock.now
         station.killed = now
         for request_id, due in self._due.items():
             if due.node == node and due.when > now:
-                due.when, due.reply = station.alive_until(now), _gone(request_id)
+                due.when = station.alive_until(now)
+                due.reply = _gone(request_id)
 
     def operations(self, round: int | None = None) -> list[str]:
         """The operations of a round, without handshakes."""
@@ -157,7 +162,8 @@ class MemoryTransport:
 
     def _push(self, node: int, request: RpcMessage, round: int) -> SentRequest:
         received, size = transmitted(request)
-        station, operation = self.stations.get(node), str(request.header["operation"])
+        station = self.stations.get(node)
+        operation = str(request.header["operation"])
         if station is None or station.rejected:
             return SentRequest(None, size)
         request_id = f"request-{len(self._operations)}"

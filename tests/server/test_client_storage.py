@@ -23,7 +23,9 @@ class Sites:
     """Four clients on three nodes, whose labels a test may change."""
 
     def __init__(self, **settings: Any) -> None:
-        self.transport, self.counts, self.nodes = MemoryTransport(), {}, {}
+        self.transport = MemoryTransport()
+        self.counts = {}
+        self.nodes = {}
         for node, clients in ((0, [0]), (1, [1, 2]), (2, [3])):
             self.counts[node] = np.full((len(clients), C), 12)
             self.nodes[node] = fake_node(f"site-{node}", clients, counts=self.counts[node])

@@ -43,9 +43,11 @@ class Change(NamedTuple):
 def example(name: str) -> tuple[Task, list[Task], np.ndarray]:
     """A task, the tasks before it, and the clients of its rows: several of a client where models
     are detectors."""
-    clients, index = np.array([2, 0, 3, 1, 4]), np.array([1, 0, 1, 2, 1])
+    clients = np.array([2, 0, 3, 1, 4])
+    index = np.array([1, 0, 1, 2, 1])
     if EXAMPLES[name].detectors and name != "evaluate detectors":
-        clients, index = np.array([3, 0, 3, 1, 2, 3]), np.array([2, 0, 1, 1, 0, 0])
+        clients = np.array([3, 0, 3, 1, 2, 3])
+        index = np.array([2, 0, 1, 1, 0, 0])
     together = np.array([[0, 1, 2], [2, 1, 0], [0, 1, 2], [1, -1, 2], [0, -1, -1]])
     models = np.random.default_rng(4).normal(size=(3, P)).astype(np.float32)
     given = Given(SPEC, models, clients, index, (index + clients) % 3, together)
@@ -53,7 +55,8 @@ def example(name: str) -> tuple[Task, list[Task], np.ndarray]:
 
 
 def federation(layout: str, detects: bool) -> tuple[MemoryTransport, RemoteWorld]:
-    transport, about = MemoryTransport(), replace(ABOUT, samples="[1] -> 3")
+    transport = MemoryTransport()
+    about = replace(ABOUT, samples="[1] -> 3")
     for node, clients in enumerate(LAYOUTS[layout]):
         transport.join(node, fake_node(f"site-{clients[0]}", clients, about, detects=detects))
     world = fake_remote(
@@ -200,11 +203,16 @@ CASES = [
 def test_a_changed_reply_is_left_out_with_one_warning(
     name: str, layout: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gone, whole = Federation(name, layout), Federation(name, layout)
+    gone = Federation(name, layout)
+    whole = Federation(name, layout)
     gone.node.rejected = True
-    task, expected, _ = gone.task, gone.run(), whole.run()
+    task = gone.task
+    expected = gone.run()
+    _ = whole.run()
     own = np.isin(gone.clients, LAYOUTS[layout][hostile_node(layout)])
-    lasting, count = bool(task.memory), 0  # clients do not do the same again
+    # Clients do not do the same again.
+    lasting = bool(task.memory)
+    count = 0
     for change in changes(task.for_messages(SPEC), whole.honest):
         caplog.clear()
         with caplog.at_level(logging.WARNING, "fedkin"):
@@ -229,7 +237,8 @@ def test_a_changed_reply_is_left_out_with_one_warning(
 
 def test_a_left_out_reply_reports_no_shift_either(caplog: pytest.LogCaptureFixture) -> None:
     transport, world = federation("lone", detects=False)
-    clients, models = np.arange(6), np.zeros((1, P), np.float32)
+    clients = np.arange(6)
+    models = np.zeros((1, P), np.float32)
     train = Train(models, world.work, np.zeros(6, np.int64))
     world.expect(Shifted())
     for name in ("update", "shifted"):

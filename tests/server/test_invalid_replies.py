@@ -152,10 +152,8 @@ def test_an_invalid_update_is_excluded(what: str, caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize("model_index", [WHICH, None], ids=["assigned", "choosing"])
 def test_invalid_means_are_excluded_with_all_their_rows(what: str, model_index: Any) -> None:
     _, world = federation(MEANS[what], fleets=True)
-    got, fine = (
-        train(world, model_index, reduce=True),
-        train(federation(fleets=True)[1], model_index, reduce=True),
-    )
+    got = train(world, model_index, reduce=True)
+    fine = train(federation(fleets=True)[1], model_index, reduce=True)
     there = np.arange(6) // 2 != ODD // 2
     np.testing.assert_array_equal(got.arrived, there)
     np.testing.assert_array_equal(got.nonfinite, ~there)
@@ -324,7 +322,8 @@ def test_a_client_without_a_reply_is_missing(how: str, caplog: pytest.LogCapture
 def test_calls_without_a_reply_return_nan_or_zeros(how: str) -> None:
     transport, world = federation()
     silent(transport, how)
-    held, start = MODELS, MODELS[0]
+    held = MODELS
+    start = MODELS[0]
     assert np.isnan(world.run(Losses(held), EVERYONE).losses[ODD]).all()
     assert np.isnan(world.run(LabelErrors(held), EVERYONE).error[ODD]).all()
     assert np.isnan(

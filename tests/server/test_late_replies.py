@@ -27,7 +27,8 @@ class Federation:
     replies."""
 
     def __init__(self, **late: Any) -> None:
-        self.engine, self.late = MemoryTransport(), []
+        self.engine = MemoryTransport()
+        self.late = []
         self.slow: Station
         for client in range(3):
             self.slow = self.engine.join(100 + client, fake_node(f"site-{client}", [client]))

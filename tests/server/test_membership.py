@@ -382,7 +382,8 @@ def test_a_node_with_another_handshake_is_refused_and_sent_nothing_more(
     changes: dict[str, Any], words: tuple[str, ...], honest: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = replace(ABOUT, config="c0")
-    transport, other = MemoryTransport(), replace(own, **changes)
+    transport = MemoryTransport()
+    other = replace(own, **changes)
     transport.join(1, fake_node("a", about=own))
     forged = RpcMessage({**other.header(), "name": "stranger"}, {"samples": np.array([5])})
     transport.join(2, fake_node("stranger", about=other) if honest else lambda request: forged)

@@ -157,7 +157,8 @@ def test_a_new_round_has_its_own_deadline() -> None:
 
 def test_a_reply_right_before_the_deadline_counts_and_one_after_it_does_not() -> None:
     transport, requests = started(deadline=90.0)
-    transport.stations[1].delay, transport.stations[2].delay = 59.5, 60.5
+    transport.stations[1].delay = 59.5
+    transport.stations[2].delay = 60.5
     assert set(ask(requests)) == {1, 3, 4}
 
 
@@ -175,7 +176,8 @@ def test_when_the_time_of_a_round_is_up_no_node_is_suspected() -> None:
 def test_after_the_quorum_the_others_get_as_long_again() -> None:
     transport, requests = started(quorum=0.5)
     transport.stations[1].delay = transport.stations[2].delay = 10.0
-    transport.stations[3].delay, transport.stations[4].delay = 19.0, 21.0
+    transport.stations[3].delay = 19.0
+    transport.stations[4].delay = 21.0
     assert set(ask(requests)) == {1, 2, 3}
     assert transport.clock.now <= 20 + 3 * POLL
 

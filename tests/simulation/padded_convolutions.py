@@ -52,7 +52,8 @@ def different_steps() -> list[int]:
         compiled = jax.jit(program, compiler_options={"xla_cpu_multi_thread_eigen": False})
         return np.asarray(compiled(shared, np.array(first)))
 
-    both, alone = on(2, [0, 1]), [on(1, [first])[0] for first in (0, 1)]
+    both = on(2, [0, 1])
+    alone = [on(1, [first])[0] for first in (0, 1)]
     return [
         int((part != own).any(axis=(1, 2, 3, 4)).sum())
         for part, own in zip(both, alone, strict=True)

@@ -33,11 +33,13 @@ def federation(
     rng = np.random.Generator(np.random.PCG64(seed))
     total = sum(sizes) + sum(test_sizes)
     parts = np.split(rng.permutation(total), np.cumsum(sizes + test_sizes)[:-1])
-    x, y = rng.normal(size=(total, features)).astype(np.float32), rng.integers(classes, size=total)
+    x = rng.normal(size=(total, features)).astype(np.float32)
+    y = rng.integers(classes, size=total)
     for client, rows in enumerate(parts):
         x[rows] += np.float32(0.3 * (client % len(sizes)))
-    train, test = Ragged.of(parts[: len(sizes)]), Ragged.of(parts[len(sizes) :])
-    return FederatedData("small", x, y, classes, train, test)
+    train = Ragged.of(parts[: len(sizes)])
+    test = Ragged.of(parts[len(sizes) :])
+    return FederatedData(name="small", x=x, y=y, classes=classes, train=train, test=test)
 
 
 def samples(

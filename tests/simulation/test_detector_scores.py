@@ -127,7 +127,8 @@ def test_histograms_of_scores(split: str) -> None:
 
 
 def test_one_that_gives_no_answer_has_no_histogram() -> None:
-    w, whole = world(population=Population(dropout=0.5)), world()
+    w = world(population=Population(dropout=0.5))
+    whole = world()
     w.begin(Stream(3, 2, "scenario"))
     silent = ~trained(w).arrived
     got = w.run(Detections(models(linear(), 3), WHICH, POSITIVE), CLIENTS).counts

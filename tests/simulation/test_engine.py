@@ -182,7 +182,8 @@ def test_an_unknown_shift_test() -> None:
 
 
 def test_no_client_at_all() -> None:
-    nobody, w = np.zeros(0, np.int64), world()
+    nobody = np.zeros(0, np.int64)
+    w = world()
     assert train(w, START, nobody, nobody, stream=STREAM).update.shape == (0, START.shape[1])
     assert train(w, START, nobody, stream=STREAM).model_index.shape == (0,)
     reduced = train(w, START, nobody, nobody, reduce=True, stream=STREAM)
@@ -265,12 +266,13 @@ def test_scores_by_hand() -> None:
     y = np.array([0, 1, 1, 1, 0])
     rows = Ragged.of([np.array([0, 1, 2]), np.array([3]), np.array([4, 1])])
     got = evaluate(
-        counting(FederatedData("hand", x, y, 2, rows, rows)),
+        counting(FederatedData(name="hand", x=x, y=y, classes=2, train=rows, test=rows)),
         np.array([[1], [-1]], np.float32),
         np.array([2, 0, 1, 0]),
         np.array([0, 0, 1, 1]),
     )
-    right, wrong = np.log1p(np.exp(-1)), np.log1p(np.exp(1))
+    right = np.log1p(np.exp(-1))
+    wrong = np.log1p(np.exp(1))
     np.testing.assert_array_equal(got.correct, [1, 2, 0, 1])
     np.testing.assert_array_equal(got.examples, [2, 3, 1, 3])
     by_hand = [

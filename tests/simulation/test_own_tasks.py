@@ -29,7 +29,8 @@ MODEL = mclr(DATA)
 MODELS = models(MODEL, 3)
 WORK = LocalTraining(epochs=4, batch_size=5, lr=0.1)
 STREAM = Stream(1, 4, "run/task")
-HALF, SLOW = Population(dropout=0.5), Population(stragglers=0.6)
+HALF = Population(dropout=0.5)
+SLOW = Population(stragglers=0.6)
 
 
 def world(**options: Any) -> SimulatedWorld:
@@ -221,13 +222,18 @@ class AskedOften(Task):
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_client_with_memory_has_one_row(compiled: bool) -> None:
     """Two rows would be done one after the other here, and both at once in a compiled form."""
-    w, twice = world(compiled=compiled), np.array([0, 1, 0])
+    w = world(compiled=compiled)
+    twice = np.array([0, 1, 0])
     with pytest.raises(
         TaskError, match="task asked_often: a client has one row only, as it keeps one times_asked"
     ):
         w.run(AskedOften(), twice)
     personal = Personal(
-        body_of(MODELS, MODEL.spec.head), WORK, np.zeros(3, int), MODELS[0], MODEL.spec.head
+        models=body_of(MODELS, MODEL.spec.head),
+        work=WORK,
+        model_index=np.zeros(3, int),
+        start=MODELS[0],
+        head=MODEL.spec.head,
     )
     with pytest.raises(
         TaskError, match="task personal: a client has one row only, as it keeps one personal_head"

@@ -66,7 +66,8 @@ def over_messages(
 ) -> Iterator[Opened]:
     """Nodes of some clients each, by default of one, behind a server: every message is encoded and
     decoded, and every request meets a node as its disk tells it."""
-    transport, run = MemoryTransport(), "conformance"
+    transport = MemoryTransport()
+    run = "conformance"
     own = [[client] for client in range(data.clients)] if groups is None else groups
     nodes = [node_of(f"site-{number}", clients, data, model) for number, clients in enumerate(own)]
     for number, node in enumerate(nodes):

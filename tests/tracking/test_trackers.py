@@ -114,7 +114,8 @@ def test_a_resumed_run_tells_no_round_twice(tiny: FederatedData, tmp_path: Path)
 
 def test_a_run_that_is_tracked_later_tells_what_it_has(tiny: FederatedData, tmp_path: Path) -> None:
     simulate(tiny, tmp_path / "run", rounds=2)
-    early, late = Notes(), Notes()
+    early = Notes()
+    late = Notes()
     simulate(
         tiny, tmp_path / "run", rounds=2, resume=True, callbacks=early
     )  # nothing is left to do
@@ -189,7 +190,8 @@ def test_a_run_is_the_same_with_and_without(
 def test_a_tracker_that_fails_is_let_go_with_one_warning(
     tiny: FederatedData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failing, notes = Failing(), Notes()
+    failing = Failing()
+    notes = Notes()
     with caplog.at_level(logging.WARNING, "fedkin"):
         simulate(tiny, tmp_path / "run", callbacks=[failing, notes])
     assert len(caplog.records) == 1
@@ -355,7 +357,10 @@ def wandb_records(file: Path) -> list[Any]:
     (4)."""
     from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore[reportAttributeAccessIssue]
 
-    raw, found, part, at = file.read_bytes(), [], b"", 7
+    raw = file.read_bytes()
+    found = []
+    part = b""
+    at = 7
     while at + 7 <= len(raw):
         if 32768 - at % 32768 < 7:
             at += 32768 - at % 32768

@@ -42,7 +42,8 @@ def test_disguises_by_hand() -> None:
 
 def test_disguised_rows_are_of_their_model_and_kind() -> None:
     updates = np.array([[1.0, 0], [9, 9], [0, 5], [9, 9], [2, 2]], np.float32)
-    index, attacks = np.array([0, 0, 0, 1, 1]), np.array([False, True, False, True, False])
+    index = np.array([0, 0, 0, 1, 1])
+    attacks = np.array([False, True, False, True, False])
     kinds = np.array([0, 0, 1, 0, 1])
     sent = Byzantine("none", disguise="imitation", start=1).disguised(
         updates, index, attacks, kinds
@@ -95,10 +96,12 @@ def test_lies_are_what_the_schema_allows() -> None:
 
 
 def test_sizes_and_choices_of_a_training() -> None:
-    models, work = np.zeros((3, 4), np.float32), fk.SGD(epochs=1, batch_size=1, lr=0.1)
+    models = np.zeros((3, 4), np.float32)
+    work = fk.SGD(epochs=1, batch_size=1, lr=0.1)
     arrays: dict[str, Any] = {name: np.zeros(3) for name in ("update", "loss", "first_loss")}
     arrays |= {"examples": np.array([7, 7, 7]), "model_index": np.array([0, 0, 2])}
-    chosen, given = Train(models, work), Train(models, work, np.zeros(3, np.int64))
+    chosen = Train(models, work)
+    given = Train(models, work, np.zeros(3, np.int64))
     assert lie("sizes", given, arrays, LIARS)["examples"].tolist() == [7, 2**40, 7]
     assert lie("choice", chosen, arrays, LIARS)["model_index"].tolist() == [
         0,
@@ -121,8 +124,15 @@ def data() -> FederatedData:
     x = rng.normal(size=(len(y), 2)) * 0.3
     x[np.arange(len(y)), np.repeat(kinds, 30)] += 2.0 * y - 1
     rows = np.arange(len(y)).reshape(16, 30)
-    parts = Ragged.of(list(rows[:, :20])), Ragged.of(list(rows[:, 20:]))
-    return FederatedData("two kinds", x.astype(np.float32), y, 2, *parts, kinds)
+    return FederatedData(
+        name="two kinds",
+        x=x.astype(np.float32),
+        y=y,
+        classes=2,
+        train=Ragged.of(list(rows[:, :20])),
+        test=Ragged.of(list(rows[:, 20:])),
+        true_clusters=kinds,
+    )
 
 
 def go(data: FederatedData, method: Any, **options: Any) -> fk.Run:
@@ -139,7 +149,8 @@ CLUSTERED = fk.FLHC(clusters=2, metric="cosine", linkage="average", cluster_roun
 
 def test_imitators_sit_with_the_other_kind_and_attack_it_later(data: FederatedData) -> None:
     attack = fk.Byzantine("stretch", clients=(0, 1), start=2, disguise="imitation")
-    honest, disguised = go(data, CLUSTERED).assignment, go(data, CLUSTERED, attack=attack)
+    honest = go(data, CLUSTERED).assignment
+    disguised = go(data, CLUSTERED, attack=attack)
     assert len(set(honest[:8])) == 1 and honest[0] != honest[8]
     assert (disguised.assignment[:2] == disguised.assignment[8]).all()
     summary = disguised.summary()
@@ -197,7 +208,8 @@ def test_what_is_not_finite_does_not_arrive(data: FederatedData) -> None:
 
 def test_noise_is_as_long_as_honest_updates_and_the_same_in_every_run() -> None:
     updates = np.array([[3.0, 4], [0, 5], [9, 9], [9, 9]], np.float32)
-    attacks, index = np.array([False, False, True, True]), np.zeros(4, np.int64)
+    attacks = np.array([False, False, True, True])
+    index = np.zeros(4, np.int64)
     sent = [
         Byzantine("gaussian").replies(updates, index, attacks, np.random.default_rng(1))
         for _ in range(2)
@@ -208,7 +220,8 @@ def test_noise_is_as_long_as_honest_updates_and_the_same_in_every_run() -> None:
 
 
 def test_a_model_is_replaced_by_updates_times_the_clients_for_each_attacker() -> None:
-    updates, attacks = np.ones((6, 2), np.float32), np.arange(6) < 2
+    updates = np.ones((6, 2), np.float32)
+    attacks = np.arange(6) < 2
     sent = Byzantine("backdoor_replacement").replies(updates, np.zeros(6, np.int64), attacks)
     np.testing.assert_array_equal(sent[:2], 3)
     np.testing.assert_array_equal(

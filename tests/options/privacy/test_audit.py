@@ -77,7 +77,9 @@ def test_a_cold_start_is_a_part_of_it() -> None:
     """Three sums of all clients and seven rounds of everybody, with equal noise, give away what ten
     rounds do."""
     settings = ClientDP(noise_multiplier=5.0, start_noise=5.0, delta=1e-5, clip=0.3)
-    mechanism = settings.mechanism(1000, 1000, 7, "uniform", 3)
+    mechanism = settings.mechanism(
+        clients=1000, cohort=1000, rounds=7, selection="uniform", start_sums=3
+    )
     sound = audit(mechanism, 7, SeededRandomness(np.random.default_rng(0)))
     assert sound.claim == pytest.approx(2.59, abs=0.01) and 0.2 < sound.lower_bound <= sound.claim
     assert not audit(

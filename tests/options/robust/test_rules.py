@@ -42,7 +42,8 @@ OURS = {
 
 
 def test_rules_are_those_of_the_oracle(oracle: Oracle) -> None:
-    cases, seen = oracle("trust"), set()
+    cases = oracle("trust")
+    seen = set()
     for case in cases["aggregators"]:
         if rule := OURS.get(case["name"]):
             rows = np.array(cases["inputs"][case["input"]]["vectors"])
@@ -55,7 +56,8 @@ def test_rules_are_those_of_the_oracle(oracle: Oracle) -> None:
 
 
 def test_what_comes_before_a_rule_is_that_of_the_oracle(oracle: Oracle) -> None:
-    cases, ours = oracle("trust"), {"NNM": nearest_neighbour_mixing, "ARC": adaptive_clipping}
+    cases = oracle("trust")
+    ours = {"NNM": nearest_neighbour_mixing, "ARC": adaptive_clipping}
     assert [sum(case["name"] == name for case in cases["preaggregators"]) for name in ours] == [
         7,
         8,
@@ -91,11 +93,13 @@ WITH_PARAMETERS: dict[str, Callable[[np.ndarray, dict[str, Any]], Any]] = {
 
 
 def test_rules_with_parameters_are_those_of_the_oracle(oracle: Oracle) -> None:
-    cases, seen = oracle("trust"), set()
+    cases = oracle("trust")
+    seen = set()
     for case in cases["aggregators"]:
         if rule := WITH_PARAMETERS.get(case["name"]):
             rows = np.array(cases["inputs"][case["input"]]["vectors"])
-            output, expected = rule(rows, case["params"]), case["output"]
+            output = rule(rows, case["params"])
+            expected = case["output"]
             pairs = (
                 [(output[n], expected[n]) for n in expected]
                 if isinstance(expected, dict)
@@ -110,9 +114,11 @@ def test_rules_with_parameters_are_those_of_the_oracle(oracle: Oracle) -> None:
 
 
 def test_clipping_and_bucketing_are_those_of_the_oracle(oracle: Oracle) -> None:
-    cases, ours = oracle("trust"), {"Clipping": 0, "Bucketing": 0}
+    cases = oracle("trust")
+    ours = {"Clipping": 0, "Bucketing": 0}
     for case in cases["preaggregators"]:
-        rows, params = np.array(cases["inputs"][case["input"]]["vectors"]), case["params"]
+        rows = np.array(cases["inputs"][case["input"]]["vectors"])
+        params = case["params"]
         if case["name"] == "Clipping":
             output = clipped(rows, params["c"])
         elif case["name"] == "Bucketing":
@@ -148,10 +154,8 @@ def test_by_hand() -> None:
 
 
 def test_minorities_that_point_away_are_left_out_up_to_f_rows() -> None:
-    honest, other = (
-        np.array([[4.0, 1], [5, 0], [4, -1], [6, 0]]),
-        np.array([[-3.0, 0.2], [-3, -0.2]]),
-    )
+    honest = np.array([[4.0, 1], [5, 0], [4, -1], [6, 0]])
+    other = np.array([[-3.0, 0.2], [-3, -0.2]])
     rows = np.concatenate([other, honest])
     assert majority(rows, 2).tolist() == [2, 3, 4, 5]
     assert majority(rows, 1).tolist() == list(range(6))  # two are more than may be Byzantine

@@ -51,7 +51,8 @@ def go(method: Any = METHOD, robust: Any = RECIPE, **options: Any) -> fk.Run:
 
 def test_updates_left_out_in_a_row_are_counted_and_one_that_counts_ends_it() -> None:
     """A client that sent nothing, or whom nobody judged, keeps its number."""
-    before, judged = np.array([1, 1, 1, 0]), np.array([True, True, False, True])
+    before = np.array([1, 1, 1, 0])
+    judged = np.array([True, True, False, True])
     np.testing.assert_array_equal(
         times_left_out(before, np.array([0.49, 0.5, 0.0, 0.0]), judged), [2, 0, 1, 1]
     )
@@ -111,7 +112,8 @@ def test_sleepers_that_wake_end_up_alone_and_the_kinds_stay_whole() -> None:
     """They attack in rounds 2 and 3, and are apart from then on; they stay suspects, though nobody
     judges them."""
     assert DATA.true_clusters is not None
-    run, before = go(), go(robust=replace(RECIPE, split_after=0))
+    run = go()
+    before = go(robust=replace(RECIPE, split_after=0))
     assert before.summary()["attackers_alone"] == 0 and run.summary()["attackers_alone"] == 1
     honest = run.assignment[~ATTACKERS]
     assert (
@@ -125,7 +127,8 @@ def test_sleepers_that_wake_end_up_alone_and_the_kinds_stay_whole() -> None:
 
 
 def test_honest_clients_stay_where_they_are() -> None:
-    plain, quiet = go(attack=None, robust=replace(RECIPE, split_after=0)), go(attack=None)
+    plain = go(attack=None, robust=replace(RECIPE, split_after=0))
+    quiet = go(attack=None)
     np.testing.assert_array_equal(quiet.models, plain.models)
     np.testing.assert_array_equal(quiet.assignment, plain.assignment)
 
@@ -139,7 +142,8 @@ def test_only_new_updates_count_where_old_ones_are_remembered() -> None:
         select_cohort(np.arange(20), 20, Plan(3, 10), Stream(0, round, "cohort"))
         for round in (2, 3)
     )
-    twice, left = np.intersect1d(second, third), np.flatnonzero(run.assignment >= 2)
+    twice = np.intersect1d(second, third)
+    left = np.flatnonzero(run.assignment >= 2)
     assert (
         left.tolist() == np.intersect1d(twice, np.flatnonzero(ATTACKERS)).tolist()
         and 0 < len(left) < ATTACKERS.sum()

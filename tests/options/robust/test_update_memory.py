@@ -90,12 +90,13 @@ def test_a_majority_of_a_round_that_attacks_is_no_majority_of_the_cluster(
         int(c) for k in (0, 1) for c in np.flatnonzero(data.true_clusters == k)[:4]
     )  # 4 of 10
     attack = fk.Byzantine("sign_flip", clients=attackers, start=2)
-    rule = {"rule": "majority+geometric_median", "byzantine": 0.45, "least": 3}
     runs = [
         go(
             data,
             attack=attack,
-            robust=fk.RobustAggregation(**rule, memory=memory),
+            robust=fk.RobustAggregation(
+                rule="majority+geometric_median", byzantine=0.45, least=3, memory=memory
+            ),
             rounds=12,
             cohort=8,
         )
@@ -116,7 +117,8 @@ def test_a_minority_of_honest_clients_has_a_cluster_and_is_not_suspected() -> No
         for kind, count in enumerate((12, 12, 11, 2))
     ]
     clients = np.sort(np.concatenate(kept))
-    train, test = whole.train.select(clients), whole.test.select(clients)
+    train = whole.train.select(clients)
+    test = whole.test.select(clients)
     kinds = whole.true_clusters[clients]
     data = whole.with_rows(train, test, kinds)
     method = fk.FLHC(distance="silhouette", metric="cosine", linkage="average", cluster_round=1)
@@ -136,7 +138,8 @@ def test_a_minority_of_honest_clients_has_a_cluster_and_is_not_suspected() -> No
         fk.models.mclr(data),
         **simulate_arguments({"callbacks": fk.Progress(False)} | options),
     )
-    summary, few = run.summary(), np.flatnonzero(kinds == 3)
+    summary = run.summary()
+    few = np.flatnonzero(kinds == 3)
     assert summary["honest_ari"] == 1 and summary["attackers_alone"] == 1
     honest = [
         w for client, w in enumerate(summary["rule_weights"]) if client not in summary["attackers"]

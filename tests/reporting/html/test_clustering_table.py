@@ -13,18 +13,22 @@ ROWS = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [0, 1, 1, 1]])
 
 def shifted(seed: int, detected: int) -> ReportedRun:
     """Two rounds of shifts, three in all, of which some were detected without a false alarm."""
-    counted = {
-        "data_shifts": [0, 1, 2],
-        "data_shifts_assigned": [0, 1, 2],
-        "data_shifts_new": [0, 1, 2],
-    }
-    found = {"shifts_detected": [0, 0, detected], "shifts_detected_true": [0, 0, detected]}
-    more = {
-        "detection_delay_sum": [0, 0, detected],
-        "migrations": [None, 0, 1],
-        "ari": [None, None, 0.5],
-    }
-    return ReportedRun("", "X", a_run(ROWS, seed=seed, **counted, **found, **more))
+    return ReportedRun(
+        "",
+        "X",
+        a_run(
+            ROWS,
+            seed=seed,
+            data_shifts=[0, 1, 2],
+            data_shifts_assigned=[0, 1, 2],
+            data_shifts_new=[0, 1, 2],
+            shifts_detected=[0, 0, detected],
+            shifts_detected_true=[0, 0, detected],
+            detection_delay_sum=[0, 0, detected],
+            migrations=[None, 0, 1],
+            ari=[None, None, 0.5],
+        ),
+    )
 
 
 def test_means_over_the_seeds() -> None:

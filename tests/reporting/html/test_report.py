@@ -480,7 +480,8 @@ def test_seeds_share_a_similarity_unless_their_data_shift() -> None:
         world = fk.SimulatedWorld(data, fk.models.mclr(data), shift=fk.SwapAll(1.0))
         for round in range(3):
             world.begin(fk.Stream(seed, round, "scenario"))
-        counts, assignment = world.data.label_counts(), runs[seed].assignment
+        counts = world.data.label_counts()
+        assignment = runs[seed].assignment
         by_cluster = [
             counts[assignment == k].sum(axis=0).tolist()
             for k in [0, 1, -1]
@@ -561,8 +562,14 @@ def test_figures_are_written_in_three_formats_and_the_same_again(
     tmp_path: Path, tiny: FederatedData
 ) -> None:
     run = a_run(wandering(12, 6, share=0.2))
-    given: dict[str, Any] = {"data": tiny, "model": fk.models.mclr(tiny), "similarity": True}
-    fk.report(run, tmp_path / "r.html", figures=tmp_path / "f", **given)
+    fk.report(
+        run,
+        tmp_path / "r.html",
+        figures=tmp_path / "f",
+        data=tiny,
+        model=fk.models.mclr(tiny),
+        similarity=True,
+    )
     assert {p.name for p in (tmp_path / "f").iterdir()} == {
         f"{n}.{k}" for n in FIGURES for k in ("pdf", "svg", "png")
     }

@@ -25,8 +25,15 @@ ROWS = np.tile([0, 0, 1, 1], (3, 1))  # two rounds after the first
 def one(method: str, accuracy: float | None, seed: int = 0, traffic: int = 100, **more: Any) -> Run:
     """A run of two rounds that ends at an accuracy."""
     rows = ROWS if method != "fedavg" else 0 * ROWS
-    sent = {"bytes_down": [0, traffic, 2 * traffic], "bytes_up": [0, 0, 0]}
-    return a_run(rows, method, seed=seed, accuracy=[0.1, 0.2, accuracy], **sent, **more)
+    return a_run(
+        rows,
+        method,
+        seed=seed,
+        accuracy=[0.1, 0.2, accuracy],
+        bytes_down=[0, traffic, 2 * traffic],
+        bytes_up=[0, 0, 0],
+        **more,
+    )
 
 
 def beside(run: Run, *others: Run) -> Run:
@@ -47,7 +54,8 @@ def sentence(result: Any) -> str:
 
 
 def test_a_significant_gain_has_its_interval_p_and_cost() -> None:
-    ours, theirs = [0.70, 0.72, 0.66, 0.75], [0.60, 0.64, 0.60, 0.66]
+    ours = [0.70, 0.72, 0.66, 0.75]
+    theirs = [0.60, 0.64, 0.60, 0.66]
     gains = 100 * np.subtract(ours, theirs)
     low, high = stats.t.interval(0.95, 3, gains.mean(), stats.sem(gains))
     p = stats.ttest_rel(ours, theirs).pvalue
@@ -181,7 +189,8 @@ def stopped(run: Run, accuracy: float) -> Run:
 
 
 def test_runs_that_stopped_early_are_compared_by_their_test_accuracy_as_in_the_tables() -> None:
-    ours, theirs = [0.70, 0.72, 0.66], [0.60, 0.64, 0.60]
+    ours = [0.70, 0.72, 0.66]
+    theirs = [0.60, 0.64, 0.60]
     runs = []
     for seed, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         shorter = stopped(one("fedavg", 0.9, seed), b)

@@ -39,13 +39,22 @@ class SuperLink:
     """What Flower's client gives, from memory: these requests, and what came back."""
 
     def __init__(self, *requests: RpcMessage | BaseException) -> None:
-        self.waiting, self.objects, self.confirmed = list(requests), {}, []
+        self.waiting = list(requests)
+        self.objects = {}
+        self.confirmed = []
         self.sent: list[Message] = []
 
     def connection(self) -> Connection:
         unused: Callable[..., Any] = lambda *_: pytest.fail("an app is not fetched")  # noqa: E731
         return Connection(
-            7, self.receive, self.send, unused, unused, self.pull, self.push, self.confirm
+            node_id=7,
+            receive=self.receive,
+            send=self.send,
+            get_run=unused,
+            get_fab=unused,
+            pull_object=self.pull,
+            push_object=self.push,
+            confirm=self.confirm,
         )
 
     def receive(self) -> Any:

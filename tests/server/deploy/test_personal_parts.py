@@ -16,7 +16,8 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
     labs = {name: Lab(tmp_path / name, monkeypatch) for name in ("whole", "stopped", "plain")}
     for lab in labs.values():
         lab.join(*range(CLIENTS))
-    whole, plain = labs["whole"].serve(more=DITTO), labs["plain"].serve()
+    whole = labs["whole"].serve(more=DITTO)
+    plain = labs["plain"].serve()
     labs["stopped"].serve(more=DITTO, rounds=2)
     resumed = labs["stopped"].serve(more=DITTO)
     assert resumed.summary()["method"] == "flexcfl+ditto"

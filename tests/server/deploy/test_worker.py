@@ -41,7 +41,9 @@ class Workers:
     """Starts workers of a node as threads, where a site would start processes."""
 
     def __init__(self, config: Path) -> None:
-        self.config, self.make, self.started = config, lambda: fake_node("berlin"), 0
+        self.config = config
+        self.make = lambda: fake_node("berlin")
+        self.started = 0
         self.threads: list[threading.Thread] = []
 
     def spawn(self, site: SiteWorker) -> subprocess.Popen[bytes]:
@@ -223,7 +225,8 @@ def test_a_refusal_has_the_name_of_the_site_and_is_told_to_its_program(workers: 
     def make() -> Node:
         raise DataError("mine.npz is not there")
 
-    fine, workers.make = workers.make, make
+    fine = workers.make
+    workers.make = make
     assert said(site).header == {"failed": "mine.npz is not there", "name": "berlin"}
     workers.make = fine
     other = RpcMessage({"operation": "hello", **replace(ABOUT, version="0.0.1").header()})
@@ -251,7 +254,8 @@ def test_a_fault_of_the_program_is_named_and_the_worker_goes_on(
     def make() -> Node:
         raise ZeroDivisionError("division by zero")
 
-    good, workers.make = workers.make, make
+    good = workers.make
+    workers.make = make
     with pytest.raises(WorkerFailure, match="ZeroDivisionError: division by zero"):
         said(site)
     workers.make = good
@@ -296,7 +300,8 @@ def test_the_worker_ends_with_its_site(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_files_that_changed_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, data = tmp_path / "client.toml", tmp_path / "mine.npz"
+    config = tmp_path / "client.toml"
+    data = tmp_path / "mine.npz"
     np.savez(
         data, x=np.zeros((4, 2), np.float32), y=np.array([0, 1, 0, 1]), client_id=np.zeros(4, int)
     )
