@@ -76,7 +76,8 @@ LEVELS = {
     "tracking": "simulation",
 }
 QUICK_LEVELS = {"unit", "example"}
-MOST_MAPS = 20_000  # memory maps of one process; Linux ends it at 65,530, and every compiled program holds some
+# Memory maps of one process; Linux ends it at 65,530, and every compiled program holds some.
+MOST_MAPS = 20_000
 
 # Compiled programs are kept between test runs, in CI between checkouts too. Set before anything
 # imports jax.
@@ -181,7 +182,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail where a process came near the system's limit."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["maps"] = _maps.get("this process", (0, ""))  # type: ignore[attr-defined]
+        output = session.config.workeroutput  # type: ignore[attr-defined]
+        output["maps"] = _maps.get("this process", (0, ""))
     elif any(count >= MOST_MAPS for count, _ in _maps.values()):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -420,8 +420,7 @@ def test_ranks_say_why_they_are_missing(tmp_path: Path) -> None:
     )
     why = (
         "ranks are over 1 of 2 settings: oracle could not be run in any setting; clients 8 has no "
-        "score of ifca from "
-        "every seed"
+        "score of ifca from every seed"
     )
     assert found.why_ranks_are_missing() == why == found.summary()["ranks_missing"]
     assert why in findings(found)

@@ -1,4 +1,5 @@
-"""Ranks over settings, against Demsar's worked example (JMLR 7, 2006, Table 6) and scikit-posthocs."""
+"""Ranks over settings, against Demsar's worked example (JMLR 7, 2006,
+Table 6) and scikit-posthocs."""
 
 from __future__ import annotations
 

@@ -123,7 +123,8 @@ def test_seeds_start_where_they_are_told(tmp_path: Path) -> None:
 
 
 def test_training_is_compiled_once(tiny: FederatedData) -> None:
-    """All clients of the tiny data have as many samples, so that shapes are the same from any seed."""
+    """All clients of the tiny data have as many samples,
+    so that shapes are the same from any seed."""
     model = mclr(tiny)
     local = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 

@@ -1,4 +1,5 @@
-"""Runs in processes of their own: the same folders, and one that fails or dies takes no other away."""
+"""Runs in processes of their own: the same folders,
+and one that fails or dies takes no other away."""
 
 from __future__ import annotations
 

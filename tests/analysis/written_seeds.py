@@ -30,7 +30,8 @@ def with_options(config: dict[str, dict[str, Any]]) -> RunConfig:
 def by_hand(
     curves: Mapping[str, ArrayLike], partial: Sequence[int] = (), first: int = 0
 ) -> RepeatedRuns:
-    """One run per row of ``curves`` [S, R], from seed ``first`` on; NaN is a round without a score."""
+    """One run per row of ``curves`` [S, R], from seed ``first`` on;
+    NaN is a round without a score."""
     rows = {name: np.atleast_2d(np.asarray(curve, float)) for name, curve in curves.items()}
     main, *others = rows
     runs = []

@@ -77,9 +77,16 @@ def test_one_criterion_decides_and_the_others_are_for_who_asks(
 ) -> None:
     def clustered(*_: object, **__: object) -> Advice:
         count = ClusterCount(
-            clusters=2, clients=np.arange(8), stability=np.array([1.0, 0.8, 0.6]), chance=0.5, gap=Gap(np.array([0.25, 0.3, 0.9]), np.full(3, 0.1)),
-            silhouette=np.array([np.nan, 0.3, 0.4]), spectrum=np.array([0.0, 0.1, 0.2, 0.9]), heights=np.array([3.0, 2.0, 0.5]), points=np.zeros((8, 2)),
-        )  # fmt: skip
+            clusters=2,
+            clients=np.arange(8),
+            stability=np.array([1.0, 0.8, 0.6]),
+            chance=0.5,
+            gap=Gap(np.array([0.25, 0.3, 0.9]), np.full(3, 0.1)),
+            silhouette=np.array([np.nan, 0.3, 0.4]),
+            spectrum=np.array([0.0, 0.1, 0.2, 0.9]),
+            heights=np.array([3.0, 2.0, 0.5]),
+            points=np.zeros((8, 2)),
+        )
         measured = pd.DataFrame(
             {"value": [8.0], "iid": [2.0], "low": [1.0], "high": [3.0], "ratio": [4.0]},
             index=pd.Index(["PNI"], name="measure"),
@@ -129,9 +136,16 @@ def test_json_is_all_of_stdout(elsewhere: Path) -> None:
 def of_nothing(*_: object, **__: object) -> Advice:
     """An advice that took no time."""
     count = ClusterCount(
-        clusters=1, clients=np.arange(8), stability=np.array([1.0, 0.4]), chance=0.5, gap=Gap(np.zeros(2), np.zeros(2)), silhouette=np.zeros(2), spectrum=np.zeros(3),
-        heights=np.zeros(2), points=np.random.default_rng(0).normal(size=(8, 1)),
-    )  # fmt: skip
+        clusters=1,
+        clients=np.arange(8),
+        stability=np.array([1.0, 0.4]),
+        chance=0.5,
+        gap=Gap(np.zeros(2), np.zeros(2)),
+        silhouette=np.zeros(2),
+        spectrum=np.zeros(3),
+        heights=np.zeros(2),
+        points=np.random.default_rng(0).normal(size=(8, 1)),
+    )
     return Advice(
         data="toy",
         model="mclr",

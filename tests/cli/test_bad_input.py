@@ -125,8 +125,8 @@ _KEYS = st.sampled_from(
 )
 _NAMES = st.sampled_from(
     "name clients classes alpha hidden lr epochs batch_size steps clusters rounds cohort seed "
-    "seeds against target "
-    "evaluate_every dropout stragglers momentum schedule class_weights until patience path label features".split()
+    "seeds against target evaluate_every dropout stragglers momentum schedule class_weights until "
+    "patience path label features".split()
 )
 _VALUES = st.one_of(
     st.text(max_size=20),

@@ -1,4 +1,5 @@
-"""Text is printed as it is: nothing in brackets is lost to markup, in help texts, labels and names."""
+"""Text is printed as it is: nothing in brackets is lost to markup, in help texts,
+labels and names."""
 
 from __future__ import annotations
 

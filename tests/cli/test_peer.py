@@ -1,4 +1,5 @@
-"""``fedkin peer``: what it prints and how it refuses; processes are in tests/process/test_peers.py."""
+"""``fedkin peer``: what it prints and how it refuses;
+processes are in tests/process/test_peers.py."""
 
 from __future__ import annotations
 

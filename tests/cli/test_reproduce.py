@@ -200,7 +200,10 @@ def test_what_was_learned_from_a_table_stands_below_it(
 
     def count(results: findings.Stores) -> str:
         runs = len(results["toy"])
-        return f"**Runs**: {runs}. With `toy-table9`: `fedkin reproduce toy-table1 --rows {DIGITS.row} --stored`"
+        return (
+            f"**Runs**: {runs}. With `toy-table9`: `fedkin reproduce toy-table1 --rows "
+            f"{DIGITS.row} --stored`"
+        )
 
     of_another = "**Else** `fedkin reproduce toy-table --stored`"
     monkeypatch.setattr(
@@ -342,7 +345,8 @@ def test_rows_and_columns_without_a_cell_in_common() -> None:
 def test_what_is_left_out_of_a_store_is_named_and_counts_nowhere(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A damaged line, and a run of a recipe that has changed since: its learning rate was another."""
+    """A damaged line, and a run of a recipe that has changed since:
+    its learning rate was another."""
     use(monkeypatch, table(fake))
     changed = replace(CELLS[0], setting=replace(DIGITS, lr=0.2))
     (elsewhere / "results").mkdir()

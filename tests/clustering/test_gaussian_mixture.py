@@ -88,7 +88,8 @@ def vectors(oracle: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]
 
 @pytest.mark.parametrize("name", CONVERGED)
 def test_oracle(vectors: dict[str, dict[str, Any]], name: str) -> None:
-    """Members of M are S first and then C; neither the poster's printed start nor its complement."""
+    """Members of M are S first and then C;
+    neither the poster's printed start nor its complement."""
     case = vectors[name]
     S = case["S_similarities"]
     C = case["C_similarities"]

@@ -85,7 +85,10 @@ def test_named_methods_keep_the_options_that_the_file_gives_them(tmp_path: Path)
 
 
 def test_a_file_lists_methods_with_options_and_labels(tmp_path: Path) -> None:
-    more = '[compare]\nmethods = ["ifca", {name = "ifca", clusters = 2, label = "IFCA with two"}, "local"]'
+    more = (
+        "[compare]\n"
+        'methods = ["ifca", {name = "ifca", clusters = 2, label = "IFCA with two"}, "local"]'
+    )
     grid = read(tmp_path, more)
     assert methods(grid) == ["IFCA", "IFCA with two", "Local"]
     assert [v.entry.get("clusters") for v in grid.methods] == [4, 2, None]

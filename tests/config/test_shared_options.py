@@ -131,7 +131,8 @@ def test_what_is_left_out_is_told_with_the_reason(caplog: pytest.LogCaptureFixtu
 def test_a_spelled_out_configuration_is_read_back_as_it_is(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A stored run of former versions, in which the methods had other numbers, goes on with these."""
+    """A stored run of former versions, in which the methods had other numbers,
+    goes on with these."""
     config = beside({"name": "flexcfl", "clusters": 5}, {"name": "ifca", "clusters": 3}, "fesem")
     caplog.clear()
     assert from_dict(config.description().sections) == config
@@ -143,7 +144,8 @@ def test_a_comparison_carries_options_and_says_so_once(
 ) -> None:
     file = tmp_path / "study.toml"
     file.write_text(
-        '[data]\nname = "digits"\n[method]\nclusters = 5\n[compare]\nmethods = ["fedavg", "ifca", "flexcfl"]'
+        '[data]\nname = "digits"\n[method]\nclusters = 5\n'
+        '[compare]\nmethods = ["fedavg", "ifca", "flexcfl"]'
     )
     for names in (None, ["fedavg", "ifca", "flexcfl"]):
         grid = load(file, methods=names)

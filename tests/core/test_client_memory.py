@@ -151,7 +151,8 @@ def test_an_array_that_is_not_kept() -> None:
 
 @pytest.mark.parametrize("use", ["read", "get", "in", "write"])
 def test_memory_that_the_task_does_not_declare(use: str) -> None:
-    """Not written, and not read either: a name with a slip would be a memory that is always empty."""
+    """Not written, and not read either:
+    a name with a slip would be a memory that is always empty."""
     mine = own(filled())
     uses = {
         "read": lambda: mine["vectr"],
@@ -159,7 +160,10 @@ def test_memory_that_the_task_does_not_declare(use: str) -> None:
         "in": lambda: "vectr" in mine,
         "write": lambda: mine.__setitem__("vectr", np.zeros(3)),
     }
-    message = "task keep, client 3, memory vectr: the task's `memory` does not declare it; it declares vector, count, place"
+    message = (
+        "task keep, client 3, memory vectr: the task's `memory` does not declare it; "
+        "it declares vector, count, place"
+    )
     with pytest.raises(TaskError, match=message):
         uses[use]()
 
@@ -200,7 +204,10 @@ def test_arrays_that_cannot_be_kept(name: str, value: Any, message: str) -> None
 
 def test_another_shape_than_others_keep() -> None:
     kept = filled()
-    message = r"task keep, client 2, memory vector: expected the axes \[P\], as \[3\] is kept, got the shape \[4\]"
+    message = (
+        r"task keep, client 2, memory vector: expected the axes \[P\], as \[3\] is kept, "
+        r"got the shape \[4\]"
+    )
     with pytest.raises(TaskError, match=message):
         own(kept, 2)["vector"] = np.zeros(4, np.float32)
 

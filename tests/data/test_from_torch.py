@@ -163,7 +163,10 @@ class Endless(IterableDataset[Any]):
             [DataLoader(THREE[0], sampler=RandomSampler(THREE[0], num_samples=3))],
             "draws with a RandomSampler",
         ),
-        ([DataLoader(THREE[0], batch_sampler=[[0, 1]])], "draws with a list"),  # type: ignore[arg-type]
+        (
+            [DataLoader(THREE[0], batch_sampler=[[0, 1]])],  # type: ignore[arg-type]
+            "draws with a list",
+        ),
         ([DataLoader(THREE[0], collate_fn=list)], "collate_fn of its own"),
         ([Subset(THREE[0], [])], "client 0 has no samples"),
         ([Pairs([([1.0], 0), ([1.0], "a")])], "labels must be of one type"),

@@ -79,8 +79,7 @@ def test_clearly_more_is_refused_with_numbers_and_cure() -> None:
         check_memory(parts, "take fewer clients", 10 * GB)
     assert str(refusal.value) == (
         "this takes about 13.0 GB of memory (10.0 GB for samples, 3.0 GB for models), and 10.0 GB "
-        "are available: "
-        "take fewer clients"
+        "are available: take fewer clients"
     )
 
 

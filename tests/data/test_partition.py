@@ -142,7 +142,7 @@ def test_shipped_train_and_test_sizes_are_one_split(oracle: Oracle) -> None:
 
 
 # -- properties
-# ------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 labellings = hnp.arrays(np.int64, st.integers(1, 300), elements=st.integers(0, 6))
 seeds = st.integers(0, 2**32 - 1)

@@ -32,7 +32,9 @@ from tests.deterministic.observed_world import ObservedWorld, Trace
 from tests.deterministic.schedule import METHODS, QUIET, Fault, Schedule
 from tests.deterministic.sites import CLASSES, FEATURES, HIDDEN, Site
 
-GRACE = 300.0  # seconds after the last fault: a node that was refused may try again after 120, ids are offline after 60
+# Seconds after the last fault: a node that was refused may try again after 120, ids are offline
+# after 60.
+GRACE = 300.0
 # A run never ends for lack of clients here: faults may keep sites away for longer than any
 # deadline. tests/server/test_membership.py tests that end.
 _FILE = """
@@ -110,7 +112,8 @@ class Federation:
         }
 
     def run(self) -> Run:
-        """Serve until the run is done, however often the server ends meanwhile. Raises Violation."""
+        """Serve until the run is done, however often the server ends meanwhile.
+        Raises Violation."""
         late = {fault.site for fault in self.schedule.faults if fault.kind == "join"}
         for name in self.sites:
             if name not in late:

@@ -40,7 +40,10 @@ class PeerSchedule:
         return replace(self, faults=self.faults[:index] + self.faults[index + 1 :])
 
     def __str__(self) -> str:
-        title = f"seed {self.seed}: {len(self.peers)} peers with {self.method}, saved every {self.save_every} rounds"
+        title = (
+            f"seed {self.seed}: {len(self.peers)} peers with {self.method}, "
+            f"saved every {self.save_every} rounds"
+        )
         return "\n".join([title, *(f"  * {fault}" for fault in self.faults)])
 
 

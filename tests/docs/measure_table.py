@@ -24,7 +24,10 @@ def table() -> str:
 def _row(measure: Measure) -> str:
     better = "" if measure.direction == "neither" else measure.direction
     by = "" if measure.by == measure.name else f" (`--by {measure.by}`)"
-    return f"| `{measure.name}`{by} | {measure.title} | {measure.unit} | {better} | {_WHERE[measure.kept]} |\n"
+    return (
+        f"| `{measure.name}`{by} | {measure.title} | {measure.unit} | {better} | "
+        f"{_WHERE[measure.kept]} |\n"
+    )
 
 
 def stored() -> str:

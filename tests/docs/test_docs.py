@@ -26,7 +26,8 @@ from tests.methods import test_conformance as conformance
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 QUIET = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
-LEFT_OUT = 5  # blocks in all of docs that are not run: sketches of the design, and programs for Flower to start
+# Blocks in all of docs that are not run: sketches of the design, and programs for Flower to start.
+LEFT_OUT = 5
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

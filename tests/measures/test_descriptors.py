@@ -73,7 +73,8 @@ def test_axes_are_orthonormal_and_missing_ones_zero() -> None:
 
 
 def test_a_block_is_scaled_as_a_whole() -> None:
-    """One lowest and highest for all columns of a block; a block of one number stays where it is."""
+    """One lowest and highest for all columns of a block;
+    a block of one number stays where it is."""
     descriptors = np.array([[0.0, 4, 7, 7], [2, 3, 7, 7]])
     ranges = value_ranges(descriptors, 2)
     np.testing.assert_array_equal(ranges, [[0, 7], [4, 7]])

@@ -1,4 +1,5 @@
-"""FedGroup's ternary cosine similarity (eq. 7): three directions, and each update's angle to them."""
+"""FedGroup's ternary cosine similarity (eq. 7): three directions,
+and each update's angle to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How far labels have moved: FlexCFL's test for a shift, blind to names, and ours, which sees them."""
+"""How far labels have moved: FlexCFL's test for a shift, blind to names, and ours,
+which sees them."""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ def test_a_loss_of_exactly_a_fifth_is_no_shift(classes: int) -> None:
 @pytest.mark.parametrize("classes", [10, 19, 62])
 @pytest.mark.parametrize("percent", [29, 35, 58, 70])
 def test_a_loss_of_exactly_another_fraction_is_no_shift(percent: int, classes: int) -> None:
-    """These fractions are no binary numbers: 0.29 x 100 comes out below 29, and 0.7 x 90 below 63."""
+    """These fractions are no binary numbers: 0.29 x 100 comes out below 29,
+    and 0.7 x 90 below 63."""
     sizes = np.arange(1, 2001)
     sizes = sizes[percent * sizes % 100 == 0]
     lost = percent * sizes // 100

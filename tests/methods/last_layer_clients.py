@@ -29,7 +29,8 @@ NOBODY = np.zeros(0, np.int64)
 
 
 class RecordingWorld(FakeWorld):
-    """A fake world that records its calls, where clients may arrive late: ``late`` {round: number}."""
+    """A fake world that records its calls, where clients may arrive late: ``late`` {round:
+    number}."""
 
     late: Any = None
     noted: Any = None

@@ -244,7 +244,8 @@ def test_a_newcomer_that_gives_no_answer_stays_cold(how: str) -> None:
 
 
 def test_a_suspicious_client_trains_no_detector() -> None:
-    """Client 5 wants its detectors far from anybody's; the class that only it has is in no table."""
+    """Client 5 wants its detectors far from anybody's;
+    the class that only it has is in no table."""
     counts = [[*row, 0] for row in COUNTS.tolist()] + [[0, 0, 0, 5, 5]]
     w = athena_world(counts, [*TARGET, [40, 0]])
     method = Athena(**NEAR, suspicious=10.0)

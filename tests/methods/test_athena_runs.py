@@ -176,7 +176,8 @@ def test_calibration_changes_no_training() -> None:
 
 
 def test_calibrated_scores_are_likelier_on_all_clients() -> None:
-    """Platt's scale lowers the cross entropy of each detector on the training samples of everybody."""
+    """Platt's scale lowers the cross entropy of each detector on the training samples of
+    everybody."""
     state = after(Athena(assignment=GIVEN, calibrate=1), simulated(), rounds=2)
     x = clustered_data().x[clustered_data().train.rows]
     y = clustered_data().y[clustered_data().train.rows]

@@ -28,7 +28,8 @@ EVERYBODY = np.arange(4)
 
 
 def world(target: Any = TARGET, **options: Any) -> FakeWorld:
-    """Quadratic clients: the gradient at w is w - target, and a round of lr 0.5 goes half the way."""
+    """Quadratic clients: the gradient at w is w - target,
+    and a round of lr 0.5 goes half the way."""
     target = np.asarray(target, np.float32)
     start = lambda _: np.zeros(target.shape[1])  # noqa: E731
     return FakeWorld(
@@ -74,7 +75,8 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
 def test_the_mean_as_coded_forgets_the_first_queries(
     oracle: Callable[[str], dict[str, Any]],
 ) -> None:
-    """The profiles of the oracle, from the method: clients whose gradients are those of the case."""
+    """The profiles of the oracle, from the method:
+    clients whose gradients are those of the case."""
     for case in oracle("methods2")["cflgp"]:
         method = CFLGP(clusters=case["K"], period=case["period"], weighting="as_coded")
         gradients = np.array(case["gradients"])
@@ -173,7 +175,8 @@ def test_the_number_of_clusters_is_found_and_kept() -> None:
 
 
 def test_a_newcomer_answers_all_queries() -> None:
-    """Its profile is what it would have been; client 3 joins client 2, whose gradients are alike."""
+    """Its profile is what it would have been; client 3 joins client 2,
+    whose gradients are alike."""
     w = world()
     method = CFLGP(clusters=2)
     state = rounds(method, w, 4)

@@ -307,7 +307,8 @@ def test_refuses_what_cannot_be(method: type[FedGroup], options: dict[str, Any])
 
 @pytest.mark.parametrize("name", ["centers", "newcomers"])
 def test_refuses_an_unknown_choice(name: str) -> None:
-    """The tests' own type checks would refuse it first, so the field is changed behind their back."""
+    """The tests' own type checks would refuse it first,
+    so the field is changed behind their back."""
     method = FedGroup()
     object.__setattr__(method, name, "anywhere")
     with pytest.raises(FedkinError, match=r"anywhere"):

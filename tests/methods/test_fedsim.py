@@ -52,7 +52,8 @@ def test_each_kind_counts_alike() -> None:
 
 
 def test_two_clusters_of_different_size() -> None:
-    """Without clients of the third cluster: (4, 5) of the first and client 1 alone of the second."""
+    """Without clients of the third cluster: (4,
+    5) of the first and client 1 alone of the second."""
     state = round_of(FedSim(clusters=2), world(), np.array([0, 1, 3]))
     np.testing.assert_allclose(state.models, [[4.8 / 2, 4 / 2, 0]], rtol=1e-6)
     np.testing.assert_array_equal(state.groups[[2, 4, 5]], -1)

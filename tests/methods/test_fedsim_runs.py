@@ -103,7 +103,8 @@ def test_one_cluster_is_fedavg_in_the_simulator_as(method: FedSim) -> None:
 
 @pytest.mark.parametrize("work", LOCAL.values(), ids=LOCAL.keys())
 def test_a_simulated_round_by_hand(work: LocalTraining) -> None:
-    """The gradients from NumPy, the clusters from scikit-learn, the means from equations 13 and 14."""
+    """The gradients from NumPy, the clusters from scikit-learn,
+    the means from equations 13 and 14."""
     w = simulated(work)
     method = FedSim(clusters=3)
     state = method.init(w, Stream(5, 0, "init"))
@@ -113,7 +114,8 @@ def test_a_simulated_round_by_hand(work: LocalTraining) -> None:
     compute = numpy_reference.loss_and_gradient
     gradients = [compute(state.models[0], (6, 3), *samples(DATA, c))[1] for c in everybody.tolist()]
     scores = PCA(n_components=0.95, svd_solver="full").fit_transform(np.stack(gradients))
-    labels = KMeans(3, n_init=50, random_state=0).fit_predict(scores)  # pyright: ignore[reportArgumentType]
+    kmeans = KMeans(3, n_init=50, random_state=0)  # pyright: ignore[reportArgumentType]
+    labels = kmeans.fit_predict(scores)
     solutions = state.models + updates.update.astype(float)
     n = DATA.train.sizes
     cluster_means = [
@@ -275,7 +277,10 @@ def test_a_configuration_that_cannot_be(options: dict[str, Any], words: str) -> 
 
 
 def test_more_clusters_than_a_cohort() -> None:
-    words = r"cohort of at least 5 clients \(clusters = 5\).* is 4: set run\.cohort=5 or (method\.)?clusters=4"
+    words = (
+        r"cohort of at least 5 clients \(clusters = 5\).* is 4: "
+        r"set run\.cohort=5 or (method\.)?clusters=4"
+    )
     settings: dict[str, Any] = {"rounds": 1, "cohort": 4, "local": LOCAL["sgd"]}
     with pytest.raises(ConfigError, match=words):
         fk.simulate(FedSim(clusters=5), DATA, mclr(DATA), **simulate_arguments(settings))

@@ -235,7 +235,8 @@ def test_silent_clients_keep_what_they_had(data: FederatedData) -> None:
 
 
 def test_there_are_as_many_models_as_clients_that_have_trained(data: FederatedData) -> None:
-    """The first comes first: clients 4 and 5 have models 1 and 2, and the next mix is of these two."""
+    """The first comes first: clients 4 and 5 have models 1 and 2,
+    and the next mix is of these two."""
     method = FEROMA(latest=0)
     w = world(data)
     state = rounds(method, w, [[4, 5]])

@@ -51,7 +51,8 @@ def test_all_newcomers_are_nearest_to_one_cluster() -> None:
 
 
 def test_a_collapse_lasts_where_steps_are_small() -> None:
-    """Updates far shorter than the way between random models never lead anybody to another cluster."""
+    """Updates far shorter than the way between random models never lead anybody to another
+    cluster."""
     w = simulated()
     method = FeSEM(clusters=3)
     state = method.init(w, Stream(3))

@@ -32,7 +32,8 @@ from tests.methods.fesem_clients import (
 
 
 def test_a_newcomer_holds_the_model_of_the_cluster_it_was_given() -> None:
-    """By loss: targets (40, 0), (0, 2) and (8, 2) are nearest to the third, first and second model."""
+    """By loss: targets (40, 0), (0, 2) and (8, 2) are nearest to the third,
+    first and second model."""
     method = FeSEM(newcomers="loss")
     placed = method.place(world(), given(), np.array([0, 1, 2]), STREAM)
     np.testing.assert_array_equal(placed.assignment, [2, 0, 1, UNASSIGNED, UNASSIGNED])
@@ -101,7 +102,8 @@ def test_only_a_first_cluster_notes_what_the_data_are() -> None:
 
 
 def test_with_migration_the_models_are_the_same() -> None:
-    """What a client's data are has nothing to do with its cluster, so migration changes no model."""
+    """What a client's data are has nothing to do with its cluster,
+    so migration changes no model."""
     plain = FeSEM()
     moving = FeSEMMig()
     a = given([2] * 5)

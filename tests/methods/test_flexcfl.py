@@ -104,13 +104,18 @@ def test_only_those_who_may_migrate_are_sent_the_directions() -> None:
     cases += [("loss", "label_blind", 0), ("random", "label_blind", 0)]
     for newcomers, migration, sent in cases:
         w = world()
-        state = FlexCFL(newcomers=newcomers, migration=migration).init(w, STREAM)  # pyright: ignore[reportArgumentType]
+        method = FlexCFL(
+            newcomers=newcomers,  # pyright: ignore[reportArgumentType]
+            migration=migration,  # pyright: ignore[reportArgumentType]
+        )
+        state = method.init(w, STREAM)
         assert w.ledger.down.get("send", 0) == sent
         assert state.informed.all() == state.informed.any() == bool(sent)
 
 
 def test_answers_without_a_direction_are_left_out() -> None:
-    """Clients 6 and 7 answer zeros and NaN, client 8 nothing; the groups are those of the others."""
+    """Clients 6 and 7 answer zeros and NaN, client 8 nothing;
+    the groups are those of the others."""
     w = world(
         np.concatenate([UPDATE, np.zeros((1, 3)), UPDATE[:2]]),
         garbage=frozenset({7}),
@@ -228,7 +233,8 @@ def test_refuses_what_cannot_be(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["measure", "migration", "centers", "newcomers", "normalize"])
 def test_refuses_an_unknown_choice(name: str) -> None:
-    """The tests' own type checks would refuse it first, so the field is changed behind their back."""
+    """The tests' own type checks would refuse it first,
+    so the field is changed behind their back."""
     method = FlexCFL()
     object.__setattr__(method, name, "anything")
     with pytest.raises(FedkinError, match=f"{name} must be one of .*'anything'"):

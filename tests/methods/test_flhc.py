@@ -76,7 +76,8 @@ def test_in_it_everybody_is_clustered_whatever_the_cohort(cohort: list[int]) -> 
 
 
 def test_clusters_start_from_the_joint_model() -> None:
-    """Joint model (2, 0) after client 0 alone; then updates are (3, 0), (-1, 4), (4, 0), (-1, 5)."""
+    """Joint model (2, 0) after client 0 alone; then updates are (3, 0), (-1, 4), (4, 0), (-1,
+    5)."""
     state = rounds(FLHC(clusters=2, cluster_round=2), world(), [0], NOBODY, state=None)
     np.testing.assert_array_equal(state.assignment, [0, 1, 0, 1])
     joint = np.array([4, 0])

@@ -129,7 +129,8 @@ def test_gossip_averages_with_whom_it_asked() -> None:
 
 
 def test_gossip_meets_everybody_in_time() -> None:
-    """Others in every round: of 120 rounds of 2 of 6, each pair met in a third (40, deviation 5)."""
+    """Others in every round: of 120 rounds of 2 of 6, each pair met in a third (40,
+    deviation 5)."""
     w = world()
     run(Gossip(neighbours=2), w, 120)
     met = contacts(w)

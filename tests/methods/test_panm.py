@@ -168,7 +168,8 @@ def test_a_small_bag_is_asked_whole() -> None:
 
 
 def test_candidates_are_of_those_there() -> None:
-    """1 and 8 have not come yet, or have left; C = 2, 3 are all outside the bag that can be asked."""
+    """1 and 8 have not come yet, or have left; C = 2,
+    3 are all outside the bag that can be asked."""
     result = SMALL.select_queries(
         one_peer(9, [4, 5, 6, 7], MATCHING), others(9, 1, 8), noise(9, 8, 1, 4, 7, 5)
     )

@@ -180,7 +180,8 @@ def world(here: Callable[[int], np.ndarray] = Passing.here, **options: Any) -> P
 def run(
     method: PENS, w: FakeWorld, rounds: int, cohort: Any = None, seed: int = 3
 ) -> list[PeerState]:
-    """States before the first round and after each; ``cohort`` says who is active of those there."""
+    """States before the first round and after each;
+    ``cohort`` says who is active of those there."""
     states = [method.init(w, Stream(seed, 0, "method/init"))]
     for t in range(1, rounds + 1):
         active = w.clients(t) if cohort is None else np.asarray(cohort(t))

@@ -59,7 +59,8 @@ def test_a_step_by_hand() -> None:
 
 
 def test_the_servers_step() -> None:
-    """The means of two clients' ways 1.25 and 2.5, one and three samples: 2.1875, and twice that."""
+    """The means of two clients' ways 1.25 and 2.5, one and three samples: 2.1875,
+    and twice that."""
     np.testing.assert_allclose(rounds(world(), [[0, 1]]).models, [[2.1875]])
     np.testing.assert_allclose(rounds(world(), [[0, 1]], beta=2.0).models, [[4.375]])
 

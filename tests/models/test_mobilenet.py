@@ -192,7 +192,8 @@ def test_the_last_row_of_an_odd_image() -> None:
 
 
 def test_padding_does_not_count() -> None:
-    """A short batch, filled up by repetition, gives the scores and statistics of the batch itself."""
+    """A short batch, filled up by repetition,
+    gives the scores and statistics of the batch itself."""
     model = small(BatchNorm)
     w = weights(model)
     x = RNG.random((5, *SMALL), np.float32)

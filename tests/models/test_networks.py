@@ -82,7 +82,8 @@ def dense_cnn(window: int, first: int, second: int, hidden: int, classes: int) -
     ("variant", "sizes"), [("fedsim", (3, 64, 64, 2048)), ("fedsim_as_coded", (5, 32, 64, 2048))]
 )
 def test_fedsims_cnns(variant: Any, sizes: tuple[int, int, int, int], classes: int) -> None:
-    """Table 5, and what the code has in its place; nothing is added to the loss, nothing dropped."""
+    """Table 5, and what the code has in its place; nothing is added to the loss,
+    nothing dropped."""
     model = cnn(data(classes=classes), variant)
     expected = dense_cnn(*sizes, classes)
     assert model.spec.parameters == expected

@@ -89,7 +89,8 @@ def test_what_the_authors_code_does() -> None:
 
 
 def with_a_column_that_the_variant_explains(ours: ComparedNumber, *runs: float) -> ComparedNumber:
-    """The number, beside a variant with these runs that is the column's: it gives two other rows."""
+    """The number, beside a variant with these runs that is the column's:
+    it gives two other rows."""
     others = [number(70.0, row=row) for row in ("second", "third")]
     given = [variant(90.0, row=row) for row in ("second", "third")]
     return explained([ours, *others, variant(*runs), *given], Evidence())[0]
@@ -268,7 +269,8 @@ def test_authors_code_that_gives_the_papers_number_too_shows_nothing() -> None:
 
 
 def test_causes_are_looked_for_in_their_order() -> None:
-    """All four are shown; then one after the other is taken away. The weakest, spread, comes last."""
+    """All four are shown; then one after the other is taken away. The weakest, spread,
+    comes last."""
     ours = number(*FIVE_RUNS)
     authors = {("row", "FedAvg"): (mean(FIVE_RUNS), "their code")}
     evidence = Evidence(READ.readings, authors)

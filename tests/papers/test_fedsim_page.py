@@ -136,8 +136,7 @@ def test_where_round_robin_should_be_ahead_it_is_said_what_came_of_it() -> None:
     ]
     assert page.round_robin_ahead(results) == (
         "Similarity less round robin is on (0.75, 0.75) +3.00, which the text has the other way "
-        "round; on (1, 1) "
-        "-1.00, as the text says."
+        "round; on (1, 1) -1.00, as the text says."
     )
     assert page.round_robin_ahead(results[: len(results) // 2]) == (
         "Round robin was not run on both rows that the text names."

@@ -146,7 +146,8 @@ def test_the_slip_is_quoted_as_long_as_the_authors_code_ran() -> None:
 
 
 def test_means_of_table_iii_are_of_the_rows_where_all_three_means_were_run() -> None:
-    """Two rows of IFCA with all three; of the third, MNIST-MLP, one is missing; FeSEM was not run."""
+    """Two rows of IFCA with all three; of the third, MNIST-MLP, one is missing;
+    FeSEM was not run."""
     rows = {
         "MNIST-MCLR": (0.96, 0.90, 0.95),
         "Synthetic(1,1)-MCLR": (0.90, 0.80, 0.92),

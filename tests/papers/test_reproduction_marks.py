@@ -208,7 +208,9 @@ def test_a_row_whose_data_cannot_be_handed_on_is_not_cpu_sized() -> None:
 
 
 UNAVAILABLE = {
-    "fedgroup-table3": "Sent140-LSTM (6 cells, about 17 h; needs Sentiment140, GloVe, which cannot be handed on)",
+    "fedgroup-table3": (
+        "Sent140-LSTM (6 cells, about 17 h; needs Sentiment140, GloVe, which cannot be handed on)"
+    ),
     "fedsim-table6": "Fed-Goodreads-RNN needs GloVe's vectors, which cannot be handed on.",
 }
 
@@ -233,7 +235,10 @@ def test_numbers_that_were_run_beyond_the_count_are_stated() -> None:
         line("FedProx", 0.90, "MNIST-CNN"),
         line("FedAvg", 0.5),
     ]
-    words = " Besides, 2 that are not CPU-sized were run, 2 of them from a single seed: 1 within 1.5 points, 1 unknown."
+    words = (
+        " Besides, 2 that are not CPU-sized were run, 2 of them from a single seed: "
+        "1 within 1.5 points, 1 unknown."
+    )
     assert not_cpu_sized({"flexcfl": runs}) == words
     assert words in reproduced_share.section({"flexcfl": runs})
     assert not_cpu_sized({"flexcfl": runs[2:]}) == ""
@@ -285,8 +290,7 @@ def test_further_seeds_of_what_differs_are_no_secret() -> None:
     agreeing = [{**line("FedAvg", 0.894), "seed": seed} for seed in range(5)]
     assert runs_by_outcome({"flexcfl": [*agreeing[:2], line("FedProx", 0.95)]}).startswith(
         " Further seeds were run first where a number differed: 1 of the 1 numbers within the "
-        "margin and 1 of the 1 "
-        "that differ have fewer than 5 runs."
+        "margin and 1 of the 1 that differ have fewer than 5 runs."
     )
     assert runs_by_outcome({"flexcfl": [*agreeing, line("FedProx", 0.95)]}) == ""
 
@@ -295,8 +299,7 @@ def test_the_share_with_a_shown_and_with_a_possible_cause() -> None:
     share = Share(40, 40, 40, reproduced=20, code=3, data=2, authors=1, spread=5, copy=2, unknown=7)
     assert in_other_words(share) == (
         "So 26 of 40 (65%) are within 1.5 points or have a cause that a run shows; with the "
-        "causes that our runs do "
-        "not contradict they are 33 (82.5%)."
+        "causes that our runs do not contradict they are 33 (82.5%)."
     )
     assert in_other_words(Share(63, 39)) == ""
 
@@ -361,8 +364,7 @@ def test_spread_of_what_the_authors_code_does_is_counted() -> None:
         assert marks(*runs(*ours))["IFCA"].cause == Cause.SPREAD
     assert code_and_spread({"flexcfl": runs(*narrow)}) == (
         " 1 of these intervals is not ours but of runs with what the authors' code does; for 1 of "
-        "these numbers the "
-        "interval of ours does not hold the paper's number."
+        "these numbers the interval of ours does not hold the paper's number."
     )
     (row,) = (
         words

@@ -1,4 +1,5 @@
-"""The store of runs: what is missing, what is kept, what is left out, and a store that was damaged."""
+"""The store of runs: what is missing, what is kept, what is left out,
+and a store that was damaged."""
 
 from __future__ import annotations
 

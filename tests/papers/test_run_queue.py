@@ -54,7 +54,9 @@ class Workbench:
         return {"row": row, "seed": seed, "seconds": SECONDS[row]}
 
     def job(self, row: str, seeds: tuple[int, ...], published: bool = True) -> Job:
-        measure: Callable[[int], dict[str, Any]] = lambda seed: self.measure(row, seed)  # noqa: E731
+        def measure(seed: int) -> dict[str, Any]:
+            return self.measure(row, seed)
+
         return Job(
             row=row,
             column="method",
@@ -356,7 +358,10 @@ def test_rows_and_tables_have_the_names_that_fedkin_reproduce_has() -> None:
 
 
 BAD_ROWS = {
-    "femnist-mlcr": "no table and no row begins with 'femnist-mlcr'; did you mean 'FEMNIST-MCLR'? Nothing was run",
+    "femnist-mlcr": (
+        "no table and no row begins with 'femnist-mlcr'; "
+        "did you mean 'FEMNIST-MCLR'? Nothing was run"
+    ),
     "flexcfl-tabel3": "did you mean 'flexcfl-table3'",
     "": "no table and no row begins with ''; `fedkin reproduce` lists all tables. Nothing was run",
 }

@@ -1,4 +1,5 @@
-"""A headless Chromium, spoken to through its debugging pipe: pages are opened, looked at and asked."""
+"""A headless Chromium, spoken to through its debugging pipe: pages are opened,
+looked at and asked."""
 
 from __future__ import annotations
 

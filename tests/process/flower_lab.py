@@ -197,7 +197,8 @@ class Lab:
         return self._started[name].wait(2 * TIMEOUT)  # a SuperLink waits for readers of a run's log
 
     def restart(self, name: str) -> int:
-        """Start a process by its command, again or for the first time; the node id of a SuperNode."""
+        """Start a process by its command, again or for the first time;
+        the node id of a SuperNode."""
         return self._ready(name, self._start(name))
 
     def log(self, name: str) -> str:
@@ -268,9 +269,11 @@ class Lab:
         raise Ended(name, process.poll(), output())
 
     def _environment(self, home: str) -> dict[str, str]:
-        """The environment of a process: this one's, without what would change Flower's connections."""
+        """The environment of a process: this one's,
+        without what would change Flower's connections."""
         inherited = {key: value for key, value in os.environ.items() if not REMOVED.search(key)}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', '')}"  # for Flower's programs
+        # For Flower's programs.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', '')}"
         return {**inherited, **QUIET, **FAST, "PATH": path, "FLWR_HOME": f"{self.folder}/{home}"}
 
     def _signal_all(self, name: str, only: str) -> None:
@@ -319,7 +322,8 @@ class Keys:
         return ["--ssl-ca-certfile", str(self.authority), *server, "--enable-supernode-auth"]
 
     def node(self, name: str) -> Path:
-        """The private key of a node, made on first use; the public one lies beside it, as ``.pub``."""
+        """The private key of a node, made on first use; the public one lies beside it,
+        as ``.pub``."""
         path = self.folder / name
         if not path.exists():
             key = ec.generate_private_key(ec.SECP384R1())

@@ -80,7 +80,8 @@ def command(method: str, out: Path) -> list[str]:
 
 
 def whole(method: str, out: Path) -> float:
-    """Run it undisturbed; how long it took in seconds, the second time, with programs in the cache."""
+    """Run it undisturbed; how long it took in seconds, the second time,
+    with programs in the cache."""
     for _ in range(2):
         start = time.monotonic()
         shutil.rmtree(out, ignore_errors=True)
@@ -110,7 +111,8 @@ def killed(method: str, out: Path, seconds: float, chance: random.Random) -> int
 
 
 def drill(place: Path, kills: int, seed: int) -> Iterator[tuple[str, int, list[str]]]:
-    """Each run: its method, how often it was killed, and how it differs from the undisturbed one."""
+    """Each run: its method, how often it was killed,
+    and how it differs from the undisturbed one."""
     chance = random.Random(seed)
     done = 0
     seconds = {method: whole(method, place / method) for method in METHODS}

@@ -1,4 +1,5 @@
-"""Every example runs by the commands of its README, ends in time, and leaves nothing that git sees."""
+"""Every example runs by the commands of its README, ends in time,
+and leaves nothing that git sees."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ SETTINGS = [
     ),
     *("peer.pause=0.05", "network.deadline=5.0", "network.zenoh=quick.json5"),
 ]
-PATIENCE = 180.0  # seconds; everything here takes a few on a quiet machine, and a busy disk can stop it for a minute
+# Seconds; everything here takes a few on a quiet machine, and a busy disk can stop it for a minute.
+PATIENCE = 180.0
 
 
 @dataclass

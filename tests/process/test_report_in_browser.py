@@ -153,7 +153,10 @@ def test_a_panel_where_nothing_happens_is_a_sentence(browser: Browser, tmp_path:
 
 
 def test_a_wide_table_is_a_list_on_a_phone(browser: Browser, page: Path) -> None:
-    hidden = "[...document.querySelectorAll('main > section > .table')].map((one) => one.scrollWidth - one.clientWidth)"
+    hidden = (
+        "[...document.querySelectorAll('main > section > .table')].map((one) => "
+        "one.scrollWidth - one.clientWidth)"
+    )
     label = "getComputedStyle(document.querySelectorAll('table.list td')[1], '::before').content"
     browser.open(page, 390, 900)
     assert browser.evaluate(hidden) == [0] and browser.evaluate(label) == '"seeds"'
@@ -193,7 +196,10 @@ def test_who_migrated_is_of_the_chosen_run_and_the_index_may_be_negative(
         "document.querySelector('#migrants table').textContent"
     )
     assert not browser.evaluate("document.querySelector('#migrants').hidden")
-    choose = "const one = document.querySelector('#run'); one.value = 1; one.dispatchEvent(new Event('change')); 0"
+    choose = (
+        "const one = document.querySelector('#run'); one.value = 1; "
+        "one.dispatchEvent(new Event('change')); 0"
+    )
     browser.evaluate(choose)
     assert browser.evaluate("document.querySelector('#migrants').hidden")
     quiet(browser, page)
@@ -211,14 +217,18 @@ def test_a_long_name_of_a_setting_hides_no_column(browser: Browser, tmp_path: Pa
     )
     file = tmp_path / "study.toml"
     file.write_text(
-        '[data]\nname = "digits"\n[model]\nname = "mclr"\n[local]\nepochs = 1\n[run]\nrounds = 1\ncohort = 3\n'
+        '[data]\nname = "digits"\n[model]\nname = "mclr"\n[local]\nepochs = 1\n'
+        "[run]\nrounds = 1\ncohort = 3\n"
         '[compare]\nseeds = 3\nmethods = ["fedavg", {name = "ifca", clusters = 2}]\n' + settings
     )
     fk.compare(file, out=folder)
     page = fk.report(folder)
     browser.open(page, 1280, 900)
     browser.wait("document.documentElement.dataset.ready !== undefined")
-    hidden = "[...document.querySelectorAll('main > section > .table')].map((one) => one.scrollWidth - one.clientWidth)"
+    hidden = (
+        "[...document.querySelectorAll('main > section > .table')].map((one) => "
+        "one.scrollWidth - one.clientWidth)"
+    )
     assert browser.evaluate(hidden) == [0, 0]
     assert browser.evaluate("document.querySelectorAll('main strong').length") >= 2
     quiet(browser, page)
@@ -351,9 +361,8 @@ def test_a_live_page_follows_its_run(browser: Browser, run_folder: Path) -> None
         assert "<script>" in browser.evaluate("document.getElementById('log').textContent")
         (run_folder / "metrics.jsonl").write_text("".join(lines))
         browser.wait(f"{text}.includes('2 of 2')")
-        browser.wait(
-            "document.getElementById('report').contentDocument?.querySelector('h1')?.textContent.length > 3"
-        )
+        title = "document.getElementById('report').contentDocument?.querySelector('h1')"
+        browser.wait(f"{title}?.textContent.length > 3")
         server.shutdown()
         thread.join()
     browser.wait("document.getElementById('state').textContent.includes('has ended')")

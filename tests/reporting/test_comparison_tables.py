@@ -579,7 +579,11 @@ def test_more_methods_than_colours(tmp_path: Path) -> None:
     found = comparison({"": nine})
     (axes,) = comparison_figure.draw(found).axes
     looks = [
-        (line.get_color(), str(line.get_linestyle()), line._unscaled_dash_pattern)  # pyright: ignore
+        (
+            line.get_color(),
+            str(line.get_linestyle()),
+            line._unscaled_dash_pattern,  # pyright: ignore
+        )
         for line in axes.lines
     ]
     assert len(axes.lines) == 9 and len({str(look) for look in looks}) == 9

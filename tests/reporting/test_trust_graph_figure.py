@@ -34,7 +34,8 @@ def unknown() -> fk.Run:
 
 
 def lines(figure_or_axes: object) -> list[LineCollection]:
-    return [c for c in figure_or_axes.collections if isinstance(c, LineCollection)]  # type: ignore[attr-defined]
+    collections = figure_or_axes.collections  # type: ignore[attr-defined]
+    return [collection for collection in collections if isinstance(collection, LineCollection)]
 
 
 def test_the_circle_tells_right_from_wrong() -> None:

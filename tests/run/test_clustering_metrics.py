@@ -131,7 +131,8 @@ def test_several_moves_before_a_notice_are_one() -> None:
 
 
 def test_assigned_shifts_are_those_of_clients_with_a_cluster() -> None:
-    """Client 1 is only placed in the round in which it moves, client 2 is cold, client 3 is gone."""
+    """Client 1 is only placed in the round in which it moves, client 2 is cold,
+    client 3 is gone."""
     history = History(4)
     history.then([0, UNASSIGNED, UNASSIGNED, 0])
     record = history.then([0, 0, UNASSIGNED, 0], shifted=[0, 1, 2, 3], gone=[3])

@@ -73,7 +73,8 @@ def content(folder: Path) -> dict[str, object]:
 
 
 def finished(out: Path) -> dict[str, object]:
-    """Resume what is there, or start anew where nothing is; every file is then what it should be."""
+    """Resume what is there, or start anew where nothing is;
+    every file is then what it should be."""
     models = go(out, resume=holds_run(out)).models.tobytes()
     Run.load(out)
     assert not list(out.rglob("*.part"))

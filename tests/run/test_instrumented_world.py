@@ -64,7 +64,8 @@ def test_means_have_the_same_bits_with_and_without_the_lens(
 
 @pytest.mark.parametrize("room", [0, 1])
 def test_single_updates_are_observed_as_long_as_they_fit(room: int) -> None:
-    """Four clients of three numbers of four bytes; the limit is the world's own where none is set."""
+    """Four clients of three numbers of four bytes;
+    the limit is the world's own where none is set."""
 
     class Limited(FakeWorld):
         @property

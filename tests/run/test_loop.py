@@ -47,7 +47,7 @@ def test_cohorts_depend_on_seed_and_round_only() -> None:
         seen[type(method).__name__] = cohorts = []
         run_task = world.run
 
-        def spy(task, clients, stream=None, run_task=run_task, cohorts=cohorts):  # type: ignore[no-untyped-def]
+        def spy(task, clients, stream=None, run_task=run_task, cohorts=cohorts):
             if isinstance(task, Train):
                 cohorts.append(clients.tolist())
             return run_task(task, clients, stream)

@@ -35,15 +35,24 @@ FILE = '''
 import numpy as np
 import fedkin as fk
 
+
 def gap(scored):
     return scored.accuracy.max() - scored.accuracy.min()
 
-Gap = fk.Measure("gap", of=gap, title="best less worst", head="client gap", unit="share", direction="lower")
+
+Gap = fk.Measure(
+    "gap", of=gap, title="best less worst", head="client gap", unit="share", direction="lower"
+)
+
 
 class Largest:
     """Makes a measure without arguments."""
+
     def __new__(cls):
-        return fk.Measure("largest", of=lambda scored: float(np.bincount(scored.cluster).max()), unit="count")
+        return fk.Measure(
+            "largest", of=lambda scored: float(np.bincount(scored.cluster).max()), unit="count"
+        )
+
 
 Raises = fk.Measure("raises", of=lambda scored: [][0])
 Words = fk.Measure("words", of=lambda scored: "many")
@@ -53,6 +62,8 @@ Taken = fk.Measure("bottom_decile", of=gap)
 Called = fk.Measure("best", of=gap)
 Ends = fk.Measure("gap_low", of=gap)
 number = 3
+
+
 def broken():
     raise OSError("no such file")
 '''
@@ -235,7 +246,8 @@ def test_a_server_computes_it_of_scores_of_real_clients() -> None:
 
 def test_the_file_of_a_server_names_it() -> None:
     Path("server.toml").write_text(
-        '[federation]\nname = "trial"\n[samples]\nshape = [6]\nclasses = 6\n[model]\nname = "mclr"\n'
+        '[federation]\nname = "trial"\n[samples]\nshape = [6]\nclasses = 6\n'
+        '[model]\nname = "mclr"\n'
         '[method]\nname = "fedavg"\n[run]\nmeasures = ["measured:Gap"]\n'
     )
     config = load_server(Path("server.toml"))
@@ -244,8 +256,12 @@ def test_the_file_of_a_server_names_it() -> None:
 
 BAD = {
     "measured:Raises": "run.measures: raises in round 0 raised IndexError: list index out of range",
-    "measured:Words": "run.measures: words in round 0 returned 'many'; expected one number, finite or NaN",
-    "measured:Nothing": "run.measures: nothing in round 0 returned None; expected one number, finite or NaN",
+    "measured:Words": (
+        "run.measures: words in round 0 returned 'many'; expected one number, finite or NaN"
+    ),
+    "measured:Nothing": (
+        "run.measures: nothing in round 0 returned None; expected one number, finite or NaN"
+    ),
     "measured:Without": "the measure 'without' has no function",
     "measured:Taken": "the name 'bottom_decile' is taken",
     "measured:Called": "the name 'best' is taken",

@@ -67,7 +67,8 @@ def test_what_a_mixture_is_not(tiny: fk.data.FederatedData, tmp_path: Path) -> N
 def test_a_client_that_never_trained_has_no_head(
     method: Any, options: Any, tiny: fk.data.FederatedData
 ) -> None:
-    """The message says how to get one, and it can be done; with those that trained nothing changes."""
+    """The message says how to get one, and it can be done;
+    with those that trained nothing changes."""
     run = simulated(
         method, tiny, fk.models.mlp(tiny, hidden=4), rounds=1, cohort=4, options=options
     )

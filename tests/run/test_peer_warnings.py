@@ -91,7 +91,10 @@ def test_other_peers_need_no_truth(tiny: FederatedData) -> None:
 def test_neighbours_are_fewer_than_clients(kind: Any, count: int) -> None:
     """A peer is not its own neighbour: N - 1 at most."""
     plan = Plan(rounds=3, cohort=N)
-    words = rf"{kind.__name__} needs at least {count + 1} clients \(neighbours = {count}\), and there are {N}: .*"
+    words = (
+        rf"{kind.__name__} needs at least {count + 1} clients \(neighbours = {count}\), "
+        rf"and there are {N}: .*"
+    )
     with pytest.raises(ConfigError, match=rf"^method: {words}method\.neighbours={N - 1}$"):
         check_plan(plan, kind(neighbours=count), N)
     with pytest.raises(ConfigError, match=rf"^run\.against: it: {words}neighbours={N - 1}$"):

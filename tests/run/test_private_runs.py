@@ -231,7 +231,10 @@ def test_what_is_read_from_the_folder_says_what_privacy_cost(tmp_path: Path) -> 
         (folder / "summary.json").read_text()
     )
     assert loaded.final["secret"]["answered"] == 12
-    total = f"all 4 finished private runs, on the same clients, cost up to epsilon {4 * said['epsilon']:.3g}"
+    total = (
+        f"all 4 finished private runs, on the same clients, "
+        f"cost up to epsilon {4 * said['epsilon']:.3g}"
+    )
     assert total in " ".join((tmp_path / "grid" / "comparison.md").read_text().split())
     assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
     page = (folder / "report.html").read_text()

@@ -37,7 +37,8 @@ class Killed(Exception):
 def go(
     data: FederatedData, out: Path | None = None, die_at: int | None = None, **options: Any
 ) -> Run:
-    """Seven rounds of FlexCFL, FedAvg beside it, while pairs swap; a checkpoint every other round."""
+    """Seven rounds of FlexCFL, FedAvg beside it, while pairs swap;
+    a checkpoint every other round."""
 
     def stop(record: dict[str, Any]) -> None:
         if (record["method"], record["round"]) == ("flexcfl", die_at):
@@ -130,7 +131,8 @@ def test_a_run_that_goes_on_ends_with_the_same_bytes(
 
 
 def test_data_moved_in_the_rounds_after_which_it_was_stopped(whole: tuple[Run, Path]) -> None:
-    """At a checkpoint (rounds 0, 2, 4, 6) and between two: else the test above would show little."""
+    """At a checkpoint (rounds 0, 2, 4, 6) and between two:
+    else the test above would show little."""
     run, _ = whole
     moved = np.array(column(run, "data_shifts"))
     assert (moved[[2, 4, 6]] > 0).any() and (moved[[1, 3, 5]] > 0).any()

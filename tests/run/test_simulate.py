@@ -206,16 +206,29 @@ def test_a_failure_before_the_first_checkpoint_leaves_nothing(
 
 UNTYPED = """
 import sys, numpy as np, fedkin as fk
+
 data = fk.data.digits(clients=4)
 model = fk.models.mclr(data)
-for options in ({"rounds": 2.5}, {"cohort": True}, {"seed": "x"}, {"shift": fk.SwapAll}, {"shift": "swap_all"},
-                {"scoring": {"target": 1}}, {"compute": 2}, {"callbacks": 3}):
+for options in (
+    {"rounds": 2.5},
+    {"cohort": True},
+    {"seed": "x"},
+    {"shift": fk.SwapAll},
+    {"shift": "swap_all"},
+    {"scoring": {"target": 1}},
+    {"compute": 2},
+    {"callbacks": 3},
+):
     try:
         fk.simulate(fk.FedAvg(), data, model, **{"rounds": 1, "cohort": 2, **options})
     except fk.ConfigError as error:
         print(error)
-for make in (lambda: fk.Scoring(target="all"), lambda: fk.Scoring(evaluate_every=None), lambda: fk.Compute(devices=1.5),
-             lambda: fk.Compute(clients_per_batch=2.5)):
+for make in (
+    lambda: fk.Scoring(target="all"),
+    lambda: fk.Scoring(evaluate_every=None),
+    lambda: fk.Compute(devices=1.5),
+    lambda: fk.Compute(clients_per_batch=2.5),
+):
     try:
         make()
     except fk.ConfigError as error:
@@ -240,8 +253,7 @@ def test_wrong_types_are_told_without_a_type_checker(tmp_path: Path) -> None:
         "scoring must be made, fk.Scoring(...), got {'target': 1}",
         "compute must be made, fk.Compute(...), got 2",
         "callbacks are functions of a round's record, trackers, or names of trackers "
-        "(tensorboard, mlflow, wandb); "
-        "got 3",
+        "(tensorboard, mlflow, wandb); got 3",
         "scoring.target: expected a valid number, got 'all'",
         "scoring.evaluate_every: expected a valid integer, got None",
         "compute.devices: expected a valid integer, got 1.5",

@@ -394,7 +394,8 @@ def test_real_sites_have_no_validation(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"run\.patience: does not apply to a real federation"):
         load_server(tmp_path / "server.toml")
     (tmp_path / "client.toml").write_text(
-        f'{samples}[client]\nname = "a"\nfederation = "it"\n[data]\nname = "digits"\nvalidation = 0.1\n'
+        f'{samples}[client]\nname = "a"\nfederation = "it"\n[data]\nname = "digits"\nvalidation '
+        f"= 0.1\n"
     )
     with pytest.raises(ConfigError, match=r"data\.validation: does not apply to a real site"):
         load_client(tmp_path / "client.toml")

@@ -1,4 +1,5 @@
-"""Recipes of local training in whole runs: described, resumed, and the round that a schedule is at."""
+"""Recipes of local training in whole runs: described, resumed,
+and the round that a schedule is at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs of a tiny federation with a validation split, and a method whose scores are known by hand."""
+"""Runs of a tiny federation with a validation split,
+and a method whose scores are known by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Drift: clients whose labels are permuted or whose images are rotated, when, and to which variant."""
+"""Drift: clients whose labels are permuted or whose images are rotated, when,
+and to which variant."""
 
 from __future__ import annotations
 

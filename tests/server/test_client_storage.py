@@ -146,7 +146,8 @@ def test_a_new_process_of_a_node_has_what_it_noted() -> None:
     sites.move(0)
     sites.world.run(Note(), np.array([0]))
     sites.train()
-    assert "clients/noted_labels" in sites.nodes[0].disk.load_memory("trial-run")  # type: ignore[attr-defined]
+    disk = sites.nodes[0].disk
+    assert "clients/noted_labels" in disk.load_memory("trial-run")  # type: ignore[attr-defined]
     assert sites.shifted() == []
 
 
@@ -220,4 +221,5 @@ def test_evaluation_stores_the_cluster_s_model() -> None:
     sites = Sites()
     held = np.stack([np.zeros(P), np.ones(P)]).astype(np.float32)
     evaluate(sites.world, held, EVERYONE, np.array([1, 0, 1, 0]))
-    np.testing.assert_array_equal(sites.nodes[0].disk.models["trial-run"]["cluster"], held[1])  # type: ignore[attr-defined]
+    models = sites.nodes[0].disk.models["trial-run"]  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(models["cluster"], held[1])

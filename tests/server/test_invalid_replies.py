@@ -266,7 +266,14 @@ def test_an_outlier_is_named_and_counted_apart(
     observed = InstrumentedWorld(world, update_memory=0)
     observed.begin(Stream(0, 1))
     with caplog.at_level(logging.WARNING, "fedkin"):
-        got = train_clients(observed, MODELS, EVERYONE, WHICH, stream=STREAM, reduce=reduce)  # type: ignore[arg-type]
+        got = train_clients(
+            observed,
+            MODELS,
+            EVERYONE,
+            WHICH,
+            stream=STREAM,
+            reduce=reduce,  # type: ignore[arg-type]
+        )
     assert not got.arrived[ODD] and got.nonfinite[ODD] and got.arrived.sum() == 5
     assert observed.observations.outliers == 1 and observed.observations.nonfinite == 0
     (line,) = [record.getMessage() for record in caplog.records]

@@ -65,7 +65,8 @@ class Federation:
 
     def counts(self) -> tuple[int, int]:
         """Late replies that were used and dropped."""
-        return tuple(self.method.options.record(self.states[-1]).values())  # type: ignore[return-value]
+        record = self.method.options.record(self.states[-1])
+        return tuple(record.values())  # type: ignore[return-value]
 
 
 def mean(updates: list[np.ndarray], weight: np.ndarray) -> np.ndarray:

@@ -270,7 +270,11 @@ def test_a_run_that_goes_on_waits_no_longer_than_a_deadline_for_clients_that_may
 def test_a_handshake_that_is_answered_twice_counts_once() -> None:
     transport = MemoryTransport()
     pull = transport.pull
-    transport.pull = lambda ids: [reply for reply in pull(ids) for _ in range(2)]  # type: ignore[method-assign]
+
+    def pull_twice(ids: Any) -> list[Any]:
+        return [reply for reply in pull(ids) for _ in range(2)]
+
+    transport.pull = pull_twice  # type: ignore[method-assign]
     transport.join(1, fake_node("a"))
     membership = membership_of(transport, wait_for=1)
     membership.begin_round(0)
@@ -440,7 +444,10 @@ def test_where_sums_are_signed_a_node_of_several_clients_is_refused_at_the_start
     with caplog.at_level(logging.WARNING, "fedkin"):
         membership.begin_round(1)
     assert first_ids(membership) == ({"lone": 0} if signed else {"fleet": 0, "lone": 3})
-    refusal = "'fleet' (node 0) is refused: it has 3 clients, and signed sums (secret.signed) are of sites with one client"
+    refusal = (
+        "'fleet' (node 0) is refused: it has 3 clients, "
+        "and signed sums (secret.signed) are of sites with one client"
+    )
     assert (refusal in caplog.text) == signed == ("or leave out secret.signed" in caplog.text)
 
 

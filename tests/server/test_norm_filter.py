@@ -1,4 +1,5 @@
-"""The norm filter on norms worked out by hand: honest, saturated and hostile updates, and clusters."""
+"""The norm filter on norms worked out by hand: honest, saturated and hostile updates,
+and clusters."""
 
 from __future__ import annotations
 

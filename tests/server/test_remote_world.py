@@ -247,7 +247,8 @@ def test_an_initial_model_that_nodes_can_make_is_not_sent() -> None:
     np.testing.assert_array_equal(
         found, similarities(near, start, directions, EVERYONE), strict=True
     )
-    stations = far.membership.request_round.transport.stations.values()  # type: ignore[attr-defined]
+    transport = far.membership.request_round.transport
+    stations = transport.stations.values()  # type: ignore[attr-defined]
     assert all("start" not in station.requests[-1].arrays for station in stations)
 
 
@@ -260,7 +261,8 @@ def test_an_initial_model_that_a_node_makes_differently_is_sent() -> None:
     np.testing.assert_array_equal(
         found, similarities(near, start, directions, EVERYONE), strict=True
     )
-    stations = far.membership.request_round.transport.stations.values()  # type: ignore[attr-defined]
+    transport = far.membership.request_round.transport
+    stations = transport.stations.values()  # type: ignore[attr-defined]
     assert all("start" in station.requests[-1].arrays for station in stations)
 
 
@@ -301,8 +303,10 @@ def test_the_ledger_has_what_messages_weigh() -> None:
         ("evaluate", "scoring.evaluate"),
         ("losses", "losses"),
     ):
-        assert down[account] == sum(size for *_, v, size in transport.pushed if v == operation) > 0  # type: ignore[attr-defined]
-        assert up[account] == sum(size for v, size in transport.pulled if v == operation) > 0  # type: ignore[attr-defined]
+        pushed = transport.pushed  # type: ignore[attr-defined]
+        pulled = transport.pulled  # type: ignore[attr-defined]
+        assert down[account] == sum(size for *_, v, size in pushed if v == operation) > 0
+        assert up[account] == sum(size for v, size in pulled if v == operation) > 0
     assert far.ledger.measured_total()[0] == sum(
         down.get(operation, 0) for operation in ("hello", "train", "losses")
     )

@@ -352,16 +352,19 @@ def test_a_reply_that_is_delivered_twice_counts_once() -> None:
     """Its bytes are measured as often as they come."""
     transport, requests = started()
     pull = transport.pull
-    transport.pull = lambda ids: [reply for reply in pull(ids) for _ in range(2)]  # type: ignore[method-assign]
+
+    def pull_twice(ids: Any) -> list[Any]:
+        return [reply for reply in pull(ids) for _ in range(2)]
+
+    transport.pull = pull_twice  # type: ignore[method-assign]
     transport.stations[2].delay = 3.0
     replies = ask(requests)
     assert who(replies) == {1: 1, 2: 2, 3: 3, 4: 4}
     assert requests.bytes_received == 2 * sum(reply.size for reply in replies.values())
 
 
-def test_a_suspected_node_is_back_with_its_next_heartbeat_though_the_engines_clock_was_set_back() -> (
-    None
-):
+def test_a_suspected_node_is_back_with_its_next_heartbeat_after_a_clock_was_set_back() -> None:
+    """The clock is the engine's."""
     transport, requests = started()
     transport.stations[2].delay = 1000.0
     ask(requests)

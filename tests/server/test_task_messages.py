@@ -194,7 +194,8 @@ def test_an_array_that_no_declaration_sends_is_refused() -> None:
         TaskError,
         match=r"all_kinds: limit = .* cannot be sent as a setting; declare how it travels",
     ):
-        encode_task(replace(TASK, limit=np.ones(3)), np.array([0]), Known())  # type: ignore[arg-type]
+        limited = replace(TASK, limit=np.ones(3))  # type: ignore[arg-type]
+        encode_task(limited, np.array([0]), Known())
 
 
 def test_requests_with_something_missing_are_refused() -> None:

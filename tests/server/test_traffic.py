@@ -104,7 +104,8 @@ SIZES = (10, 100, 1000)
 
 
 def traffic(method: Any, clients: int) -> dict[int, tuple[int, list[int]]]:
-    """By round: bytes of its largest request, and of all its replies, in rounds that nobody scores."""
+    """By round: bytes of its largest request, and of all its replies,
+    in rounds that nobody scores."""
     transport = MemoryTransport()
     for node in range(NODES):
         transport.join(

@@ -71,7 +71,8 @@ def scores(flat: np.ndarray, widths: tuple[int, ...], x: np.ndarray) -> np.ndarr
 def loss_and_gradient(
     flat: np.ndarray, widths: tuple[int, ...], x: np.ndarray, found: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Mean binary cross entropy of whether a sample is of the detector's class, and its gradient."""
+    """Mean binary cross entropy of whether a sample is of the detector's class,
+    and its gradient."""
     flat = flat.astype(np.float64)
     values = numpy_reference.forward(flat, widths, x)
     score = values[-1][:, 0]

@@ -42,7 +42,8 @@ def convolutions(shared: tuple[Array, ...], first: Array) -> Array:
 
 
 def different_steps() -> list[int]:
-    """Number of steps on each of two devices whose convolution has other bits than on a single one."""
+    """Number of steps on each of two devices whose convolution has other bits than on a single
+    one."""
     shapes = ((32, 24, 24, 32), (5, 5, 32, 32), (32, 10, 10, 64), (3, 3, 64, 32))
     draw = np.random.default_rng(0).standard_normal
     shared = tuple(draw((KINDS, *shape), np.float32) for shape in shapes)

@@ -22,7 +22,12 @@ BYTES = 4 * mclr(DATA).spec.parameters
 
 
 def world(**population: object) -> SimulatedWorld:
-    made = SimulatedWorld(DATA, mclr(DATA), LocalTraining(), population=Population(**population))  # type: ignore[arg-type]
+    made = SimulatedWorld(
+        DATA,
+        mclr(DATA),
+        LocalTraining(),
+        population=Population(**population),  # type: ignore[arg-type]
+    )
     made.begin(Stream(0, 3, "scenario"))
     return made
 

@@ -96,7 +96,8 @@ def test_evaluate(split: str) -> None:
 
 
 def test_evaluate_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded block by block, with the same results, and again when nothing may be kept."""
+    """Memory is bounded block by block, with the same results,
+    and again when nothing may be kept."""
     whole = evaluate(world(), START, EVERYONE, WHICH, split="train")
     monkeypatch.setattr(scoring, "_CHUNK_BYTES", 1)
     for kept, at_once in ((2**30, 8), (0, 2**20), (0, 8)):

@@ -105,7 +105,8 @@ def test_gradients_of_a_hidden_layer(work: str) -> None:
 @pytest.mark.parametrize("work", ["two epochs", "steps"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_penalty_is_in_the_gradient_once(name: str, work: str) -> None:
-    """With l2 as large as this, leaving it out, or adding it for every batch, would show at once."""
+    """With l2 as large as this, leaving it out, or adding it for every batch,
+    would show at once."""
     assert_equals_hand(name, WORK[work], l2=0.05)
 
 

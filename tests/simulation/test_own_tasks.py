@@ -272,7 +272,8 @@ def test_a_reply_about_models_that_a_client_does_not_receive() -> None:
     """A real client has its own only; where the index is None it has all."""
     with pytest.raises(
         TaskError,
-        match=r"task own_models: test_losses has an entry for each of the models, .*let models be shared",
+        match=r"task own_models: test_losses has an entry for each of the models, "
+        r".*let models be shared",
     ):
         world().run(OwnModels(MODELS, np.zeros(7, np.int64)), EVERYONE)
     assert world().run(OwnModels(MODELS), EVERYONE).test_losses.shape == (7, 3)

@@ -368,7 +368,8 @@ def test_every_world_gives_the_same_reply_ledger_and_memory(
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_clients_that_drop_out_leave_the_schemas_missing_values_and_keep_nothing(name: str) -> None:
-    """In both forms of the simulator; a client that does not reply in a round stores nothing in it."""
+    """In both forms of the simulator;
+    a client that does not reply in a round stores nothing in it."""
     model = models_for(name)[-1]
     replies = []
     task = EXAMPLES[name].make(given(name, model))

@@ -1,4 +1,5 @@
-"""Replies that come late: the means of hand-made rounds, what counts for nothing, and whole runs."""
+"""Replies that come late: the means of hand-made rounds, what counts for nothing,
+and whole runs."""
 
 from __future__ import annotations
 
@@ -115,7 +116,8 @@ def test_an_update_of_a_client_that_has_changed_its_cluster_counts_for_nothing()
 
 
 def test_a_client_that_chose_its_cluster_and_was_never_in_time_counts() -> None:
-    """IFCA, whose clients choose: the cluster of one whose replies always come late is not known."""
+    """IFCA, whose clients choose:
+    the cluster of one whose replies always come late is not known."""
     data = fk.data.digits(clients=12)
     late = LateReplies(share=0.9, same=True, max_age=30)
     method = fk.IFCA(clusters=2, weighting="examples")

@@ -239,7 +239,8 @@ def test_noise_for_an_epsilon_of_rounds_with_a_cap() -> None:
 def test_a_search_with_a_cap_takes_fine_steps_only_near_the_target(
     target: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fine steps take ten seconds each: a search of twenty noises must not take them for every one."""
+    """Fine steps take ten seconds each:
+    a search of twenty noises must not take them for every one."""
     pld_epsilon = accounting._pld_epsilon
     steps: list[float] = []
 

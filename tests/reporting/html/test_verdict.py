@@ -94,8 +94,7 @@ def test_few_seeds_claim_nothing(number: int, words: str) -> None:
 def test_alone_there_is_nothing_to_compare_with() -> None:
     assert sentence(one("ifca", 0.7)) == (
         "IFCA reaches 70.0% test accuracy after 2 rounds; no other method was run beside it, so "
-        "there is nothing to "
-        "compare it with."
+        "there is nothing to compare it with."
     )
 
 
@@ -136,8 +135,7 @@ def test_clients_without_a_cluster_are_told() -> None:
 def test_a_run_that_cannot_be_compared_says_what_it_reached_all_the_same() -> None:
     assert sentence(one("ifca", 0.7, partial=[True, True, True])) == (
         "IFCA reaches 70.0% test accuracy after 2 rounds, not to be compared: clients without a "
-        "cluster in the last "
-        "round."
+        "cluster in the last round."
     )
 
 

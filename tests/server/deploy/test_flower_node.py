@@ -64,7 +64,8 @@ class SuperLink:
         if isinstance(request, BaseException):
             raise request
         metadata = Metadata(1, "", 1, 7, "", "3", time.time(), 60.0, "query")
-        message = Message(metadata=metadata, content=to_record(request)[0])  # type: ignore[call-overload]
+        content = to_record(request)[0]
+        message = Message(metadata=metadata, content=content)  # type: ignore[call-overload]
         message.metadata.__dict__["_message_id"] = message.object_id
         self.objects |= {
             name: one.deflate() for name, one in get_all_nested_objects(message).items()

@@ -1,4 +1,5 @@
-"""A node's disk: what it stores lasts over processes; disks that are damaged or cannot be written."""
+"""A node's disk: what it stores lasts over processes;
+disks that are damaged or cannot be written."""
 
 from __future__ import annotations
 

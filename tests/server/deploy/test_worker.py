@@ -305,7 +305,10 @@ def test_files_that_changed_are_read_again(tmp_path: Path, monkeypatch: pytest.M
     np.savez(
         data, x=np.zeros((4, 2), np.float32), y=np.array([0, 1, 0, 1]), client_id=np.zeros(4, int)
     )
-    text = '[client]\nname = "{}"\n[samples]\nshape = [2]\nclasses = 2\n[data]\nname = "file"\npath = "mine.npz"\n'
+    text = (
+        '[client]\nname = "{}"\n[samples]\nshape = [2]\nclasses = 2\n'
+        '[data]\nname = "file"\npath = "mine.npz"\n'
+    )
     config.write_text(text.format("berlin"))
     loaded = LoadedNode(config)
     first = loaded.node()
@@ -335,12 +338,18 @@ def test_a_frame_is_read_as_it_was_written() -> None:
 
 
 def test_a_process_for_a_message_imports_nothing_heavy() -> None:
-    program = "import sys, fedkin.server.deploy.client_app as a; print(*sorted(m for m in sys.modules if 'fedkin.' in m))"
+    program = (
+        "import sys, fedkin.server.deploy.client_app as a; "
+        "print(*sorted(m for m in sys.modules if 'fedkin.' in m))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     light = (
         "core core.progress core.records server server.deploy server.deploy.ask_worker server.parts"
     )
-    light += " server.deploy.client_app server.deploy.worker_link server.flower_record core.errors core.suggestions"
+    light += (
+        " server.deploy.client_app server.deploy.worker_link server.flower_record "
+        "core.errors core.suggestions"
+    )
     assert set(done.stdout.split()) <= {f"fedkin.{name}" for name in light.split()}

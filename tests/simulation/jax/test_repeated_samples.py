@@ -124,7 +124,8 @@ def test_calls_of_two_threads_do_not_mix_their_samples() -> None:
 
 
 def test_calls_of_other_clients_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on several threads: while one call gathers its samples, two of other clients come and go."""
+    """As on several threads: while one call gathers its samples,
+    two of other clients come and go."""
     monkeypatch.setattr(trainer, "has_room", lambda *_: False)
     data = federation()
     work = SGD(batch_size=10, lr=0.1)

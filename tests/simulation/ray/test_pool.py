@@ -104,7 +104,10 @@ def test_actors_that_run_out_of_memory_are_replaced_and_at_last_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ray = Ray(fails(exceptions.OutOfMemoryError("killed")))
-    words = r"5 actors of Ray in a row have failed.*ran out of memory: take fewer actors \(run\.actors\)"
+    words = (
+        r"5 actors of Ray in a row have failed.*ran out of memory: "
+        r"take fewer actors \(run\.actors\)"
+    )
     with pytest.raises(WorkerError, match=words):
         pool(ray, monkeypatch).compute("trainer.train", (), [(), ()])
     assert ray.started == 2 * (1 + 5)

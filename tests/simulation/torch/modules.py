@@ -196,7 +196,9 @@ class Hooked(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.head = nn.Linear(64, 3)
-        self.head.register_forward_hook(lambda layer, inputs, output: 2 * output)  # type: ignore[operator]
+        self.head.register_forward_hook(
+            lambda layer, inputs, output: 2 * output  # type: ignore[operator]
+        )
         self.head.weight.register_hook(lambda gradient: gradient / 2)
 
     def forward(self, x: Tensor) -> Tensor:

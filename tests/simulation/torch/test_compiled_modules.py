@@ -247,5 +247,6 @@ def test_engines_by_name_and_an_extra_that_is_missing(monkeypatch: pytest.Monkey
     environment.cache_clear()
     with pytest.raises(MissingExtra, match=r"pip install 'fedkin\[torchax\]'"):
         check_samples(fk.torch_model(MODULES["linear"], engine="jax"), federation())
-    assert fk.torch_model(MODULES["linear"], engine="auto").in_jax(federation()) is None  # type: ignore[attr-defined]
+    model = fk.torch_model(MODULES["linear"], engine="auto")
+    assert model.in_jax(federation()) is None  # type: ignore[attr-defined]
     environment.cache_clear()

@@ -295,7 +295,8 @@ def test_company_changes_no_bit() -> None:
         own = model_index[c : c + 1] * 0
         alone = train(world, start[model_index[c]][None], one, own, gradient=True, stream=STREAM)
         np.testing.assert_array_equal(alone.update[0], together.update[c])
-        np.testing.assert_array_equal(alone.gradient[0], together.gradient[c])  # type: ignore[index]
+        assert alone.gradient is not None and together.gradient is not None
+        np.testing.assert_array_equal(alone.gradient[0], together.gradient[c])
         assert alone.loss[0] == together.loss[c]
         assert evaluate(world, start[model_index[c]][None], one, own).loss[0] == scores.loss[c]
         np.testing.assert_array_equal(world.run(Losses(start), one).losses[0], losses[c])

@@ -323,12 +323,22 @@ from fedkin import SGD, SimulatedWorld, Stream, torch_model
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.train import train
+
 rows = Ragged.of([np.arange(9)])
 data = FederatedData("nine", np.ones((9, 2), np.float32), np.zeros(9, np.int64), 2, rows, rows)
 world = SimulatedWorld(data, torch_model(lambda: nn.Linear(2, 2)), SGD(epochs=2))
 start, one = world.initial(Stream(0))[None], np.zeros(1, np.int64)
-assert train(world, start, one, one, stream=Stream(0)).arrived.all() and evaluate(world, start, one, one).examples == 9
-print([name for name in ("jax", "equinox", "optax", "torch._dynamo", "torch._inductor") if name in sys.modules])
+assert (
+    train(world, start, one, one, stream=Stream(0)).arrived.all()
+    and evaluate(world, start, one, one).examples == 9
+)
+print(
+    [
+        name
+        for name in ("jax", "equinox", "optax", "torch._dynamo", "torch._inductor")
+        if name in sys.modules
+    ]
+)
 """
     assert fresh(code) == "[]"
 
