@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,16 @@ class Stop(Exception):
     pass
 
 
-def compare(out: Path, *more: str, **options: Any) -> Comparison:
+def compare(
+    out: Path,
+    *more: str,
+    methods: Any = METHODS,
+    seeds: Any = 2,
+    grid: Any = GRID,
+    **options: Any,
+) -> Comparison:
     return fk.compare(
-        None, *QUICK, *more, out=out, **{"methods": METHODS, "seeds": 2, "grid": GRID, **options}
+        None, *QUICK, *more, out=out, methods=methods, seeds=seeds, grid=grid, **options
     )
 
 
@@ -522,28 +530,25 @@ def test_data_that_changed_since_are_noticed(tmp_path: Path) -> None:
             client_id=np.repeat(np.arange(4), 20),
         )
 
-    settings = [
+    compared = partial(
+        fk.compare,
+        tmp_path / "s.toml",
         "data.name=file",
         f"data.path={tmp_path / 'own.npz'}",
         "run.rounds=1",
         "run.cohort=4",
-    ]
+        out=tmp_path / "c",
+    )
     text = '[compare]\nmethods = ["fedavg"]\n[data]\nname = "file"\npath = "x"\n'
     (tmp_path / "s.toml").write_text(text)
     own(0.0)
-    fk.compare(tmp_path / "s.toml", *settings, seeds=1, out=tmp_path / "c")
-    own(0.0)  # written anew, and the same
-    assert (
-        len(
-            fk.compare(
-                tmp_path / "s.toml", *settings, seeds=2, out=tmp_path / "c", resume=True
-            ).finished
-        )
-        == 2
-    )
+    compared(seeds=1)
+    # Written again, with the same content.
+    own(0.0)
+    assert len(compared(seeds=2, resume=True).finished) == 2
     own(0.5)
     with pytest.raises(CheckpointError, match="other data"):
-        fk.compare(tmp_path / "s.toml", *settings, seeds=3, out=tmp_path / "c", resume=True)
+        compared(seeds=3, resume=True)
     assert not (tmp_path / "c/cells/all/fedavg/2").exists()
 
 
@@ -603,20 +608,21 @@ def test_measures_are_names_of_figures(whole: tuple[Path, Comparison, list[str]]
 
 
 def test_agreement_with_true_clusters_is_in_the_table_and_in_words(tmp_path: Path) -> None:
-    settings = [
+    found = fk.compare(
+        None,
         "data.name=planted",
         "data.base=digits",
         "data.kind=label_permutation",
         "data.clusters=2",
-    ]
-    settings += [
         "data.clients=6",
         "data.samples=60",
         "run.rounds=2",
         "run.cohort=6",
         "local.epochs=1",
-    ]
-    found = fk.compare(None, *settings, methods=["fedavg", "ifca"], seeds=1, out=tmp_path / "c")
+        methods=["fedavg", "ifca"],
+        seeds=1,
+        out=tmp_path / "c",
+    )
     row = found.table().set_index("method").loc["IFCA"]
     assert row["ari"] == found.finished["", "IFCA", 0].summary()["ari"]
     (line,) = [line for line in findings(found) if "true clusters" in line]

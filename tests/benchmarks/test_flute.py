@@ -59,14 +59,15 @@ class Block(nn.Module):
 
 def torch_resnet(width: int, classes: int) -> nn.Module:
     """Two of the four stages."""
-    blocks = [Block(width, width, 1), Block(width, width, 1)]
-    blocks += [Block(width, 2 * width, 2), Block(2 * width, 2 * width, 1)]
     return nn.Sequential(
         nn.Conv2d(3, width, 7, 2, 3, bias=False),
         norm(width),
         nn.ReLU(),
         nn.MaxPool2d(3, 2, 1),
-        *blocks,
+        Block(width, width, 1),
+        Block(width, width, 1),
+        Block(width, 2 * width, 2),
+        Block(2 * width, 2 * width, 1),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
         nn.Linear(2 * width, classes),

@@ -162,9 +162,9 @@ def test_with_privacy_it_says_that_its_looking_is_not_charged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fedkin.analysis.advise.of_config", of_nothing)
-    private = ["privacy.name=client_dp", "privacy.epsilon=2"]
-    assert "does not cover what is shown here" in fedkin(*private).stdout
-    as_json = fedkin(*private, "--json")
+    as_text = fedkin("privacy.name=client_dp", "privacy.epsilon=2")
+    assert "does not cover what is shown here" in as_text.stdout
+    as_json = fedkin("privacy.name=client_dp", "privacy.epsilon=2", "--json")
     assert (
         "does not cover what is shown here" in as_json.stderr
         and len(as_json.stdout.splitlines()) == 1

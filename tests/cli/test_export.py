@@ -33,15 +33,12 @@ def patients(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (table["age"] > 0) ^ table["hospital"].isin(["east", "west"]), "ill", "well"
     )
     table.to_csv(folder / "patients.csv", index=False)
-    data = [
+    result = fedkin(
+        "run",
         "data.name=file",
         f"data.path={folder / 'patients.csv'}",
         "data.label=outcome",
         "data.client=hospital",
-    ]
-    result = fedkin(
-        "run",
-        *data,
         "method.name=ifca",
         "method.clusters=2",
         "run.rounds=3",

@@ -40,10 +40,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run and its export."""
     place = tmp_path_factory.mktemp("predict")
     patients().to_csv(place / "t.csv", index=False)
-    columns = [f"data.path={place / 't.csv'}", "data.label=outcome", "data.client=hospital"]
     done = fedkin(
         "run",
-        *columns,
+        f"data.path={place / 't.csv'}",
+        "data.label=outcome",
+        "data.client=hospital",
         "method.name=ifca",
         "method.clusters=2",
         "run.rounds=3",

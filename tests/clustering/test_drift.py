@@ -4,6 +4,7 @@ something else."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,17 +51,17 @@ def test_the_authors_step(oracle: Callable[[str], dict[str, Any]]) -> None:
     assert len(cases) >= 4
     for case in cases:
         chosen, models, owner = step(case)
-        close = {"atol": case["tolerance"], "rtol": 0, "err_msg": case["case"]}
+        assert_close = partial(
+            np.testing.assert_allclose, atol=case["tolerance"], rtol=0, err_msg=case["case"]
+        )
         distances = drift_distances(np.array(case["cluster_accuracy_i_on_data_of_j"]))
-        np.testing.assert_allclose(distances, case["distance"], **close)
+        assert_close(distances, case["distance"])
         np.testing.assert_array_equal(owner[:, 1], case["model_of_client_now"], case["case"])
         assert np.flatnonzero(chosen.drifted).tolist() == [
             int(client) for client in case["isolated"]
         ]
-        np.testing.assert_allclose(models, case["parameters_after"], **close)
-        np.testing.assert_allclose(
-            chosen.accuracy, list(case["accuracy_stored_after"].values()), **close
-        )
+        assert_close(models, case["parameters_after"])
+        assert_close(chosen.accuracy, list(case["accuracy_stored_after"].values()))
         for time, weights in case["weights_after"].items():
             owns = owner[:, int(time)] == np.arange(len(models))[:, None]
             np.testing.assert_array_equal(owns, np.array(weights) > 0, case["case"])

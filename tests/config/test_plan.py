@@ -46,7 +46,7 @@ def test_arguments_by_position_are_named_in_messages() -> None:
 
 
 def test_numbers_of_numpy_become_plain() -> None:
-    plan = Plan(np.int64(3), np.int32(2))
+    plan = Plan(np.int64(3), np.int32(2))  # type: ignore[arg-type]
     assert plan == Plan(3, 2) and type(plan.rounds) is type(plan.cohort) is int
 
 

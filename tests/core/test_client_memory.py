@@ -23,7 +23,9 @@ def memory(clients: int = 5, **options: Any) -> ClientMemory:
 
 
 def write(kept: ClientMemory, name: str, clients: np.ndarray, values: Any) -> None:
-    kept.write("keep", name, DECLARED[name], clients, np.asarray(values))
+    kept.write(
+        task="keep", name=name, memory=DECLARED[name], clients=clients, values=np.asarray(values)
+    )
 
 
 def own(kept: ClientMemory, client: int = 3) -> OwnMemory:

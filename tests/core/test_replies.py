@@ -195,8 +195,9 @@ def test_the_vector_whose_mean_a_task_wants() -> None:
             return None
 
     expected = {OneVector: "update", VectorByRow: None, TwoVectors: None, MeansOnly: None}
-    fields = np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
-    assert {kind: mean_vector(kind(*fields)) for kind in expected} == expected
+    rows = np.zeros((2, 3), np.float32)
+    numbers = np.zeros(2, np.int64)
+    assert {kind: mean_vector(kind(rows, numbers)) for kind in expected} == expected
 
 
 # --- arrays that do not fit

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -322,13 +323,14 @@ def test_what_a_frame_is_and_whose() -> None:
 
 def test_a_small_alpha_needs_a_smaller_minimum() -> None:
     rng = np.random.default_rng(0)
-    samples = rng.normal(size=(3000, 4)), rng.integers(5, size=3000)
-    options: dict[str, Any] = {"partition": "dirichlet", "alpha": 0.1, "num_clients": 30}
+    x = rng.normal(size=(3000, 4))
+    y = rng.integers(5, size=3000)
+    by_dirichlet = partial(from_arrays, x, y, partition="dirichlet", alpha=0.1, num_clients=30)
     with pytest.raises(DataError, match="a smaller min_samples"):
-        from_arrays(*samples, **options)
-    owned = from_arrays(*samples, **options, min_samples=2)
+        by_dirichlet()
+    owned = by_dirichlet(min_samples=2)
     assert len(owned.train.sizes) == 30 and (owned.train.sizes + owned.test.sizes).min() >= 2
     with pytest.raises(ConfigError, match="min_samples = 2 does not apply to partition 'iid'"):
-        from_arrays(*samples, partition="iid", num_clients=30, min_samples=2)
+        from_arrays(x, y, partition="iid", num_clients=30, min_samples=2)
     with pytest.raises(ConfigError, match="min_samples = 2 belongs to a partition"):
-        from_arrays(*samples, clients=np.arange(3000) % 30, min_samples=2)
+        from_arrays(x, y, clients=np.arange(3000) % 30, min_samples=2)

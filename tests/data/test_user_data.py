@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,15 +163,14 @@ def test_arrays_of_an_npz_file_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["h.csv", "h.npz"])
 def test_any_partition_of_a_file(name: str, tmp_path: Path) -> None:
     path = write_named(tmp_path / name)
-    options = {"label": "outcome", "features": ["age"], "train_fraction": 1.0}
-    even = load(path, partition="iid", clients=4, seed=1, **options)
+    divided = partial(load, path, label="outcome", features=["age"], train_fraction=1.0)
+    even = divided(partition="iid", clients=4, seed=1)
     assert even.train.sizes.tolist() == [3, 3, 3, 3] and even.client_names is None
-    assert not np.array_equal(
-        even.train.rows, load(path, partition="iid", clients=4, seed=2, **options).train.rows
-    )
-    shards = load(path, partition="shards", clients=2, classes_per_client=1, **options)
+    other_seed = divided(partition="iid", clients=4, seed=2)
+    assert not np.array_equal(even.train.rows, other_seed.train.rows)
+    shards = divided(partition="shards", clients=2, classes_per_client=1)
     assert (shards.label_counts().max(axis=1) >= 4).all()
-    blocks = load(path, partition="blocks", clients=2, classes_per_client=1, **options)
+    blocks = divided(partition="blocks", clients=2, classes_per_client=1)
     assert blocks.true_clusters is not None and (blocks.label_counts() > 0).sum(
         axis=1
     ).tolist() == [1, 1]

@@ -40,11 +40,13 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
             )
 
 
-def world(**options: Any) -> FakeWorld:
+WORK = LocalTraining(2, lr=0.5)
+
+
+def world(work: LocalTraining = WORK, **options: Any) -> FakeWorld:
     """Gradients are w - target."""
     target = np.array([[8.0], [16.0], [4.0]], np.float32)
-    given = {"work": LocalTraining(2, lr=0.5), **options}
-    return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), **given)
+    return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), work=work, **options)
 
 
 def rounds(w: FakeWorld, cohorts: list[list[int]], **options: Any) -> APFLState:
@@ -117,7 +119,7 @@ def test_clients_are_tested_with_the_mix() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_lost_replies(how: str) -> None:
-    w = world(**{how: frozenset({1})})
+    w = world(**{how: frozenset({1})})  # type: ignore[arg-type]
     rounds(w, [[0, 1]])
     np.testing.assert_array_equal(w.memory()[f"{OWN}.kept"], [1, 0, 0])
     np.testing.assert_array_equal(w.memory()[f"{SHARE}.kept"], [1, 0, 0])

@@ -92,11 +92,13 @@ def test_drawn_clients_count_alike(oracle: Oracle) -> None:
     )  # v of 1e-4
 
 
-def world(**options: Any) -> FakeWorld:
+WORK = LocalTraining(1, lr=0.25)
+
+
+def world(work: LocalTraining = WORK, **options: Any) -> FakeWorld:
     """Gradients are w - target: client 0 is near the second centre, and client 1 near the first."""
     target = np.array([[8.0], [-2.0], [9.0]], np.float32)
-    given = {"work": LocalTraining(1, lr=0.25), **options}
-    return FakeWorld(target, np.array([1, 3, 4]), **given)
+    return FakeWorld(target, np.array([1, 3, 4]), work=work, **options)
 
 
 def state(*centers: float) -> FedSoftState:

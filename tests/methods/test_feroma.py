@@ -58,17 +58,18 @@ def test_mixes_are_by_the_weights_of_the_authors_code(
         sizes = 1 + np.arange(n)
         theta = np.eye(n, dtype=np.float32)
         models = np.concatenate([np.zeros((1, n), np.float32), theta])
-        unused = (np.array(np.nan), theta[0], np.zeros((2, 1)))
         informed = np.ones(n, bool)
         state = FEROMAState(
-            models,
-            np.arange(n),
-            *unused,
-            profiles,
-            sizes,
-            1 + np.arange(n),
-            informed,
-            np.array(True),
+            models=models,
+            assignment=np.arange(n),
+            accuracy=np.array(np.nan),
+            extractor=theta[0],
+            ranges=np.zeros((2, 1)),
+            profiles=profiles,
+            examples=sizes,
+            solution=1 + np.arange(n),
+            informed=informed,
+            mixing=np.array(True),
         )
         expected = np.array(case["feroma_weights"]) * sizes
         expected /= expected.sum(axis=1, keepdims=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +123,14 @@ def test_vectors_of_a_start_are_clipped_to_1_and_nan_counts_as_zero(sums: bool) 
     """The honest reply of client 3 has length 1 already: with it in place of the loud one, sums are
     the same."""
     quiet = replace(PRIVACY, start_noise=0.0)
-    asked = (np.zeros(30, np.float32), LocalTraining(2, lr=0.3), 32, 1)
-    directions = np.eye(32)[:3]
-    task = SketchSums(*asked, directions=directions) if sums else SketchMoments(*asked)
+    sketched = partial(
+        SketchSums if sums else SketchMoments,
+        np.zeros(30, np.float32),
+        LocalTraining(2, lr=0.3),
+        32,
+        1,
+    )
+    task = sketched(directions=np.eye(32)[:3]) if sums else sketched()
     released = []
     for around in (Loud(world(frozenset())), world(frozenset([4]))):
         own = privacy(settings=quiet)._world(around, 0)

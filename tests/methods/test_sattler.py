@@ -7,6 +7,7 @@ published description of the authors' code.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,8 @@ def one_round(
 
 def cut_into(updates: Any, **options: Any) -> list[int]:
     """The assignment after one round with everybody."""
-    return one_round(SattlerCFL(**{**EVERY_TIME, **options}), world(updates)).assignment.tolist()
+    method = replace(SattlerCFL(**EVERY_TIME), **options)
+    return one_round(method, world(updates)).assignment.tolist()
 
 
 # --- when to cut

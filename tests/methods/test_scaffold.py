@@ -37,11 +37,13 @@ def test_oracle(option: Any, oracle: Callable[[str], dict[str, Any]]) -> None:
             )
 
 
-def world(**options: Any) -> FakeWorld:
+WORK = LocalTraining(lr=0.5)
+
+
+def world(work: LocalTraining = WORK, **options: Any) -> FakeWorld:
     """Gradients are w - target."""
     target = np.array([[2.0], [6.0], [4.0]], np.float32)
-    given = {"work": LocalTraining(lr=0.5), **options}
-    return FakeWorld(target, np.array([1, 9, 5]), start=lambda _: np.zeros(1), **given)
+    return FakeWorld(target, np.array([1, 9, 5]), start=lambda _: np.zeros(1), work=work, **options)
 
 
 def rounds(w: FakeWorld, cohorts: list[list[int]], **options: Any) -> ScaffoldState:

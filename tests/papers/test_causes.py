@@ -345,19 +345,19 @@ def test_what_was_tried_stands_beside_a_spread() -> None:
 def test_what_was_tried_stands_beside_an_unknown_cause() -> None:
     """Variants and readings of this number alone, those that were run; and where one more run would
     be."""
-    others = [
+    explained = first(
+        number(80.0),
         variant(84.0, 85.0),
         variant(82.0, row="another"),
         variant(81.0, of="IFCA"),
         variant(),
-    ]
-    readings = [
         reading(83.0),
         reading(83.5, column="FedProx"),
         reading(82.5, row="a fourth reading"),
-    ]
+        evidence=READ,
+    )
     tried = "tried: as coded: 84.5 (2 runs); other reading: 83.0 (1 run)"
-    assert first(number(80.0), *others, *readings, evidence=READ).shown_by == tried
+    assert explained.shown_by == tried
     assert first(number(*LOWER_RUNS)).shown_by == "tried: one more run: 76.9 to 89.1 (5 runs)"
     on_draws = first(replace(number(*LOWER_RUNS), seeds=35))
     assert on_draws.shown_by == "tried: one more run: 76.9 to 89.1 (35 runs on 5 draws)"

@@ -57,10 +57,18 @@ def fake(cell: Cell, seed: int) -> dict[str, Any]:
     }
 
 
-def job(column: str = "FedAvg", setting: Setting = TINY, **options: Any) -> Job:
-    return job_of(
-        Cell("III", setting, column, lambda m: FedAvg(), **{"published": None, **options}), fake
+def job(
+    column: str = "FedAvg", setting: Setting = TINY, published: Any = None, **options: Any
+) -> Job:
+    cell = Cell(
+        table="III",
+        setting=setting,
+        column=column,
+        method=lambda m: FedAvg(),
+        published=published,
+        **options,
     )
+    return job_of(cell, fake)
 
 
 def run_all(jobs: list[Job], store: Path) -> list[dict[str, Any]]:

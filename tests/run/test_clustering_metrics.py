@@ -46,12 +46,12 @@ class History:
         detections = None if detected is None else np.isin(ids, detected)
         self.records.append(
             self.metrics.record(
-                self.round,
-                np.array(assignment),
-                reachable,
-                truth,
-                detections,
-                np.isin(ids, placed or ()),
+                round=self.round,
+                assignment=np.array(assignment),
+                reachable=reachable,
+                truth=truth,
+                detected=detections,
+                placed=np.isin(ids, placed or ()),
             )
         )
         return self.records[-1]
@@ -68,6 +68,7 @@ MOVES = (
     "shifts_detected_true",
     "detection_delay_sum",
 )
+NEWCOMERS = ("newcomers_matched", "newcomer_delay_sum")
 ANSWERS = ("true_cluster_changes", "changes_recovered", "recovery_delay_sum")
 MIGRATIONS = ("migrations", "migrations_correct")
 
@@ -279,9 +280,11 @@ def test_every_kind_has_at_most_one_home_and_every_cluster_is_home_to_at_most_on
 def test_a_newcomer_that_settles_late() -> None:
     history = History(5)
     true_clusters = [0, 0, 1, 1, 1]
-    names = ("newcomers_matched", "newcomer_delay_sum")
     assert of(
-        history.then([0, 0, 1, 1, UNASSIGNED], true_clusters), *names, "matched_share", "mismatched"
+        history.then([0, 0, 1, 1, UNASSIGNED], true_clusters),
+        *NEWCOMERS,
+        "matched_share",
+        "mismatched",
     ) == [
         4,
         0,
@@ -299,10 +302,20 @@ def test_a_newcomer_that_settles_late() -> None:
         0,
     ]
     placed = history.then([0, 0, 1, 1, 0], true_clusters, shifted=[4], detected=[4])
-    assert of(placed, "migrations", "stability", *names, *MOVES) == [0, 1.0, 0, 0, 1, 0, 1, 0, 0]
-    assert of(history.then([0, 0, 1, 1, 0], true_clusters), *names, "mismatched") == [0, 0, 1]
+    assert of(placed, "migrations", "stability", *NEWCOMERS, *MOVES) == [
+        0,
+        1.0,
+        0,
+        0,
+        1,
+        0,
+        1,
+        0,
+        0,
+    ]
+    assert of(history.then([0, 0, 1, 1, 0], true_clusters), *NEWCOMERS, "mismatched") == [0, 0, 1]
     settled = history.then([0, 0, 1, 1, 1], true_clusters)
-    assert of(settled, *names, *MIGRATIONS, *ANSWERS) == [1, 2, 1, 1, 0, 0, 0]
+    assert of(settled, *NEWCOMERS, *MIGRATIONS, *ANSWERS) == [1, 2, 1, 1, 0, 0, 0]
     assert summary(history.records)["newcomer_delay"] == 2 / 5
 
 
@@ -342,12 +355,12 @@ def test_clients_that_are_gone_count_for_nothing() -> None:
 
 def test_what_nobody_knows_is_null() -> None:
     unknown = ClusterMetrics(2).record(
-        0,
-        np.array([0, UNASSIGNED]),
-        np.arange(2),
-        GroundTruth(),
-        np.array([True, False]),
-        np.zeros(2, bool),
+        round=0,
+        assignment=np.array([0, UNASSIGNED]),
+        reachable=np.arange(2),
+        truth=GroundTruth(),
+        detected=np.array([True, False]),
+        placed=np.zeros(2, bool),
     )
     assert {name: value for name, value in unknown.items() if value is not None} == {
         "migrations": 0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -524,15 +525,12 @@ def test_privacy_needs_neighbours_enough_to_see_n_min() -> None:
 def test_who_sees_the_cohorts_gets_no_amplification() -> None:
     """Poisson cohorts of 4 of 12 in two rounds cost what two rounds of everybody do: a Gaussian of
     z / sqrt(2)."""
-    options: dict[str, Any] = {
-        "privacy": fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3),
-        "cohort": 4,
-        "rounds": 2,
-    }
-    said = simulate(**options, selection="poisson").summary()["privacy"]
+    privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3)
+    private = partial(simulate, privacy=privacy, cohort=4, rounds=2, selection="poisson")
+    said = private().summary()["privacy"]
     exact = dp_accounting.get_epsilon_gaussian(1 / np.sqrt(2), 1e-3)
     assert said["epsilon"] == pytest.approx(exact, rel=1e-2)
-    amplified = simulate(secret=None, **options, selection="poisson").summary()["privacy"]
+    amplified = private(secret=None).summary()["privacy"]
     assert amplified["epsilon"] < 0.8 * exact and "added or removed" in amplified["neighbours"]
     assert "no amplification" in said["sampling"] and "adds noise only" in said["neighbours"]
     assert "may know who took part" in said["protects_from"]
@@ -545,8 +543,8 @@ def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(
     """Where who takes part is seen nothing is amplified, and a fixed size spoils nothing: q = 1, by
     dp-accounting."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3, cap=cap)
-    options: dict[str, Any] = {"privacy": privacy, "cohort": 4, "rounds": 3}
-    run = simulate(**options, selection="uniform", out=tmp_path / "run")
+    private = partial(simulate, privacy=privacy, cohort=4, rounds=3)
+    run = private(selection="uniform", out=tmp_path / "run")
     said = run.summary()["privacy"]
     assert ("at most 3 clients" in said["sampling"]) is (cap is not None)
     loose = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, cap=9).mechanism(
@@ -565,9 +563,9 @@ def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(
     ]
     assert [line["asked"] for line in lines if "asked" in line] == [cap or 4] * 3
     with pytest.raises(ConfigError, match="have no amplification by sampling"):
-        simulate(secret=None, **options, selection="uniform")
+        private(secret=None, selection="uniform")
     with pytest.raises(ConfigError, match=r'run\.selection="round_robin" does not go with it'):
-        simulate(**options, selection="round_robin")
+        private(selection="round_robin")
 
 
 def test_a_budget_is_that_of_rounds_without_amplification() -> None:

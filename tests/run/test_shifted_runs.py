@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,13 +163,13 @@ def test_a_run_that_was_kept_in_memory_may_go_on(
 def test_a_shift_is_described_and_another_is_another_run(
     tiny: FederatedData, tmp_path: Path
 ) -> None:
-    short: dict[str, Any] = {"rounds": 1, "against": []}
-    run = go(tiny, tmp_path / "run", shift=SwapPart(probability=0.2), **short)
+    short = partial(go, tiny, tmp_path / "run", rounds=1, against=[])
+    run = short(shift=SwapPart(probability=0.2))
     assert run.config.shift == {"name": "swap_part", "probability": 0.2, "as_coded": False}
     assert tomllib.loads((tmp_path / "run/config.toml").read_text())["shift"] == run.config.shift
     for other in (SwapPart(probability=0.3), SwapAll(probability=0.2), None):
         with pytest.raises(CheckpointError, match="another configuration"):
-            go(tiny, tmp_path / "run", shift=other, resume=True, **short)
+            short(shift=other, resume=True)
 
 
 def test_without_a_shift_nothing_is_said_of_one(tiny: FederatedData, tmp_path: Path) -> None:

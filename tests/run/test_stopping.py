@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -303,11 +304,11 @@ def test_an_error_in_a_callback_leaves_a_run_that_goes_on(tmp_path: Path, die_at
         if record["round"] == die_at:
             raise OwnError
 
-    settings: dict[str, Any] = {"rounds": 50, "patience": 3, "checkpoint_every": 2}
-    whole = said(out=tmp_path / "whole", **settings)
+    stopping = partial(said, rounds=50, patience=3, checkpoint_every=2)
+    whole = stopping(out=tmp_path / "whole")
     with pytest.raises(OwnError):
-        said(out=tmp_path / "cut", on_round=on_round, **settings)
-    resumed = said(out=tmp_path / "cut", resume=True, **settings)
+        stopping(out=tmp_path / "cut", on_round=on_round)
+    resumed = stopping(out=tmp_path / "cut", resume=True)
     assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (
         tmp_path / "whole/metrics.jsonl"
     ).read_bytes()
@@ -445,16 +446,24 @@ def test_runs_with_other_budgets_are_no_repetition() -> None:
 
 
 def test_a_comparison_takes_stopped_runs_for_finished(tmp_path: Path) -> None:
-    settings = [
+    compared = partial(
+        fk.compare,
+        None,
         "data.name=digits",
         "data.clients=6",
         "data.validation=0.3",
         "local.epochs=1",
         "local.lr=1e-9",
-    ]
-    settings += ["run.rounds=8", "run.cohort=6", "run.patience=1", "run.checkpoint_every=4"]
-    options: dict[str, Any] = {"methods": ["fedavg", "ifca"], "seeds": 2, "out": tmp_path / "study"}
-    first = fk.compare(None, *settings, **options, by="best")
+        "run.rounds=8",
+        "run.cohort=6",
+        "run.patience=1",
+        "run.checkpoint_every=4",
+        methods=["fedavg", "ifca"],
+        seeds=2,
+        out=tmp_path / "study",
+        by="best",
+    )
+    first = compared()
     assert all(run.summary()["stopped"]["of"] == 8 for run in first.finished.values())
     table = first.table()
     assert np.isfinite(table["best_accuracy"].to_numpy(float)).all()
@@ -465,6 +474,6 @@ def test_a_comparison_takes_stopped_runs_for_finished(tmp_path: Path) -> None:
     assert table["validation_accuracy"].tolist() == pytest.approx(validated)
     assert first.curves("") and len(first.differences()) == 1
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "study").rglob("metrics.jsonl")}
-    again = fk.compare(None, *settings, **options, by="best", resume=True)
+    again = compared(resume=True)
     assert len(again.finished) == 4
     assert stamps == {path: path.stat().st_mtime_ns for path in stamps}  # none was run again

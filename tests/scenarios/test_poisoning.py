@@ -79,7 +79,13 @@ def test_later_poison_comes_in_its_round_and_stays() -> None:
     current = plain
     labels = []
     for round in range(4):
-        current, shifted = shift.step(plain, current, round, np.arange(2), Stream(0, round))
+        current, shifted = shift.step(
+            original=plain,
+            current=current,
+            round=round,
+            reachable=np.arange(2),
+            stream=Stream(0, round),
+        )
         labels.append(current.y[4:8].tolist())
         assert not shifted.any()
     assert labels == [[1, 2, 0, 1], [1, 2, 0, 1], [1, 0, 2, 1], [1, 0, 2, 1]]

@@ -59,7 +59,9 @@ def test_data_without_steps() -> None:
         DataError,
         match=r"digits.*do not come in steps: take sine, circle, sea .*or leave out the shift",
     ):
-        Steps().step(digits(), digits(), 0, np.arange(3), Stream(0))
+        Steps().step(
+            original=digits(), current=digits(), round=0, reachable=np.arange(3), stream=Stream(0)
+        )
 
 
 @pytest.mark.parametrize("options", [{"every": 0}, {"every": -2}])

@@ -150,9 +150,11 @@ def membership_of(
     about: Handshake = ABOUT,
     classes: int = C,
     signed: bool = False,
+    capacity: int = 100,
+    deadline: float = 90.0,
     **settings: Any,
 ) -> Membership:
-    rounds = request_round(transport, **{"capacity": 100, "deadline": 90.0, **settings})
+    rounds = request_round(transport, capacity=capacity, deadline=deadline, **settings)
     return Membership(rounds, about, classes, signed=signed)
 
 
@@ -191,12 +193,9 @@ def remote(
         classes=data.classes,
     )
     about = replace(about, start=model_digest(model.initial(HANDSHAKE_SEED)))
-    membership = membership_of(
-        transport,
-        about,
-        data.classes,
-        **{"capacity": data.clients, "wait_for": data.clients, **settings},
-    )
+    settings.setdefault("capacity", data.clients)
+    settings.setdefault("wait_for", data.clients)
+    membership = membership_of(transport, about, data.classes, **settings)
     return RemoteWorld(
         membership=membership,
         spec=simulated(data, model, range(data.clients)).spec,

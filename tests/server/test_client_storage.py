@@ -22,7 +22,7 @@ MODELS = np.zeros((1, P), np.float32)
 class Sites:
     """Four clients on three nodes, whose labels a test may change."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, capacity: int = 4, wait_for: int = 4, **settings: Any) -> None:
         self.transport = MemoryTransport()
         self.counts = {}
         self.nodes = {}
@@ -30,7 +30,7 @@ class Sites:
             self.counts[node] = np.full((len(clients), C), 12)
             self.nodes[node] = fake_node(f"site-{node}", clients, counts=self.counts[node])
             self.transport.join(node, self.nodes[node])
-        self.world = fake_remote(self.transport, **{"capacity": 4, "wait_for": 4, **settings})
+        self.world = fake_remote(self.transport, capacity=capacity, wait_for=wait_for, **settings)
         self.round = -1
         self.next()
 

@@ -24,7 +24,8 @@ def started(*names: str, **settings: Any) -> tuple[MemoryTransport, Membership]:
     transport = MemoryTransport()
     for number, name in enumerate(names):
         transport.join(100 - number, fake_node(name))
-    membership = membership_of(transport, **{"wait_for": len(names), **settings})
+    settings.setdefault("wait_for", len(names))
+    membership = membership_of(transport, **settings)
     membership.begin_round(0)
     return transport, membership
 

@@ -173,8 +173,9 @@ def test_detectors_of_one_client_go_with_their_classes(reduce: bool) -> None:
     far, near = pair("mixed", detector())
     clients = np.array([0, 0, 3, 3, 2, 5])
     positive = np.array([0, 1, 1, 0, 4, 5])
-    options = {"work": replace(WORK, positive=positive), "reduce": reduce}
-    one, two = (train(world, clients, [0, 1, 1, 0, 2, 2], **options) for world in (far, near))
+    work = replace(WORK, positive=positive)
+    index = [0, 1, 1, 0, 2, 2]
+    one, two = (train(world, clients, index, work=work, reduce=reduce) for world in (far, near))
     close(one, two) if reduce else same(one, two)
 
 

@@ -24,11 +24,13 @@ def echo(node: int) -> Any:
     return lambda request: RpcMessage({"node": node, "count": next(counter)})
 
 
-def started(nodes: int = 4, **settings: Any) -> tuple[MemoryTransport, RequestRound]:
+def started(
+    nodes: int = 4, capacity: int = 100, deadline: float = 90.0, **settings: Any
+) -> tuple[MemoryTransport, RequestRound]:
     transport = MemoryTransport()
     for node in range(1, nodes + 1):
         transport.join(node, echo(node))
-    requests = request_round(transport, **{"capacity": 100, "deadline": 90.0, **settings})
+    requests = request_round(transport, capacity=capacity, deadline=deadline, **settings)
     requests.begin_round()
     return transport, requests
 

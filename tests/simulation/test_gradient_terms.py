@@ -118,13 +118,14 @@ def own_by_hand(
     ]
     decoupled = work.optimizer == "adamw"
     for rows, count in zip(made.rows, made.valid, strict=True):
-        batch = (WIDTHS["mclr"], x[rows[:count]], y[rows[:count]])
+        valid = rows[:count]
         moves = []
         mix = share * v + (1 - share) * w
         for optimizer, at, model, factor in zip(
             optimizers, (w, mix), (w, v), (1, share), strict=True
         ):
-            gradient = factor * numpy_reference.loss_and_gradient(at, *batch)[1]
+            _, slope = numpy_reference.loss_and_gradient(at, WIDTHS["mclr"], x[valid], y[valid])
+            gradient = factor * slope
             if work.clip_norm is not None:
                 gradient = gradient * min(1, work.clip_norm / np.linalg.norm(gradient))
             move = optimizer.move(gradient + (0 if decoupled else work.weight_decay * model))

@@ -4,6 +4,7 @@ in whole runs."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -166,9 +167,11 @@ def test_a_size_that_is_a_lie_wins_a_mean_and_no_robust_rule(data: FederatedData
     liar, other = (
         fk.Byzantine("own_sign_flip", clients=(0,), lie=about) for about in ("sizes", "none")
     )
-    options: dict[str, Any] = {"rounds": 10, "local": fk.SGD(epochs=2, batch_size=10, lr=0.5)}
-    broken, plain = (go(data, fk.FedAvg(), attack=attack, **options) for attack in (liar, other))
-    held = go(data, fk.FedAvg(), attack=liar, robust=fk.RobustAggregation("median"), **options)
+    local = fk.SGD(epochs=2, batch_size=10, lr=0.5)
+    averaged = partial(go, data, fk.FedAvg(), rounds=10, local=local)
+    broken = averaged(attack=liar)
+    plain = averaged(attack=other)
+    held = averaged(attack=liar, robust=fk.RobustAggregation("median"))
     accuracy = [
         float(run.clients["accuracy"].to_numpy()[~attackers].mean())
         for run in (broken, plain, held)

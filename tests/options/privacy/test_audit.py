@@ -17,11 +17,14 @@ Oracle = Callable[[str], dict[str, Any]]
 
 def test_bounds_are_those_of_the_oracle(oracle: Oracle) -> None:
     for case in oracle("trust")["audit"]:
-        numbers = (case["canaries"], case["guesses"], case["correct"], float(case["delta"]))
-        assert p_value(1.0, *numbers) == pytest.approx(
-            case["p_value_at_eps_1"], rel=1e-6, abs=1e-18
-        )
-        assert lower_bound(*numbers) == pytest.approx(case["eps_lower"], abs=1e-6)
+        canaries = case["canaries"]
+        guesses = case["guesses"]
+        correct = case["correct"]
+        delta = float(case["delta"])
+        p = p_value(epsilon=1.0, canaries=canaries, guesses=guesses, correct=correct, delta=delta)
+        assert p == pytest.approx(case["p_value_at_eps_1"], rel=1e-6, abs=1e-18)
+        bound = lower_bound(canaries, guesses, correct, delta)
+        assert bound == pytest.approx(case["eps_lower"], abs=1e-6)
 
 
 def test_guesses_by_chance_contradict_nothing() -> None:

@@ -101,15 +101,12 @@ def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) 
     grid = Grid(4, 2.0, 10)
     share = NoiseShare(0.3, 0.15, seeded)
     none = np.zeros((1, 0), np.int64)
-    about: dict[str, Any] = {
-        "sum_id": "x",
-        "group": np.zeros(1, np.int64),
-        "holders": none,
-        "partners": none.astype(bool),
-    }
     task: Any = masked_form(
         Train(models, fk.SGD(), None, reduce=True),
-        **about,
+        sum_id="x",
+        group=np.zeros(1, np.int64),
+        holders=none,
+        partners=none.astype(bool),
         announced=np.zeros((1, 0, 96), np.int64),
         members=4,
         limit=2.0,
@@ -134,18 +131,18 @@ def test_a_client_that_is_shown_fewer_holders_than_the_noise_is_for_sends_nothin
     """Five are said to answer, each with a quarter of the noise's variance; two holders are no
     five."""
     holders = np.array([[0, 1]])
-    about = {"sum_id": "x", "group": np.zeros(1, np.int64), "least": 5}
-    own: dict[str, Any] = {
-        "announced": np.zeros((1, 2, 96), np.int64),
-        "members": 4,
-        "limit": 2.0,
-        "cap": 10,
-    }
-    own |= {"holders": holders, "partners": holders >= 0, "hide_choice": False}
     task: Any = masked_form(
         Train(np.zeros((1, 9), np.float32), fk.SGD(), np.zeros(1, np.int64), reduce=True),
-        **about,
-        **own,
+        sum_id="x",
+        group=np.zeros(1, np.int64),
+        least=5,
+        announced=np.zeros((1, 2, 96), np.int64),
+        members=4,
+        limit=2.0,
+        cap=10,
+        holders=holders,
+        partners=holders >= 0,
+        hide_choice=False,
         **asdict(NoiseShare(0.3, 0.15, True)),
     )
     sent = {"update": np.zeros(9, np.float32), "examples": 5, "model_index": 0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -221,15 +222,18 @@ def test_sleepers_are_honest_at_first(data: FederatedData) -> None:
 
 
 def test_a_run_under_attack_resumes_to_the_bit(data: FederatedData, tmp_path: Path) -> None:
-    options = {
-        "attack": fk.Byzantine("alie", start=2),
-        "robust": fk.RobustAggregation("krum"),
-        "rounds": 4,
-    }
-    whole = go(data, out=tmp_path / "whole", checkpoint_every=1, **options)
+    attacked = partial(
+        go,
+        data,
+        attack=fk.Byzantine("alie", start=2),
+        robust=fk.RobustAggregation("krum"),
+        rounds=4,
+        checkpoint_every=1,
+    )
+    whole = attacked(out=tmp_path / "whole")
     with pytest.raises(RuntimeError):
-        go(data, out=tmp_path / "parts", checkpoint_every=1, on_round=failing, **options)
-    parts = go(data, out=tmp_path / "parts", resume=True, checkpoint_every=1, **options)
+        attacked(out=tmp_path / "parts", on_round=failing)
+    parts = attacked(out=tmp_path / "parts", resume=True)
     np.testing.assert_array_equal(parts.state.models, whole.state.models)
     assert parts.summary()["rule_weights"] == whole.summary()["rule_weights"]
     assert (

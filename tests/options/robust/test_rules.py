@@ -74,9 +74,11 @@ def test_what_comes_before_a_rule_is_that_of_the_oracle(oracle: Oracle) -> None:
 
 def two_calls(rows: np.ndarray, params: dict[str, Any]) -> dict[str, np.ndarray]:
     """The second begins where the first ended."""
-    own = {"radius": params["tau"], "steps": params["L"]}
-    first = centered_clipping(rows, 0, **own)
-    return {"first": first, "second": centered_clipping(rows, 0, **own, start=first)}
+    radius = params["tau"]
+    steps = params["L"]
+    first = centered_clipping(rows, 0, radius=radius, steps=steps)
+    second = centered_clipping(rows, 0, radius=radius, steps=steps, start=first)
+    return {"first": first, "second": second}
 
 
 WITH_PARAMETERS: dict[str, Callable[[np.ndarray, dict[str, Any]], Any]] = {

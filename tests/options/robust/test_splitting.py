@@ -4,6 +4,7 @@ sleepers."""
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,15 +170,11 @@ def test_a_run_that_splits_resumes_to_the_bit(memory: int, tmp_path: Path) -> No
         if record["round"] == 3:
             raise RuntimeError
 
-    options: dict[str, Any] = {
-        "robust": replace(RECIPE, memory=memory),
-        "rounds": 5,
-        "checkpoint_every": 1,
-    }
-    whole = go(**options)
+    split = partial(go, robust=replace(RECIPE, memory=memory), rounds=5, checkpoint_every=1)
+    whole = split()
     with pytest.raises(RuntimeError):
-        go(out=tmp_path / "run", on_round=failing, **options)
-    parts = go(out=tmp_path / "run", resume=True, **options)
+        split(out=tmp_path / "run", on_round=failing)
+    parts = split(out=tmp_path / "run", resume=True)
     np.testing.assert_array_equal(parts.models, whole.models)
     np.testing.assert_array_equal(parts.assignment, whole.assignment)
     assert parts.summary()["rule_weights"] == whole.summary()["rule_weights"]

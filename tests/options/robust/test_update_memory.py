@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,12 @@ def failing(record: Any) -> None:
 
 
 def test_a_run_with_memory_resumes_to_the_bit(data: FederatedData, tmp_path: Path) -> None:
-    options = {
-        "robust": fk.RobustAggregation("majority+geometric_median", 0.4, memory=3),
-        "checkpoint_every": 1,
-    }
-    whole = go(data, out=tmp_path / "whole", **options)
+    robust = fk.RobustAggregation("majority+geometric_median", 0.4, memory=3)
+    protected = partial(go, data, robust=robust, checkpoint_every=1)
+    whole = protected(out=tmp_path / "whole")
     with pytest.raises(RuntimeError):
-        go(data, out=tmp_path / "parts", on_round=failing, **options)
-    parts = go(data, out=tmp_path / "parts", resume=True, **options)
+        protected(out=tmp_path / "parts", on_round=failing)
+    parts = protected(out=tmp_path / "parts", resume=True)
     np.testing.assert_array_equal(parts.state.models, whole.state.models)
     remembered = [run.state.extras["robust"]["last_update"] for run in (parts, whole)]
     np.testing.assert_array_equal(remembered[0], remembered[1])

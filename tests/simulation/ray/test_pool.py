@@ -4,6 +4,7 @@ the way on."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -217,9 +218,16 @@ def test_actors_that_sum_send_sums_and_the_same_means(
         return sent[-1][1]
 
     monkeypatch.setattr(ray_pool, "_import_ray", lambda: Ray(compute))
-    options: dict[str, Any] = {"population": Population(dropout=0.3), "compiled": compiled}
-    plain = SimulatedWorld(data, model, work, **options)
-    spread = SimulatedWorld(data, model, work, engine="ray", actors=3, sum_by_actor=True, **options)
+    make_world = partial(
+        SimulatedWorld,
+        data,
+        model,
+        work,
+        population=Population(dropout=0.3),
+        compiled=compiled,
+    )
+    plain = make_world()
+    spread = make_world(engine="ray", actors=3, sum_by_actor=True)
     models = np.stack([plain.initial(Stream(seed)) for seed in (1, 2)])
     task = Train(models, work, np.arange(9) % 2, reduce=True)
     expected, reply = (world.run(task, np.arange(9), Stream(3, 1)) for world in (plain, spread))
