@@ -150,7 +150,9 @@ def check(churn: Churn) -> list[str]:
         f"round {churn.resumed}, which was restarted and waited for the nodes: "
         f"{seconds[churn.resumed]:.1f} s"
     )
-    longest = max(own for round, own in enumerate(seconds) if round not in (0, churn.resumed))
+    longest = max(
+        duration for round, duration in enumerate(seconds) if round not in (0, churn.resumed)
+    )
     records = churn.records()
     state, _ = checkpoint.newest(churn.folder / "run" / "checkpoints")
     assignment = state.state.assignment.tolist()

@@ -54,8 +54,8 @@ class DiaryEntry(Task):
             "diary", rows.clients, np.zeros((len(every), self.numbers), np.float32)
         )
         new = [
-            rows.drawn().client(int(one)).random(self.numbers, np.float32)
-            for one in rows.ids[rows.clients]
+            rows.drawn().client(int(client)).random(self.numbers, np.float32)
+            for client in rows.ids[rows.clients]
         ]
         diary = 0.5 * diary + np.stack(new)
         rows.store("diary", every, diary)
@@ -116,7 +116,7 @@ def go_on(folder: Path, clients: int, numbers: int, rounds: int) -> None:
 
 
 def in_process(folder: Path, *settings: int, kill_after: float | None = None) -> int:
-    """Run in a process of its own, which is killed after some seconds; its exit code."""
+    """Run in a new process, which is killed after some seconds; its exit code."""
     child = os.fork()
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -80,9 +80,14 @@ def federation(words: bool) -> FederatedData:
     chance = np.random.default_rng(0)
     number = CLIENTS * SAMPLES
     x = chance.integers(0, 500, (number, 20)) if words else chance.random((number, 784), np.float32)
-    own = Ragged.consecutive(np.full(CLIENTS, SAMPLES))
+    rows_of_client = Ragged.consecutive(np.full(CLIENTS, SAMPLES))
     return FederatedData(
-        name="benchmark", x=x, y=chance.integers(0, 10, number), classes=10, train=own, test=own
+        name="benchmark",
+        x=x,
+        y=chance.integers(0, 10, number),
+        classes=10,
+        train=rows_of_client,
+        test=rows_of_client,
     )
 
 
@@ -106,18 +111,18 @@ def one_call(model: Any, data: FederatedData) -> Callable[[int], object]:
 
 def row(name: str, turns: int) -> list[str]:
     """A line of the table."""
-    make, own, aim = MODULES[name]
+    make, ours, aim = MODULES[name]
     data = federation(name == "LSTM")
     engines = {
         engine: one_call(fk.torch_model(make, engine=engine), data) for engine in ("torch", "jax")
     }
-    if own is not None:
-        engines["own"] = one_call(getattr(fk.models, own)(data), data)
+    if ours is not None:
+        engines["own"] = one_call(getattr(fk.models, ours)(data), data)
     times = take_turns(engines, turns)
     by_torch = np.median(times["torch"])
     by_jax = np.median(times["jax"])
     ratio = np.median(times["jax"] / times["torch"])
-    beside = f"{np.median(times['jax'] / times['own']):.2f}" if own else "-"
+    beside = f"{np.median(times['jax'] / times['own']):.2f}" if ours else "-"
     return [
         name,
         f"{by_torch * 1000:.0f} ms",

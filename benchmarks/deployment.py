@@ -46,10 +46,10 @@ def fedkin(*words: str | Path) -> None:
 
 
 def free_port() -> int:
-    """One that nobody listens at now."""
-    with socket.socket() as own:
-        own.bind(("127.0.0.1", 0))
-        return own.getsockname()[1]
+    """A port at which no process listens now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def init(folder: Path, sites: int, rounds: int) -> int:
@@ -110,13 +110,13 @@ def what_is_left(folder: Path, sites: int, port: int) -> list[str]:
     """Processes, and the port, after down."""
     left = [
         f"{part.name}: process {one.number}"
-        for part, own in find(parts(folder, sites)).items()
-        for one in own
+        for part, processes in find(parts(folder, sites)).items()
+        for one in processes
     ]
-    with socket.socket() as own:
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            own.bind(("127.0.0.1", port))
+            listener.bind(("127.0.0.1", port))
         except OSError as error:
             left.append(f"port {port}: {error.strerror}")
     return left

@@ -59,10 +59,10 @@ def main() -> None:
     fit()
     simulate()
     times = [(seconds(fit), seconds(simulate)) for _ in range(turns)]
-    ratios = [own / base for own, base in times]
-    own, base = (statistics.median(column) for column in zip(*times, strict=True))
+    ratios = [ours / base for ours, base in times]
+    ours, base = (statistics.median(column) for column in zip(*times, strict=True))
     print(
-        f"{CLIENTS} clients, {SETTINGS['rounds']} rounds: fit {own:.2f} s, simulate {base:.2f} s, "
+        f"{CLIENTS} clients, {SETTINGS['rounds']} rounds: fit {ours:.2f} s, simulate {base:.2f} s, "
         f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
     )
 

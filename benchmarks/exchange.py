@@ -80,7 +80,9 @@ def answers(folder: Path) -> list[float]:
     """Seconds in which the workers answered, from the logs of the sites; the first two messages of
     each left out."""
     logs = [path.read_text() for path in sorted(folder.glob("site-*/site.log"))]
-    return [float(own) for log in logs for own in re.findall(r"answered in ([\d.]+) s", log)[3:]]
+    return [
+        float(seconds) for log in logs for seconds in re.findall(r"answered in ([\d.]+) s", log)[3:]
+    ]
 
 
 def main() -> None:

@@ -126,9 +126,9 @@ def nodes(folder: Path) -> dict[str, dict[str, str]]:
         np.savez(
             path, x=x.astype(np.float32), y=y.astype(np.int64), client_id=np.zeros(len(y), np.int64)
         )
-        own = {"name": "file", "path": str(path), "train_fraction": 0.99}
+        data_section = {"name": "file", "path": str(path), "train_fraction": 0.99}
         configs[f"site-{k}"] = project.client(
-            folder=folder, name=f"site-{k}", clients=[0], data=own, shared=SHARED
+            folder=folder, name=f"site-{k}", clients=[0], data=data_section, shared=SHARED
         ) | {"data": str(path)}
     return configs
 
@@ -144,14 +144,14 @@ def ours(lab: Lab, folder: Path, app: Path, method: str, rounds: int, turn: int)
         rounds: how many.
         turn: which pass this is.
     """
-    own = folder / f"{method}-{turn}"
-    own.mkdir()
+    place = folder / f"{method}-{turn}"
+    place.mkdir()
     federation = {"capacity": NODES, "wait_for": NODES, "deadline": 300.0}
     run = {"rounds": rounds, "cohort": NODES, "evaluate_every": 0, "checkpoint_every": rounds + 1}
     local = {"epochs": 1, "batch_size": 10, "lr": 0.03}
     sections = {"federation": federation, "method": METHODS[method], "local": local, "run": run}
-    _wait(lab, lab.run(app, {"config": project.server(own, sections, SHARED)}))
-    lines = (own / "run" / "timings.jsonl").read_text().splitlines()
+    _wait(lab, lab.run(app, {"config": project.server(place, sections, SHARED)}))
+    lines = (place / "run" / "timings.jsonl").read_text().splitlines()
     return [json.loads(line)["train"] for line in lines[1:]]
 
 

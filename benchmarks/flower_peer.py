@@ -1,4 +1,4 @@
-"""The 784-10 work on Flower's simulation, run in an environment of its own; prints seconds per
+"""The 784-10 work on Flower's simulation, run in a separate environment; prints seconds per
 round as JSON.
 
 The leanest form Flower allows: NumPy clients, no evaluation, one exchange a round, an own loop on

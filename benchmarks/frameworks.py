@@ -93,7 +93,7 @@ def ours(rounds: int) -> float:
 
 
 def theirs(python: str, peer: str, threads: int, rounds: int) -> float:
-    """Median seconds of a framework's rounds, in a process of its own."""
+    """Median seconds of a framework's rounds, measured in a new process."""
     with tempfile.TemporaryDirectory() as home:
         command = [python, "-m", "benchmarks.framework_peers", peer]
         numbers = [str(n) for n in (CLIENTS, COHORT, rounds, threads)]

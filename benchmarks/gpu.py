@@ -213,9 +213,9 @@ def beside_loop(seconds: dict[str, dict[str, float]]) -> str:
     Args:
         seconds: of a round on the accelerator, by model and engine.
     """
-    own = seconds[MLP]
-    lanes = min(LANES, key=lambda lanes: own[str(lanes)])
-    factor = own["PyTorch loop"] / own[str(lanes)]
+    ours = seconds[MLP]
+    lanes = min(LANES, key=lambda lanes: ours[str(lanes)])
+    factor = ours["PyTorch loop"] / ours[str(lanes)]
     return (
         f"{MLP}, {lanes} at once: {factor:.1f} times as fast as the PyTorch loop (aim: "
         f"at least {AIM}).\n"

@@ -41,17 +41,17 @@ def main() -> None:
             return on_cluster(
                 root, (*command[:-1], "4", "--engine", options.engine), options.jobs, options.rounds
             )
-        one = ("run.devices=1",)
+        one_process = ("run.devices=1",)
         several = ("--jobs", str(options.jobs))
         for name, way in (
-            ("one", one),
+            ("one", one_process),
             ("all", ()),
             ("several", several),
         ):  # a device more or less is another program
             timed(*command, *way, "run.rounds=2", "--out", str(root / f"first-{name}"))
         turns = [
             (
-                timed(*command, *one, "--out", str(root / f"one-{turn}"), prefix=ONE_CORE),
+                timed(*command, *one_process, "--out", str(root / f"one-{turn}"), prefix=ONE_CORE),
                 timed(*command, "--out", str(root / f"all-{turn}")),
                 timed(*command, *several, "--out", str(root / f"several-{turn}")),
             )

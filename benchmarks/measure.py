@@ -155,9 +155,8 @@ def flower_job(rounds: int) -> float:
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
-    quiet["RAY_ADDRESS"] = (
-        "local"  # a cluster of its own, not one whose address another program has left
-    )
+    # A new cluster, not one whose address another program has left.
+    quiet["RAY_ADDRESS"] = "local"
     place = {
         "FLWR_HOME": str(FLOWER.parent.resolve() / "home"),
         "PATH": f"{FLOWER.resolve()}:{os.environ['PATH']}",
@@ -187,9 +186,8 @@ def evaluation(turns: int) -> Times:
     cohorts = [
         np.sort(np.random.default_rng(r).choice(1000, 20, replace=False)) for r in range(turns + 5)
     ]
-    apart, _ = simulated(
-        clients(1000, mean=69), "784-10"
-    )  # a world keeps the samples of its last scoring on the device
+    # A world keeps the samples of its last scoring on the device.
+    apart, _ = simulated(clients(1000, mean=69), "784-10")
     sample = np.sort(np.random.default_rng(0).choice(1000, 300, replace=False))
     test = world.data.test.select(all_clients).rows
     samples = jnp.asarray(world.data.x[test].reshape(len(test), -1))

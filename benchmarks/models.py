@@ -129,8 +129,8 @@ def detectors(turns: int) -> Times:
     starts = np.stack([world.initial(Stream(0, c)) for c in range(CLASSES)])
 
     def some(chosen: np.ndarray, turn: int) -> None:
-        own = replace(work, positive=chosen)
-        train(world, starts, client[chosen], chosen, work=own, stream=Stream(0, turn))
+        for_detector = replace(work, positive=chosen)
+        train(world, starts, client[chosen], chosen, work=for_detector, stream=Stream(0, turn))
 
     engines = {
         "together": lambda turn: some(classes, turn),

@@ -66,18 +66,22 @@ def peer(
     target = np.random.default_rng(0).standard_normal((peers, PARAMETERS)).astype(np.float32)
     world = FakeWorld(target, np.full(peers, 60))
     name = f"peer-{client}"
-    own = certificates / name if certificates else None
+    certificate_folder = certificates / name if certificates else None
     files = (
-        tuple(str(own / file) for file in ("ca.pem", "certificate.pem", "key.pem")) if own else ()
+        tuple(str(certificate_folder / file) for file in ("ca.pem", "certificate.pem", "key.pem"))
+        if certificate_folder
+        else ()
     )
-    protocol = "tls" if own else "tcp"
-    known = [f"{protocol}/127.0.0.1:{PORT + k}" for k in (0, 1) if k != client]
+    protocol = "tls" if certificate_folder else "tcp"
+    other_endpoints = [f"{protocol}/127.0.0.1:{PORT + k}" for k in (0, 1) if k != client]
     network = NetworkSettings(
-        [f"{protocol}/127.0.0.1:{PORT + client}"], known, tls=TlsSettings(*files) if own else None
+        [f"{protocol}/127.0.0.1:{PORT + client}"],
+        other_endpoints,
+        tls=TlsSettings(*files) if certificate_folder else None,
     )
     transport = ZenohTransport("benchmark", name, network, PARAMETERS)
     storage = RecordsOnly()
-    signer = Signer(name, *map(Path, files)) if own else None
+    signer = Signer(name, *map(Path, files)) if certificate_folder else None
     own_peer = Peer(
         settings=PeerSettings(name, "benchmark", client),
         method=METHODS[method],

@@ -332,7 +332,7 @@ def page(
         "evaluating 300 of them",
         "their product",
     )
-    train, score, some, product = (1000 * float(np.median(scoring[name])) for name in names)
+    train, score, sampled, product = (1000 * float(np.median(scoring[name])) for name in names)
     comparisons = clustering_rows(clustering["edc"], clustering["madc"], clustering["choice"])
     comparisons += fedsim_rows(clustering["fedsim"], clustering["components"])
     comparisons.append(panm_row(clustering["panm"]))
@@ -366,8 +366,8 @@ def page(
         score=score,
         train=train,
         share=100 * score / train,
-        some=some,
-        part=100 * some / train,
+        some=sampled,
+        part=100 * sampled / train,
         product=product,
         floor=100 * product / train,
     )

@@ -107,13 +107,15 @@ def write(page: Path, name: str, cells: list[str]) -> None:
         cells: the row.
     """
     table = rows_in(page, f"throughput {name}")
-    known = {method: old + ["-"] * (len(HEAD) - len(old)) for method, old in table.items()}
-    known[cells[0]] = cells
+    rows_of_methods = {
+        method: old + ["-"] * (len(HEAD) - len(old)) for method, old in table.items()
+    }
+    rows_of_methods[cells[0]] = cells
     put(
         page,
         f"throughput {name}",
         HEAD,
-        [known[method] for method in registry.methods() if method in known],
+        [rows_of_methods[method] for method in registry.methods() if method in rows_of_methods],
     )
 
 
@@ -144,16 +146,16 @@ def row(
     factor = counts.mean() / beside.mean()
     by_round = counts / beside
     steady = by_round.max() < STEADY * by_round.min()
-    own = speed(method, data, model, rounds, cohort, steady)
+    seconds = speed(method, data, model, rounds, cohort, steady)
     other = speed("fedavg", data, model, rounds, cohort)
     return [
         method,
-        f"{own.start:.1f}",
-        f"{own.round:.3f}",
-        f"{cohort / own.round:.0f}",
-        f"x {own.round / other.round:.2f}",
+        f"{seconds.start:.1f}",
+        f"{seconds.round:.3f}",
+        f"{cohort / seconds.round:.0f}",
+        f"x {seconds.round / other.round:.2f}",
         f"{factor:.2f}",
-        f"x {own.round / other.round / factor:.2f}",
+        f"x {seconds.round / other.round / factor:.2f}",
     ]
 
 

@@ -70,7 +70,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a table knows besides its own cells.
+    """Evidence for a table beyond its cells.
 
     ``readings``: rows that are other readings of a row's data. ``authors``: numbers that the
     authors' code gave when it was run again, by row and column, with how.
@@ -85,7 +85,7 @@ def explained(numbers: Sequence[ComparedNumber], evidence: Evidence) -> list[Com
 
     Args:
         numbers: of one table.
-        evidence: what is known besides.
+        evidence: beyond the table's cells.
     """
     return [
         _explained(number, numbers, evidence) if _needs_cause(number) else number
@@ -130,7 +130,7 @@ def _outcomes(
     Args:
         number: ours.
         numbers: of the table.
-        evidence: what is known besides.
+        evidence: beyond the table's cells.
     """
     variants = [n for n in numbers if (n.row, n.variant_of) == (number.row, number.column)]
     rows = evidence.readings.get(number.row, ())
@@ -247,12 +247,12 @@ def _shifts(column: Mapping[str, ComparedNumber], name: str) -> list[str]:
 
 def _is_copy(column: Mapping[str, ComparedNumber], name: str, other: str, shift: str) -> bool:
     """Whether two rows have the same number under a shift, and ours is the second row's."""
-    here = column[f"{name}: {shift}"]
-    there = column.get(f"{other}: {shift}")
+    ours = column[f"{name}: {shift}"]
+    theirs = column.get(f"{other}: {shift}")
     return (
-        there is not None
-        and here.printed == there.printed is not None
-        and there.mark == Mark.REPRODUCED
+        theirs is not None
+        and ours.printed == theirs.printed is not None
+        and theirs.mark == Mark.REPRODUCED
     )
 
 

@@ -15,12 +15,13 @@ from papers.recipe import Cell
 from papers.reproduction_marks import Results, figures_of
 
 POINTS = 100  # of a stored curve
+# Empty in rounds that the papers leave out.
 TESTED = (
     "accuracy",
     "loss",
     "global_accuracy",
     "global_loss",
-)  # empty in rounds that the papers leave out
+)
 TRAINED = ("train_loss", "discrepancy_sum", "discrepancy_mean")
 BY_CLUSTER = ("accuracy_by_cluster", "discrepancy_to_global")
 

@@ -72,6 +72,7 @@ class Target:
     margin: float = LABEL_MARGINS[0]
 
 
+# Of the file that FedProx's authors published.
 TRAIN = (
     1450,
     1399,
@@ -83,7 +84,7 @@ TRAIN = (
     1442,
     1353,
     1324,
-)  # of the file that FedProx's authors published
+)
 TEST = (182, 156, 246, 233, 254, 201, 171, 166, 150, 165)
 _LABELS = tuple(train + test for train, test in zip(TRAIN, TEST, strict=True))
 FEDGROUP_FILE = Target("FedGroup, FlexCFL", 3, 18_345, _LABELS, 0.15)

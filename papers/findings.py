@@ -73,13 +73,13 @@ def ifca_leads(results: Stores) -> str:
         _percent(results=runs, table="III", row=MNIST.row, column=column, figure="best")
         for column in columns
     )
-    down, own, base = (_bytes(runs, column) for column in ("IFCA", "FlexCFL", "FedAvg"))
+    down, flexcfl_bytes, base = (_bytes(runs, column) for column in ("IFCA", "FlexCFL", "FedAvg"))
     gaps, gaps_by_samples = (
         _ahead(runs, column, "FlexCFL") for column in ("IFCA", "IFCA, by samples")
     )
     if (
         min(len(gaps), len(gaps_by_samples)) < LEAST_SEEDS
-        or isnan(down + own + base)
+        or isnan(down + flexcfl_bytes + base)
         or min(gaps) <= 0
     ):
         return ""
@@ -90,8 +90,8 @@ def ifca_leads(results: Stores) -> str:
         f"**IFCA is not behind FlexCFL on MNIST-MCLR, as printed, but ahead of it**: {ifca:.1f} "
         f"and {flexcfl:.1f}% (printed: 94.2 and 95.8), by {min(gaps):.1f} to {max(gaps):.1f} "
         f"points in each of {len(gaps)} seeds (paired t-test, p = {p:.2g}, not adjusted), at "
-        f"{down / base:.2f} times FedAvg's bytes where FlexCFL takes {own / base:.2f}. With the "
-        "slip of the authors' code, which averages one client of each cluster, IFCA has "
+        f"{down / base:.2f} times FedAvg's bytes where FlexCFL takes {flexcfl_bytes / base:.2f}. "
+        "With the slip of the authors' code, which averages one client of each cluster, IFCA has "
         f"{slip:.1f}; weighted by samples, as their code was before, {by_samples:.1f} (against "
         f"FlexCFL p = {p_by_samples:.2g}). Their code, run again on another draw of the data, gave "
         f"FlexCFL 95.8 in 194 rounds and IFCA, by samples, 95.5 in 150.{_elsewhere(runs)} `fedkin "
@@ -300,15 +300,15 @@ def femnist_has_three_labels(results: Stores) -> str:
             abs(a - (b or nan)) for a, b in zip(ours, fedgroup.PUBLISHED[row], strict=True)
         ]
     three, five = (mean(differences[row]) for row in (fedgroup.FEMNIST, fedgroup.FEMNIST_FIVE))
-    own = femnist_label_swaps.own_labels(femnist_label_swaps.swaps())
+    labels_of_client = femnist_label_swaps.own_labels(femnist_label_swaps.swaps())
     if isnan(three + five) or three >= five:
         return ""
     return (
         "**The FEMNIST of FedGroup and FlexCFL has three labels a client**, where FedSim's text "
         "says five: in the log "
-        f"of a run that FlexCFL's authors published none of {len(own)} clients gives away more "
-        f"than "
-        f"{max(map(len, own.values()))} labels of its own. With three, FedGroup's six "
+        f"of a run that FlexCFL's authors published none of {len(labels_of_client)} clients "
+        f"gives away more than {max(map(len, labels_of_client.values()))} labels of its own. "
+        f"With three, FedGroup's six "
         f"methods are {three:.1f} points from the paper in the mean, with five {five:.1f}. "
         '`fedkin reproduce fedgroup-table3 --rows "FEMNIST-MCLR, shared images" '
         '--rows "FEMNIST-MCLR, shared images, five labels" --stored`'
@@ -318,15 +318,18 @@ def femnist_has_three_labels(results: Stores) -> str:
 def fedsim_loses(results: Stores) -> str:
     """FedSim is behind both baselines on draws of Synthetic(1, 1) that resemble the authors'."""
     over_avg, over_prox = (_gains(results, SYNTHETIC["(1, 1)"], baseline) for baseline in BASELINES)
-    others = _gains(results, UNMATCHED["(1, 1)"], BASELINES[0])
-    if min(len(over_avg), len(over_prox), len(others)) < DRAWS or max(*over_avg, *over_prox) >= 0:
+    unmatched = _gains(results, UNMATCHED["(1, 1)"], BASELINES[0])
+    if (
+        min(len(over_avg), len(over_prox), len(unmatched)) < DRAWS
+        or max(*over_avg, *over_prox) >= 0
+    ):
         return ""
     p_avg, p_prox = (
         float(paired_p_one_tailed(np.zeros(len(g)), np.array(g))) for g in (over_avg, over_prox)
     )
     ranges = (
         f"{mean(g):+.1f} points ({min(g):+.1f} to {max(g):+.1f})"
-        for g in (over_avg, over_prox, others)
+        for g in (over_avg, over_prox, unmatched)
     )
     avg, prox, elsewhere = ranges
     return (
@@ -334,9 +337,9 @@ def fedsim_loses(results: Stores) -> str:
         f"{len(over_avg)} draws** with the sizes and label shares of the authors' file: it gains "
         f"{avg} over FedAvg and {prox} over FedProx; the paper prints -6.2 and -7.0. One-tailed "
         f"paired t-tests of the draws have p = {p_avg:.2g} and {p_prox:.2g}, not adjusted for the "
-        f"other comparisons of Table 7, as its verdicts are. On {len(others)} other draws it gains "
-        f"{elsewhere} over FedAvg. `fedkin reproduce fedsim-table7 --rows '(1, 1)' --rows '(1, 1), "
-        "other draws' --stored`"
+        f"other comparisons of Table 7, as its verdicts are. On {len(unmatched)} other draws it "
+        f"gains {elsewhere} over FedAvg. `fedkin reproduce fedsim-table7 --rows '(1, 1)' --rows "
+        "'(1, 1), other draws' --stored`"
     )
 
 

@@ -42,13 +42,12 @@ class Setting:
     cohort: int = 20
     seeds: tuple[int, ...] = (0, 1, 2)
     shift: Shift | None = None
-    draws: tuple[int, ...] = (
-        0,
-    )  # seeds of the data, in turn: seed s has draws[s mod D]; empty: its own
+    # Seeds of the data, in turn: seed s has draws[s mod D]; empty: its own.
+    draws: tuple[int, ...] = (0,)
     work: LocalTraining | None = None  # None: plain SGD, batches of 10, with lr and epochs above
     seconds: float | int = 15  # of a run on two cores, an estimate, used until one is stored
     deviation: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
-    needs: str = ""  # files that nobody may hand on, without which the row cannot be run
+    needs: str = ""  # files that may not be redistributed; the row cannot be run without them
 
     def draw(self, seed: int) -> int:
         """The seed of the data of a run."""
@@ -71,15 +70,13 @@ class Cell:
     method: Callable[[int], Method]  # number of clusters -> method
     published: float | None
     selection: Selection = "uniform"
-    variant_of: str = (
-        ""  # the column that this one is the same as, but for what the authors' code does
-    )
-    revision: int = (
-        0  # raised where the code behind the cell was corrected, so that older runs are not shown
-    )
+    # The column that this one is the same as, but for what the authors' code does.
+    variant_of: str = ""
+    # Raised where the code behind the cell was corrected, so that older runs are not shown.
+    revision: int = 0
 
     def description(self, seed: int) -> dict[str, Any]:
-        """What a run from a seed is determined by, besides the seed."""
+        """The settings that determine a run from a seed."""
         s = self.setting
         return {
             "data": s.data,

@@ -255,9 +255,8 @@ def duration(results: Mapping[str, Results]) -> str:
     for paper in PAPERS.values():
         for table in paper.tables:
             counted = {n.row for n in table.numbers([]) if n.counts} & cpu_sized(table)
-            jobs = [
-                job for job in table.jobs if job.published and job.row in counted
-            ]  # variants are not counted
+            # Variants are not counted.
+            jobs = [job for job in table.jobs if job.published and job.row in counted]
             places = {(job.key.get("table"), job.row, job.column) for job in jobs}
             for line in results.get(paper.name, []):
                 if (

@@ -53,7 +53,7 @@ def page(
     Args:
         results: stored runs of today's recipes, by paper.
         notes: text by paper.
-        left_out: what the stores hold besides, by paper.
+        left_out: lines of the stores that the page does not use, in words, by paper.
     """
     parts = ["# Results: the papers' tables, measured again", findings.section(results)]
     parts += [ABOUT, reproduced_share.section(results)]

@@ -203,12 +203,11 @@ def _begin(owners: Any) -> None:
     if not 1 < len(owners) <= len(cores):
         return
     with owners.get_lock():
-        own = next((i for i, process in enumerate(owners[:]) if not _is_alive(process)), 0)
-        owners[own] = os.getpid()
-    os.sched_setaffinity(0, {cores[own]})
-    os.environ["NPROC"] = (
-        "1"  # threads of XLA; the first process may have one for each of its devices
-    )
+        position = next((i for i, process in enumerate(owners[:]) if not _is_alive(process)), 0)
+        owners[position] = os.getpid()
+    os.sched_setaffinity(0, {cores[position]})
+    # Threads of XLA; the first process may have one for each of its devices.
+    os.environ["NPROC"] = "1"
 
 
 def _is_alive(process: int) -> bool:

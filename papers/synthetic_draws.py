@@ -174,17 +174,17 @@ def search(row: Row) -> dict[str, Any]:
     target = published(row)
     sizes_fit = []
     chosen = []
-    others = []
+    not_matching = []
     for seed in itertools.count():
         measures = measures_of_sizes(row, seed)
         fitting = fits(measures, target)
         if fitting:
             sizes_fit.append(seed)
-        if fitting or len(others) < DRAWS:
+        if fitting or len(not_matching) < DRAWS:
             labels = measures_of_labels(row, seed)
             draw = {"seed": seed, **measures, **labels}
-            (chosen if fitting and fits(labels, target) else others).append(draw)
-        if min(len(chosen), len(others)) >= DRAWS:
+            (chosen if fitting and fits(labels, target) else not_matching).append(draw)
+        if min(len(chosen), len(not_matching)) >= DRAWS:
             break
     return {
         "papers": row.papers,
@@ -195,7 +195,7 @@ def search(row: Row) -> dict[str, Any]:
         "tried": seed + 1,
         "sizes_fit": sizes_fit,
         "matched": chosen[:DRAWS],
-        "unmatched": others[:DRAWS],
+        "unmatched": not_matching[:DRAWS],
     }
 
 

@@ -88,7 +88,7 @@ def request_table(
     Args:
         name: of the table, or of a figure that shows the same runs.
         rows: names of rows or how they begin, single or separated by commas; empty: all.
-        columns: likewise.
+        columns: names of columns, in the same form.
         seeds: seeds 0 to ``seeds - 1``; None: the recipe's.
         folder: of the stores; None: the default folder.
 
@@ -171,12 +171,13 @@ class TableSummary:
 
 def summaries(folder: Path | None = None) -> list[TableSummary]:
     """All tables, with what a store holds of each."""
-    own = folder or default_folder()
+    results_folder = folder or default_folder()
     summaries = []
     for paper in PAPERS.values():
-        stored = read(store_of(own, paper.name), paper.jobs(), any_seed=True).runs
+        stored = read(store_of(results_folder, paper.name), paper.jobs(), any_seed=True).runs
         summaries += [
-            _summary(table, stored, [*stored, *shipped(own, paper)]) for table in paper.tables
+            _summary(table, stored, [*stored, *shipped(results_folder, paper)])
+            for table in paper.tables
         ]
     return summaries
 

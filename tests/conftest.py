@@ -143,9 +143,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # counted before
 
 TESTS_BETWEEN = 100  # of one module, between two releases
-_maps: dict[
-    str, tuple[int, str]
-] = {}  # of this process and of every worker: the most maps, and after which module
+# Of this process and of every worker: the most maps, and after which module.
+_maps: dict[str, tuple[int, str]] = {}
 _tests_since_release = 0
 
 

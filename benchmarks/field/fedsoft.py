@@ -60,14 +60,14 @@ def federation(seed: int) -> tuple[FederatedData, FederatedData, FederatedData]:
 
     def of(keep: np.ndarray, test: np.ndarray) -> FederatedData:
         train = [np.flatnonzero((owner == client) & keep) for client in range(CLIENTS)]
-        own = [(client, part) for client, part in enumerate(train) if len(part)]
-        tests = [test if number == 0 else test[:0] for number in range(len(own))]
+        parts = [(client, part) for client, part in enumerate(train) if len(part)]
+        tests = [test if number == 0 else test[:0] for number in range(len(parts))]
         return FederatedData(
             name="mnist, two rotations",
             x=x,
             y=y,
             classes=10,
-            train=Ragged.of([part for _, part in own]),
+            train=Ragged.of([part for _, part in parts]),
             test=Ragged.of(tests),
         )
 
@@ -113,11 +113,11 @@ def main() -> None:
             oracle[number] = best.summary()["final_accuracy"]
             for k in range(2):
                 accuracy[k, number] = np.mean(run.predict(kind.x[test], cluster=k) == kind.y[test])
-        own = accuracy if np.trace(accuracy) >= np.trace(accuracy[::-1]) else accuracy[::-1]
-        gap = oracle - np.diag(own)
+        matched = accuracy if np.trace(accuracy) >= np.trace(accuracy[::-1]) else accuracy[::-1]
+        gap = oracle - np.diag(matched)
         print(
-            f"seed {seed}: centres {own[0, 0]:.1%} and {own[1, 1]:.1%} on their kinds "
-            f"(on the other {own[0, 1]:.1%}, {own[1, 0]:.1%}), "
+            f"seed {seed}: centres {matched[0, 0]:.1%} and {matched[1, 1]:.1%} on their kinds "
+            f"(on the other {matched[0, 1]:.1%}, {matched[1, 0]:.1%}), "
             f"oracle {oracle[0]:.1%} and {oracle[1]:.1%}: "
             f"{100 * gap.max():.1f} points below at most (bar 2.0)",
             flush=True,

@@ -28,10 +28,10 @@ def main() -> None:
     parser.add_argument("--cohort", type=int, default=20)
     options = parser.parse_args()
     data, model = federation(options.clients, "mlp")
-    own, beside = (
+    feroma, beside = (
         passes(method, data, model, FIRST + 3, options.cohort) for method in ("feroma", "fedavg")
     )
-    factor = own.mean() / beside.mean()
+    factor = feroma.mean() / beside.mean()
     trained = factor * statistics.median(
         speed("fedavg", data, model, ROUNDS, options.cohort).round for _ in range(3)
     )

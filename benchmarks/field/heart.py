@@ -62,15 +62,15 @@ def federated(
         **options,
     )
     clients = run.evaluate(fine_tune_epochs=epochs).clients
-    own = clients["accuracy" if epochs is None else "fine_tuned_accuracy"].to_numpy()
+    own_tests = clients["accuracy" if epochs is None else "fine_tuned_accuracy"].to_numpy()
     scores = evaluate(
         fk.SimulatedWorld(pooled, MODEL), run.state.models, EVERYBODY, np.zeros(4, int)
     )
     return np.array(
         [
             scores.correct.sum() / scores.examples.sum(),
-            own @ data.test.sizes / data.test.sizes.sum(),
-            *own,
+            own_tests @ data.test.sizes / data.test.sizes.sum(),
+            *own_tests,
         ]
     )
 

@@ -113,8 +113,8 @@ def run(
 
 def row(name: str, noise: float, runs: list[fk.Run]) -> str:
     """A line of the table."""
-    accuracy = [one.summary()["final_accuracy"] for one in runs]
-    by_cluster = [one.clients.pivot_table("accuracy", "true_cluster").to_numpy() for one in runs]
+    accuracy = [run.summary()["final_accuracy"] for run in runs]
+    by_cluster = [run.clients.pivot_table("accuracy", "true_cluster").to_numpy() for run in runs]
     worst = np.concatenate(by_cluster).min()
     epsilon = runs[0].summary()["privacy"]["epsilon"]
     epsilon_text = epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}"

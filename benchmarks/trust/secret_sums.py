@@ -56,7 +56,7 @@ class Measured:
         count = len(vectors)
         begun = [self._timed(i, client.begin, ABOUT) for i in range(count)]
         self.sessions = [session for session, _ in begun]
-        announced = np.stack([one for _, one in begun])
+        announced = np.stack([message for _, message in begun])
         self._sent("announced", announced[0].astype(np.int64))
         self.exchange = Exchange.of(ABOUT, np.arange(count), announced, neighbours)
         self.revealed = np.zeros((*self.exchange.places.shape, 16), np.uint8)

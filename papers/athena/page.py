@@ -225,8 +225,8 @@ def combined_detectors(results: Results) -> str:
         for column in COLUMNS:
             run = first_run(results, "Fig. 2-4", setting.row, column)
             cells.append("not run" if run is None else _interval(run["clients"]))
-        detectors, others = COMBINED_PUBLISHED[data, split]
-        lines.append([f"{TITLES[data]}, {split}", *cells, f"*{detectors}*", f"*{others}*"])
+        detectors, assignment = COMBINED_PUBLISHED[data, split]
+        lines.append([f"{TITLES[data]}, {split}", *cells, f"*{detectors}*", f"*{assignment}*"])
     return markdown(["", *COLUMNS, "paper: detectors", "paper: MobileNet, V2"], lines)
 
 

@@ -20,9 +20,8 @@ from fedkin.methods import Athena, FedAvg, Hierarchical
 from fedkin.models import MODELS
 from papers.recipe import Cell, Options, Setting, load, run
 
-EPS = (
-    0.0279  # the authors': the middle of what works for 2 and for 5 classes after ten local epochs
-)
+# The authors': the middle of what works for 2 and for 5 classes after ten local epochs.
+EPS = 0.0279
 PRETRAINING = (5, 10, 20)  # local epochs of the clustering round
 WORK = Adam(epochs=5, batch_size=32, lr=1e-3)
 

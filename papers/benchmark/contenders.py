@@ -21,7 +21,7 @@ TRIALS = 3
 
 @dataclass(frozen=True)
 class Candidate:
-    """One point of a grid: the method, its learning rate, and what goes with it."""
+    """One point of a grid: the method, its learning rate and its options."""
 
     method: Method
     rate: float
@@ -38,7 +38,7 @@ class Contender:
         method: of a setting.
         other: the method of the third candidate, in words and as a function; None: the third one
             has another rate.
-        options: what goes with the method.
+        options: of the method's runs, such as a server optimizer.
         passes: models that a client trains in a round, which share its steps; by setting.
         tuned: whether each client's model is trained by its client once more, after the last round.
     """

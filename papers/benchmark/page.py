@@ -143,9 +143,8 @@ def ranking(name: str, ranks: Ranks, blocks: str) -> str:
             f"No {'setting has' if blocks == 'settings' else 'draw of one has'} all its "
             f"methods yet."
         )
-    notes = " ".join(
-        note for note in ranks.notes() if "Wilcoxon" not in note
-    )  # which the page does not show
+    # Which the page does not show.
+    notes = " ".join(note for note in ranks.notes() if "Wilcoxon" not in note)
     if blocks == "draws":
         notes = notes.replace(
             "settings, from the mean over the seeds", "draws (a setting from a seed)"

@@ -43,7 +43,7 @@ class Cell:
         of all."""
         s = self.setting
         grid = self.contender.grid(self.setting)
-        own = grid if trial is None else grid[trial : trial + 1]
+        candidates = grid if trial is None else grid[trial : trial + 1]
         plain = {
             name: getattr(s, name)
             for name in ("name", "rounds", "clusters", "newcomers", "shift", "revision")
@@ -55,7 +55,7 @@ class Cell:
                 **_values(c.method),
                 "more": _options(c),
             }
-            for c in own
+            for c in candidates
         ]
         model = {"model": s.model.func.__name__, "model options": s.model.keywords}
         fixed = {
@@ -115,11 +115,11 @@ def _trial(cell: Cell, trial: int, seed: int) -> Line:
 
 def _run(cell: Cell, store: Path, seed: int) -> Line:
     """A run of the candidate that did best in its trials; the first of equals."""
-    known = [cell.digest(trial) for trial in range(TRIALS)]
-    own = [line for line in read(store).runs if line["setting"] in known]
-    scored = {line["trial"]: line["accuracy"] for line in own if "accuracy" in line}
+    digests = [cell.digest(trial) for trial in range(TRIALS)]
+    trial_lines = [line for line in read(store).runs if line["setting"] in digests]
+    scored = {line["trial"]: line["accuracy"] for line in trial_lines if "accuracy" in line}
     if not scored:
-        return {"refused": own[0]["refused"]}
+        return {"refused": trial_lines[0]["refused"]}
     chosen = max(sorted(scored), key=lambda trial: scored[trial])
     return {
         "chosen": chosen,

@@ -117,8 +117,11 @@ def _figures(
 
 def _of_clients(scores: Scores) -> Line:
     """The mean over clients, and the client at the lowest tenth."""
-    own = np.sort(scores.correct[scores.examples > 0] / scores.examples[scores.examples > 0])
-    return {"client_mean": float(own.mean()), "bottom_decile": float(own[len(own) // 10])}
+    accuracies = np.sort(scores.correct[scores.examples > 0] / scores.examples[scores.examples > 0])
+    return {
+        "client_mean": float(accuracies.mean()),
+        "bottom_decile": float(accuracies[len(accuracies) // 10]),
+    }
 
 
 def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
@@ -143,11 +146,11 @@ def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
 def _tuned(
     world: SimulatedWorld, state: Any, clients: Int[np.ndarray, "n"], split: str, stream: Stream
 ) -> Scores:
-    """The scores of each client's model after a round's steps of its own."""
+    """The scores of each client's model after its client trained it for one more round."""
     served = state.models_for(clients)
     reply = train(world, served.models, clients, served.model_index, work=world.work, stream=stream)
-    own = served.models[served.model_index] + reply.update
-    return evaluate(world, own, clients, np.arange(len(clients)), split=split)
+    tuned = served.models[served.model_index] + reply.update
+    return evaluate(world, tuned, clients, np.arange(len(clients)), split=split)
 
 
 def _newcomers(
@@ -171,5 +174,7 @@ def _newcomers(
             assignment[left] = cluster_by_loss(other, state, left)
             state = replace(state, assignment=assignment)
     placed = score(other, state, setting.rounds + 1)
-    own = np.isin(placed.clients, new)
-    return float(placed.scores.correct[own].sum() / placed.scores.examples[own].sum())
+    placed_rows = np.isin(placed.clients, new)
+    return float(
+        placed.scores.correct[placed_rows].sum() / placed.scores.examples[placed_rows].sum()
+    )

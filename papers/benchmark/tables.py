@@ -46,9 +46,9 @@ def per_draw(runs: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
     """
     everything: Any = runs[runs["row"].isin(settings)]
     refused = everything.dropna(subset=["refused"])["column"].unique()
-    own = everything.dropna(subset=["accuracy"])
-    counts = own.groupby(["row", "column"])["seed"].transform("size")
-    table = own[counts >= LEAST].pivot_table(
+    complete = everything.dropna(subset=["accuracy"])
+    counts = complete.groupby(["row", "column"])["seed"].transform("size")
+    table = complete[counts >= LEAST].pivot_table(
         index=["row", "seed"], columns="column", values="accuracy"
     )
     return table.reindex(columns=[name for name in NAMES if name not in refused])
@@ -67,12 +67,12 @@ def winners(runs: pd.DataFrame, rankings: Mapping[str, Ranks]) -> str:
         ]
         best = ordered[0][1]
         near = (
-            [name for name, own in ordered[1:] if own - best <= ranks.critical_difference]
+            [name for name, rank in ordered[1:] if rank - best <= ranks.critical_difference]
             if ranks.differ
             else []
         )
         others = ", ".join(near[:4]) + (f" and {len(near) - 4} more" if len(near) > 4 else "")
-        shown = ", ".join(f"{name} ({own:.1f})" for name, own in ordered[:3])
+        shown = ", ".join(f"{name} ({rank:.1f})" for name, rank in ordered[:3])
         settings = ", ".join(dict.fromkeys(str(block[0]) for block in ranks.scores.index))
         none = (
             "none"
@@ -100,12 +100,14 @@ def by_setting(runs: pd.DataFrame) -> str:
     families = list(dict.fromkeys(contender.family for contender in CONTENDERS))
     rows = []
     for setting in mean.index:
-        own: Any = mean.loc[setting].dropna()
-        row = [str(setting), _percent(own.get("FedAvg"))]
+        accuracies: Any = mean.loc[setting].dropna()
+        row = [str(setting), _percent(accuracies.get("FedAvg"))]
         for family in families:
-            names = [c.name for c in CONTENDERS if c.family == family and c.name in own.index]
-            top = own[names].idxmax() if names else None
-            row.append(f"{top} {_percent(own[top])}" if top else "")
+            names = [
+                c.name for c in CONTENDERS if c.family == family and c.name in accuracies.index
+            ]
+            top = accuracies[names].idxmax() if names else None
+            row.append(f"{top} {_percent(accuracies[top])}" if top else "")
         rows.append(row)
     return markdown(["setting", "FedAvg", *(f"best: {family}" for family in families)], rows)
 
@@ -149,9 +151,9 @@ def _of_cells(runs: pd.DataFrame, figure: str) -> Any:
 
 
 def _median(of_settings: Any) -> str:
-    known = np.asarray(of_settings, float)
-    known = known[np.isfinite(known)]
-    return f"{np.median(known):.2f}" if len(known) else ""
+    finite = np.asarray(of_settings, float)
+    finite = finite[np.isfinite(finite)]
+    return f"{np.median(finite):.2f}" if len(finite) else ""
 
 
 def breaks(runs: pd.DataFrame) -> str:
@@ -185,8 +187,8 @@ def choices(runs: pd.DataFrame) -> str:
     rows = []
     at_the_end = []
     for contender in CONTENDERS:
-        own = chosen[chosen["column"] == contender.name]["chosen"].to_numpy(np.int64)
-        counts = np.bincount(own, minlength=TRIALS)
+        candidates = chosen[chosen["column"] == contender.name]["chosen"].to_numpy(np.int64)
+        counts = np.bincount(candidates, minlength=TRIALS)
         rows.append([contender.name, contender.words(), " / ".join(map(str, counts))])
         if contender.other is None and 2 * counts[-1] > counts.sum():
             at_the_end.append(contender.name)
@@ -201,10 +203,10 @@ def choices(runs: pd.DataFrame) -> str:
 
 def shares(runs: pd.DataFrame) -> str:
     """Where APFL's shares end."""
-    own: Any = runs.dropna(subset=["own_share"])
-    if not len(own):
+    shares: Any = runs.dropna(subset=["own_share"])
+    if not len(shares):
         return "No run of APFL is there yet."
-    mean = own.groupby("row")["own_share"].mean()
+    mean = shares.groupby("row")["own_share"].mean()
     ends = ", ".join(f"{name} {mean[name]:.2f}" for name in ORDER if name in mean.index)
     return (
         "APFL begins with a share of 1/2 of each client's own model. Its mean over clients and "

@@ -82,13 +82,15 @@ def measure_pairs(cell: Cell, seed: int) -> dict[str, Any]:
     ).update
     full, ternary = pair_distances(updates[updates.any(axis=1)])  # a zero update has no direction
     slope, offset = np.polyfit(full, ternary, 1)
-    some = stream.child("pairs").rng().choice(len(full), min(PAIRS, len(full)), replace=False)
+    drawn_pairs = (
+        stream.child("pairs").rng().choice(len(full), min(PAIRS, len(full)), replace=False)
+    )
     return {
         "table": cell.table,
         "row": s.row,
         "column": cell.column,
         "seed": seed,
-        "pairs": np.round([full[some], ternary[some]], 4).tolist(),
+        "pairs": np.round([full[drawn_pairs], ternary[drawn_pairs]], 4).tolist(),
         "correlation": round(float(np.corrcoef(full, ternary)[0, 1]), 4),
         "slope": round(float(slope), 4),
         "offset": round(float(offset), 4),

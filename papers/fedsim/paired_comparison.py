@@ -128,18 +128,18 @@ def compare(
     scored = _scored(curves, method)
     complete = {name: np.asarray(curve[:, scored], np.float64) for name, curve in curves.items()}
     ours = complete[method]
-    others = [name for name in complete if name != method]
-    if not others:
+    baselines = [name for name in complete if name != method]
+    if not baselines:
         return []
-    gains = [(ours - complete[name])[:, 1:].mean(axis=1) for name in others]
+    gains = [(ours - complete[name])[:, 1:].mean(axis=1) for name in baselines]
     points = 100 * np.round(np.stack(gains, axis=1), DECIMALS)  # [S, m]
     nothing = np.zeros_like(points)
     p_t = holm(paired_p(points, nothing))
     p_wilcoxon = holm(paired_p(points, nothing, "wilcoxon"))
     p_worse = holm(paired_p(nothing, points))
-    p_rounds = holm(np.stack([paired_p(ours, complete[name]) for name in others]))
+    p_rounds = holm(np.stack([paired_p(ours, complete[name]) for name in baselines]))
     comparisons = []
-    for i, name in enumerate(others):
+    for i, name in enumerate(baselines):
         gain, deviation = improvement(ours, complete[name])
         low, high = bootstrap(points[:, i], rng)
         share, since = _when(p_rounds[i], scored)
@@ -230,5 +230,5 @@ def verdict(better: float, worse: float) -> str:
 
 def _column(cells: list[Any]) -> pd.Series:
     """Rows as objects: NaN becomes None, and rounds stay integers in a column that has None."""
-    known = [None if isinstance(cell, float) and math.isnan(cell) else cell for cell in cells]
-    return pd.Series(known, dtype=object if None in known or not known else None)
+    values = [None if isinstance(cell, float) and math.isnan(cell) else cell for cell in cells]
+    return pd.Series(values, dtype=object if None in values or not values else None)

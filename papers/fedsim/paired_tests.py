@@ -52,9 +52,8 @@ def as_printed(value: float | int, digits: int = 2) -> str:
     """A number as FedSim's tables print it: truncated, not rounded (11.999 is 11.99)."""
     if not math.isfinite(value):
         return str(value)
-    exact = Decimal(
-        repr(round(float(value), DECIMALS - 2))
-    )  # a sum that ought to be 2.30 may be a hair less
+    # A sum that ought to be 2.30 may be a hair less.
+    exact = Decimal(repr(round(float(value), DECIMALS - 2)))
     return str(exact.quantize(Decimal(1).scaleb(-digits), ROUND_DOWN) + 0)
 
 

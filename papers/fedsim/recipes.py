@@ -126,6 +126,7 @@ def _synthetic(name: str) -> Setting:
 
 SYNTHETIC = {name: _synthetic(name) for name in _PARAMETERS}
 _FILE = (("folder", "synthetic"), ("file", "synthetic_fedsim_0_0_full.npz"))
+# The only one that is complete.
 AUTHORS = _row(
     row="(0, 0), the authors' file",
     data="published",
@@ -134,7 +135,7 @@ AUTHORS = _row(
     m=5,
     cohort=10,
     rounds=100,
-)  # the only one that is complete
+)
 SYNTHETIC["(0, 0)"] = replace(SYNTHETIC["(0, 0)"], deviation="other draws than the authors' file")
 UNMATCHED = {
     name: replace(
@@ -147,9 +148,8 @@ UNMATCHED = {
     for name, setting in SYNTHETIC.items()
 }
 
-Published = tuple[
-    tuple[float, float], tuple[float, float]
-]  # over FedAvg and over FedProx: points, deviation
+# Over FedAvg and over FedProx: points, deviation.
+Published = tuple[tuple[float, float], tuple[float, float]]
 TABLE_4: dict[Setting, Published] = {
     FEMNIST: ((11.11, 2.88), (9.08, 3.63)),
     FEMNIST_FIVE: ((11.11, 2.88), (9.08, 3.63)),

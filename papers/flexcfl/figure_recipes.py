@@ -24,13 +24,14 @@ from papers.recipe import Cell, Setting
 
 SEEDS = (0, 1, 2)
 ETAS = (0.0, 0.01, 0.1, 1.0, 5.0)
+# Beside FlexCFL with eta_g = 0.1, which the sweep has.
 METHODS_3 = (
     "FedAvg",
     "FedProx",
     "IFCA",
     "FeSEM",
     "FlexCFL",
-)  # beside FlexCFL with eta_g = 0.1, which the sweep has
+)
 FROM_THE_START = ("FedAvg", "FedProx")  # their cohorts are drawn from round 1 on
 
 MNIST_3 = replace(MNIST, seeds=SEEDS)

@@ -140,6 +140,7 @@ FEMNIST_CNN = _shortened(
     ),
     seconds=1000,
 )
+# Four times as many images a client.
 FASHION_CNN = _shortened(
     _row(
         row="FashionMNIST-CNN",
@@ -151,7 +152,7 @@ FASHION_CNN = _shortened(
         m=5,
     ),
     seconds=2500,
-)  # four times as many images a client
+)
 SYNTHETIC = replace(
     _row(
         row="Synthetic(1,1)-MCLR",
@@ -258,9 +259,8 @@ PUBLISHED_IV |= {  # other readings of the data
     FEMNIST_OWN: PUBLISHED_IV[FEMNIST],
     replace(SYNTHETIC_UNMATCHED, seeds=FIVE[:3]): PUBLISHED_IV[SYNTHETIC],
 }
-REVISIONS = {
-    "incremental": 1
-}  # 1: as coded, the data are cut after the cold start, and clients notice it
+# 1: as coded, the data are cut after the cold start, and clients notice it.
+REVISIONS = {"incremental": 1}
 
 
 def _variant(
@@ -438,11 +438,12 @@ PRINTED_6 = {  # times FedAvg's; the text's ratios
     ("MNIST, swap all", "FlexCFL"): 1.26,
     ("MNIST, swap all", "IFCA-MIG"): 5.48,
 }
+# The text: 11.4% more, servers' bytes included.
 MORE_6 = (
     "FEMNIST, swap part",
     "FlexCFL, eta_g 5",
     "FlexCFL",
     1.114,
-)  # the text: 11.4% more, servers' bytes included
+)
 
 CELLS = [*TABLE_I, *TABLE_III, *TABLE_IV, *FIGURE_6]

@@ -25,15 +25,15 @@ PEERS = 100
 STAGE_ONE = 20
 ROUNDS = 100
 SEEDS = (0, 1, 2)
+# k, l, T1, tau.
 SETTINGS: dict[str, int] = {
     "neighbours": 5,
     "candidates": 10,
     "stage_one": STAGE_ONE,
     "period": 2,
-}  # k, l, T1, tau
-BATCHES = (
-    2  # of CIFAR-10's five training batches, as in ATHENA's recipe: more images than all peers need
-)
+}
+# Of CIFAR-10's five training batches, as in ATHENA's recipe: more images than all peers need.
+BATCHES = 2
 LOCAL = SGD(epochs=1, batch_size=10, lr=0.05)
 
 

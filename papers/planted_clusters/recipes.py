@@ -65,9 +65,10 @@ ROUNDS = {
     "FeSEM": 12,
 }
 KINDS = ("rotation", "label_permutation")
+# From ten seeds.
 RECOVERY = [
     Question("found", kind, method, rounds=ROUNDS[method]) for kind in KINDS for method in METHODS
-]  # from ten seeds
+]
 
 
 def _harder() -> Iterator[Question]:
@@ -85,9 +86,10 @@ def _harder() -> Iterator[Question]:
 
 
 HARDER = list(_harder())  # from three seeds
+# Ten seeds.
 GLOROT = [
     replace(q, panel="glorot", model="784-128-10, Glorot") for q in RECOVERY if q.method == "IFCA"
-]  # ten seeds
+]
 LIMITS: dict[str, Callable[[int], Method]] = {
     f"Sattler CFL, eps2 {limit}": lambda k, limit=limit: SattlerCFL(
         eps1=0.3, eps2=limit, first_split=3

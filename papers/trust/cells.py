@@ -65,6 +65,7 @@ TRIED = (
     *("majority+geometric_median, told 0.1", "nnm+trimmed_mean", "nnm+trimmed_mean, told 0.45"),
 )
 TRIED_AGAINST = ("sign_flip@2", "ipm@2", "stretch@2", "alie@2")
+# Those that the goal names.
 _OF_CLAIM = (
     "sign_flip",
     "own_sign_flip",
@@ -72,7 +73,7 @@ _OF_CLAIM = (
     "ipm",
     "alie",
     "stretch",
-)  # those that the goal names
+)
 _MORE = ("mimic", "min_max", "min_sum", "gaussian")
 _OPTIMAL = ("optimal_alie", "optimal_ipm")  # each run takes a minute
 CLAIM = (*_OF_CLAIM, *(f"{name}@2" for name in _OF_CLAIM))
@@ -169,13 +170,13 @@ def attack_of(
     """
     if name == NONE:
         return None
-    rest, _, start = name.partition("@")
-    disguise, _, attack = rest.rpartition(">")
+    attack_name, _, start = name.partition("@")
+    disguise, _, attack = attack_name.rpartition(">")
     lie, _, attack = attack.rpartition(":")
     defence = RULES[rule]
-    own = {"disguise": disguise or NONE, "lie": lie or NONE, "start": int(start or 0)}
-    own["against"] = "mean" if defence is None else defence.rule
-    return fk.Byzantine(attack, share=SHARE, spread=spread, seed=seed, **own)
+    settings = {"disguise": disguise or NONE, "lie": lie or NONE, "start": int(start or 0)}
+    settings["against"] = "mean" if defence is None else defence.rule
+    return fk.Byzantine(attack, share=SHARE, spread=spread, seed=seed, **settings)
 
 
 @cache

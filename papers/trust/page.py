@@ -84,7 +84,7 @@ def page(runs: Runs) -> str:
 
 def status(runs: Runs) -> str:
     """How much of it was run."""
-    whole = sum(len(own) == len(SEEDS) for own in runs.values())
+    whole = sum(len(lines) == len(SEEDS) for lines in runs.values())
     total = len(jobs())
     return (
         f"**{whole} of {total} cells have all {len(SEEDS)} seeds.** A cell with fewer says "
@@ -92,19 +92,19 @@ def status(runs: Runs) -> str:
     )
 
 
-def shown(own: Sequence[dict[str, Any]], column: str = "accuracy", digits: int = 3) -> str:
+def shown(lines: Sequence[dict[str, Any]], column: str = "accuracy", digits: int = 3) -> str:
     """The mean over the seeds; with fewer seeds than planned how many; a dash where nothing is
     known."""
-    values = [line[column] for line in own if line.get(column) is not None]
+    values = [line[column] for line in lines if line.get(column) is not None]
     if not values:
         return "-"
-    few = f" (n = {len(own)})" if len(own) < len(SEEDS) else ""
+    few = f" (n = {len(lines)})" if len(lines) < len(SEEDS) else ""
     return f"{mean(values):.{digits}f}{few}"
 
 
-def lowest(own: Sequence[dict[str, Any]]) -> str:
+def lowest(lines: Sequence[dict[str, Any]]) -> str:
     """The accuracy of the worst seed."""
-    return f"{min(line['accuracy'] for line in own):.3f}" if own else "-"
+    return f"{min(line['accuracy'] for line in lines):.3f}" if lines else "-"
 
 
 def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> str:
@@ -112,14 +112,14 @@ def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> st
     rows = []
     attacks_run = [a for a in attacks if runs.get(Cell(federation, BEST, rule, a))]
     for attack in [NONE, *attacks]:
-        own = runs.get(Cell(federation, BEST, rule, attack), [])
-        if own:
-            columns = [shown(own, name, 2) for name in ("ari", "alone", "suspected")]
+        lines = runs.get(Cell(federation, BEST, rule, attack), [])
+        if lines:
+            columns = [shown(lines, name, 2) for name in ("ari", "alone", "suspected")]
             figures = [
-                shown(own),
-                lowest(own),
-                shown(own, "worst_kind"),
-                shown(own, "bottom_decile"),
+                shown(lines),
+                lowest(lines),
+                shown(lines, "worst_kind"),
+                shown(lines, "bottom_decile"),
             ]
             rows.append([attack, *figures, *columns])
     if not rows:
@@ -147,11 +147,11 @@ def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequen
     if not attacks:
         return ""
     cells = {a: runs[Cell(federation, method, rule, a)] for a in attacks}
-    accuracy = {a: mean(line["accuracy"] for line in own) for a, own in cells.items()}
+    accuracy = {a: mean(line["accuracy"] for line in lines) for a, lines in cells.items()}
     worst = min(accuracy, key=lambda a: accuracy[a])
     many = f"{len(attacks)} attacks without disguise or lie"
     line = f"Worst {accuracy[worst]:.3f} ({worst}), mean {mean(accuracy.values()):.3f} over {many}"
-    line += f", lowest ARI {min(run['ari'] for own in cells.values() for run in own):.2f}"
+    line += f", lowest ARI {min(run['ari'] for lines in cells.values() for run in lines):.2f}"
     plain, ruled = (runs.get(Cell(federation, method, r, NONE), []) for r in ("mean", rule))
     if plain and ruled:
         line += (
@@ -167,7 +167,9 @@ def tried(runs: Runs) -> str:
     rows = []
     for rule in TRIED:
         cells = [runs.get(Cell("random", BEST, rule, a), []) for a in TRIED_AGAINST]
-        rows.append([rule, *(f"{shown(own)} / {lowest(own)}" if own else "" for own in cells)])
+        rows.append(
+            [rule, *(f"{shown(lines)} / {lowest(lines)}" if lines else "" for lines in cells)]
+        )
     return markdown(["rule", *TRIED_AGAINST], rows)
 
 
@@ -179,7 +181,7 @@ def grid(runs: Runs, federation: str) -> str:
         for method in METHODS:
             cells = [runs.get(Cell(federation, method, rule, a), []) for a in (NONE, *CLAIM)]
             if sum(map(len, cells)) >= len(cells) // 2:
-                means = [mean(line["accuracy"] for line in own) for own in cells[1:] if own]
+                means = [mean(line["accuracy"] for line in lines) for lines in cells[1:] if lines]
                 ends = [f"{min(means):.3f}", f"{mean(means):.3f}"] if all(cells[1:]) else ["-", "-"]
                 rows.append([NAMES[method], rule, *map(shown, cells), *ends])
     return (
@@ -189,9 +191,13 @@ def grid(runs: Runs, federation: str) -> str:
     )
 
 
-def three_figures(own: list[dict[str, Any]]) -> str:
+def three_figures(lines: list[dict[str, Any]]) -> str:
     """Accuracy, ARI and share of attackers alone; empty without runs."""
-    return " / ".join([shown(own), shown(own, "ari", 2), shown(own, "alone", 2)]) if own else ""
+    return (
+        " / ".join([shown(lines), shown(lines, "ari", 2), shown(lines, "alone", 2)])
+        if lines
+        else ""
+    )
 
 
 def clustering(runs: Runs) -> str:

@@ -83,7 +83,7 @@ def figures(run: fk.Run, data: FederatedData) -> Line:
     line = {
         "accuracy": float(np.nanmean(accuracy[~attacks])),
         "bottom_decile": summary.get("honest_bottom_decile", summary["bottom_decile"]),
-        "worst_kind": min(float(np.nanmean(own)) for own in kinds),
+        "worst_kind": min(float(np.nanmean(accuracies)) for accuracies in kinds),
         "ari": summary.get("honest_ari", summary["ari"]),
         "alone": summary.get("attackers_alone"),
         "suspected": float(suspects[~attacks].mean()),
@@ -128,14 +128,16 @@ def _job(cell: Cell) -> Job:
         "rounds": ROUNDS,
     }
     attack = attack_of(cell.attack, federation.spread, cell.rule, 0)
-    known = None if attack is None or "optimal" in cell.attack else replace(attack, against="mean")
-    known = attack if known is None else known
+    believed = (
+        None if attack is None or "optimal" in cell.attack else replace(attack, against="mean")
+    )
+    believed = attack if believed is None else believed
     setting = digest(
         {
             **key,
             **fixed,
             "of method": METHODS[cell.method],
-            "of attack": known,
+            "of attack": believed,
             "of rule": RULES[cell.rule],
             "work": WORK,
         }

@@ -200,9 +200,8 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(
     assert len(halfway.finished) == number - 1 and len(halfway.missing) == 9 - number
     compare(tmp_path / "c", resume=True, on_round=lambda record: again.append(record["round"]))
     same(whole[0], tmp_path / "c", SECONDS)
-    last_kept = max(
-        kept for kept in (0, 2, 3) if kept <= round
-    )  # the rounds that have a checkpoint
+    # The rounds that have a checkpoint.
+    last_kept = max(kept for kept in (0, 2, 3) if kept <= round)
     assert again == [*range(last_kept + 1, 4), *[0, 1, 2, 3] * (8 - number)]
 
 
@@ -602,9 +601,8 @@ def test_a_damaged_description_is_refused(copy: Path, text: str) -> None:
 
 def test_measures_are_names_of_figures(whole: tuple[Path, Comparison, list[str]]) -> None:
     summary = whole[1].runs("lr 0.1", "FedAvg")[0].summary()
-    assert set(COMPARED) - {"validation_accuracy"} <= set(
-        summary
-    )  # which has validation samples only
+    # Which has validation samples only.
+    assert set(COMPARED) - {"validation_accuracy"} <= set(summary)
 
 
 def test_agreement_with_true_clusters_is_in_the_table_and_in_words(tmp_path: Path) -> None:

@@ -187,9 +187,8 @@ def test_newcomers_are_not_asked_and_nothing_is_charged() -> None:
     assert np.flatnonzero(np.isnan(found.clients)).tolist() == [5, 6] and found.missing == 2
     assert simulated.ledger.total() == (0, 0)
     assert simulated.ledger.down == {"scoring.label_errors": 5 * 3 * model.spec.parameters * 4}
-    assert simulated.ledger.up == {
-        "scoring.label_errors": 0
-    }  # no model comes back, one number each
+    # No model comes back, one number each.
+    assert simulated.ledger.up == {"scoring.label_errors": 0}
 
 
 def test_same_seed_same_index() -> None:

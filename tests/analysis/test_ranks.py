@@ -92,9 +92,8 @@ def test_demsars_table_6() -> None:
     assert found.average == pytest.approx(
         {"C4.5": 3.143, "C4.5+m": 2.0, "C4.5+cf": 2.893, "C4.5+m+cf": 1.964}, abs=5e-4
     )
-    assert found.friedman * TIED == pytest.approx(
-        9.28, abs=0.005
-    )  # he prints it without the correction for ties
+    # He prints it without the correction for ties.
+    assert found.friedman * TIED == pytest.approx(9.28, abs=0.005)
     assert found.p == pytest.approx(stats.chi2.sf(9.28 / TIED, 3), abs=1e-4)
     assert found.critical_difference == pytest.approx(1.25, abs=0.005)
     assert found.tested and len(found.scores) == 14
@@ -128,9 +127,8 @@ def test_methods_that_differ_are_named() -> None:
     apart = pd.DataFrame({"a": 0.9 - rows / 100, "b": 0.85 - rows / 100, "c": 0.2 + rows / 100})
     found = rank(apart)
     assert found.average == {"a": 1.0, "b": 2.0, "c": 3.0}
-    assert found.critical_difference == pytest.approx(
-        0.957, abs=5e-4
-    )  # 2.343 * sqrt(3 * 4 / (6 * 12)): his Table 5
+    # 2.343 * sqrt(3 * 4 / (6 * 12)): his Table 5.
+    assert found.critical_difference == pytest.approx(0.957, abs=5e-4)
     told = found.table().set_index("method")["differs_from"].to_dict()
     assert told == {"a": "b; c", "b": "a; c", "c": "a; b"}
     fewer = rank(apart.head(6)).table().set_index("method")["differs_from"].to_dict()

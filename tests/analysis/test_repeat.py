@@ -26,11 +26,12 @@ from fedkin.simulation.jax import local_training
 from tests.analysis.written_seeds import with_options
 
 TOGETHER = {"config.toml", "environment.json", "curves.csv", "comparisons.csv"}
+# They hold seconds, or sums of such.
 NEVER_THE_SAME = {
     "timings.jsonl",
     "summary.json",
     "SHA256SUMS",
-}  # they hold seconds, or sums of such
+}
 TRAIN: Any = local_training.train  # a compiled function, which can count its programs
 
 

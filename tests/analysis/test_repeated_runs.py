@@ -147,9 +147,13 @@ def test_the_comparison_is_the_two_sided_paired_test_of_the_last_round() -> None
 
 
 def test_a_worse_main_method_stays_first() -> None:
-    better, worse = (by_hand(dict(pair)).comparisons() for pair in (
-        [("fedgroup", OURS), ("fedavg", THEIRS)], [("fedgroup", THEIRS), ("fedavg", OURS)]
-    ))  # fmt: skip
+    better, worse = (
+        by_hand(dict(pair)).comparisons()
+        for pair in (
+            [("fedgroup", OURS), ("fedavg", THEIRS)],
+            [("fedgroup", THEIRS), ("fedavg", OURS)],
+        )
+    )
     assert only(worse)["difference"] == pytest.approx(-only(better)["difference"])
     assert (
         only(worse)["p"] == pytest.approx(only(better)["p"])
@@ -298,15 +302,15 @@ def test_rounds_that_were_not_scored_or_not_complete_are_left_out() -> None:
     for curve in repeated.curves()["flexcfl"]:
         np.testing.assert_array_equal(curve, expected)
     assert only(repeated.comparisons())["difference"] == pytest.approx(0.3)
-    assert only(repeated.comparisons("best"))["difference"] == pytest.approx(
-        0.3
-    )  # not round 3's, which was partial
+    # Not round 3's, which was partial.
+    assert only(repeated.comparisons("best"))["difference"] == pytest.approx(0.3)
     row = repeated.table().iloc[0]
     assert row["mean_accuracy"] == pytest.approx((0.5 + 0.8) / 2)
+    # Other figures have no partial rounds.
     assert set(repeated.curves("bottom_decile")) == {
         "flexcfl",
         "fedavg",
-    }  # other figures have no partial rounds
+    }
     with pytest.raises(ConfigError, match=r"no 'acuracy'; it has .*accuracy"):
         repeated.curves("acuracy")
 

@@ -80,9 +80,8 @@ def test_resnet_gives_the_scores_of_pytorch() -> None:
     classes = 5
     network = ResNet18(image, classes, KEY, width, stages=2)
     flat = np.array(flatten(eqx.filter(network, eqx.is_inexact_array)))
-    flat += 0.05 * np.random.default_rng(1).standard_normal(len(flat)).astype(
-        np.float32
-    )  # norms that do something
+    # Norms that do something.
+    flat += 0.05 * np.random.default_rng(1).standard_normal(len(flat)).astype(np.float32)
     other = torch_resnet(width, classes)
     nn.utils.vector_to_parameters(torch.from_numpy(flat), other.parameters())
     tree, rest = eqx.partition(network, eqx.is_inexact_array)

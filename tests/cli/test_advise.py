@@ -63,9 +63,8 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
         and "with two clusters: " in result.stdout
     )
     (pilot,) = (line.split() for line in result.stdout.splitlines() if line.startswith("fedavg"))
-    assert (
-        pilot[-1] == "0" and pilot[-2].replace(",", "").isdigit()
-    )  # there are no halves of a byte
+    # There are no halves of a byte.
+    assert pilot[-1] == "0" and pilot[-2].replace(",", "").isdigit()
     assert "cohorts round robin" in result.stdout and "for this federation only" in result.stdout
     assert "private labels" not in result.stdout
     assert "pilot 1 of 5" in result.stderr and "pilot 1 of" not in result.stdout

@@ -86,10 +86,11 @@ def test_a_study_in_a_file_ends_with_json(compared: tuple[Path, Result]) -> None
         "seconds",
     }
     assert all(columns <= set(row) for row in told["table"])
+    # Round 0 does not count.
     assert [row["rounds_to_target"] for row in told["table"]] == [
         1.0,
         1.0,
-    ]  # round 0 does not count
+    ]
     assert {"p", "low", "high", "verdict"} <= set(told["differences"][0])
     assert json.loads((folder / "c/summary.json").read_text()) == {
         k: v for k, v in told.items() if k != "out"
@@ -238,9 +239,8 @@ def test_what_could_not_be_run_is_told_at_the_end() -> None:
     told = json.loads(result.stdout.splitlines()[-1])
     assert [failed["cell"] for failed in told["failed"]] == [["", "Oracle", 0]]
     told_once = " ".join(result.stderr.split())
-    table = told_once[
-        told_once.index("final") :
-    ]  # behind the warning that is logged before the first run
+    # Behind the warning that is logged before the first run.
+    table = told_once[told_once.index("final") :]
     assert "Oracle: not run: " in table and table.count("true clusters") == 1
     assert "--resume" not in told_once  # which would be refused again
     assert Path("c/comparison.md").exists()

@@ -139,9 +139,8 @@ def test_names_of_clients_are_taken_as_they_are_written(tmp_path: Path) -> None:
     ).all()
     result = fedkin("predict", tmp_path / "e", tmp_path / "t.csv")
     share = float(result.stderr.split()[-1])
-    assert (
-        share > 0.8 > (run.predict(rows, client="01") == table["y"]).mean()
-    )  # each by its own model
+    # Each by its own model.
+    assert share > 0.8 > (run.predict(rows, client="01") == table["y"]).mean()
     refused(
         fedkin("predict", tmp_path / "e", tmp_path / "t.csv", "--client", "001"),
         "unknown client '001'",
@@ -314,9 +313,8 @@ def test_a_site_exports_what_its_state_folder_holds(tmp_path: Path) -> None:
 def test_a_sites_export_takes_columns_in_the_order_of_training(named: bool, tmp_path: Path) -> None:
     """As [data] has them, or as the site's own table, which another table may have otherwise."""
     x = np.random.default_rng(0).normal(size=(20, 3)).round(3)
-    labels = np.where(
-        x[:, 0] > 0, "well", "ill"
-    )  # only the first column decides: one model is wrong for all others
+    # Only the first column decides: one model is wrong for all others.
+    labels = np.where(x[:, 0] > 0, "well", "ill")
     table = pd.DataFrame(x, columns=["c", "a", "b"]).assign(client_id="n", outcome=labels)
     other = table[["a", "b", "c", "client_id", "outcome"]]
     (other if named else table).to_csv(tmp_path / "mine.csv", index=False)

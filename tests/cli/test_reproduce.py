@@ -357,9 +357,8 @@ def test_what_is_left_out_of_a_store_is_named_and_counts_nowhere(
     shown = reproduce("toy-table1").stdout
     assert "left out: results/toy.jsonl, line 1: not a run, damaged" in shown
     assert f"left out: I, {DIGITS.row}, FedAvg: 1 run of another setting" in shown
-    assert (
-        "50.00" in shown and "199" not in shown and "124.50" not in shown
-    )  # neither the old run nor a mean with it
+    # Neither the old run nor a mean with it.
+    assert "50.00" in shown and "199" not in shown and "124.50" not in shown
     output = json.loads(reproduce("toy-table1", "--json").stdout)
     assert [number["seeds"] for number in output["numbers"]] == [2] * 4  # seed 0 was run again
     assert output["left_out"] == [

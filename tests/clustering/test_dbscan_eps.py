@@ -213,15 +213,15 @@ def test_the_rule_by_hand() -> None:
     equal = EpsRange(low=0.0, high=5.0, clusters=4, noise=0, silhouette=None, points=10)
     assert suggest_eps([quiet, wide, last]) == pytest.approx(2)  # the least noise first
     assert suggest_eps([quiet, wider, last]) == pytest.approx(12)  # then the widest
-    assert suggest_eps([narrow, noisy, last]) == pytest.approx(
-        100 * math.sqrt(2)
-    )  # no gap, too much noise: one cluster
+    # No gap, too much noise: one cluster.
+    assert suggest_eps([narrow, noisy, last]) == pytest.approx(100 * math.sqrt(2))
     assert suggest_eps([narrow, noisy, last], gap=1.5) == pytest.approx(math.sqrt(190))
     assert suggest_eps([noisy, last], noise=0.6) == pytest.approx(math.sqrt(50))
     assert suggest_eps([equal, quiet, last]) == 2.5
+    # Mostly clusters of one.
     assert suggest_eps(
         [EpsRange(low=0.0, high=5.0, clusters=6, noise=0, silhouette=None, points=10), quiet, last]
-    ) == pytest.approx(2)  # mostly clusters of one
+    ) == pytest.approx(2)
     assert (
         suggest_eps(
             [EpsRange(low=0.0, high=math.inf, clusters=1, noise=0, silhouette=None, points=3)]

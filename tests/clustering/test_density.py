@@ -28,9 +28,8 @@ LINE = np.array([[0.0], [10.0], [1.0], [11.0], [50.0], [0.5]])  # two groups, an
 
 def test_dbscan_by_hand() -> None:
     np.testing.assert_array_equal(dbscan(LINE, 2, 2), [0, 1, 0, 1, -1, 0])
-    np.testing.assert_array_equal(
-        dbscan(LINE, 2, 3), [0, -1, 0, -1, -1, 0]
-    )  # 10 and 11 are two with themselves
+    # 10 and 11 are two with themselves.
+    np.testing.assert_array_equal(dbscan(LINE, 2, 3), [0, -1, 0, -1, -1, 0])
     np.testing.assert_array_equal(dbscan(LINE, 0.1, 2), [-1] * 6)
     np.testing.assert_array_equal(dbscan(LINE, 0.1, 1), [0, 1, 2, 3, 4, 5])
 

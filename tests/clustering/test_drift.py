@@ -91,11 +91,12 @@ def choose(
 def test_drift_is_strict_and_asks_for_the_best_model() -> None:
     accuracy = [[0.5, 0.75, OUT, OUT], [0.5, 0.25, OUT, OUT], [0.5, 0.5, OUT, OUT]]
     chosen = choose(accuracy, [0.75 + 0.1, 0.75, np.nan], [0, 1, 1])
+    # 0.1 is not more than delta; a newcomer has no accuracy yet.
     assert chosen.drifted.tolist() == [
         False,
         True,
         False,
-    ]  # 0.1 is not more than delta; a newcomer has no accuracy yet
+    ]
     assert chosen.model.tolist() == [1, 2, 0] and np.array_equal(chosen.models[2], MODELS[0])
     assert chosen.accuracy.tolist() == [0.75, 0.5, 0.5]  # before training
 
@@ -127,9 +128,8 @@ def test_no_place_no_drift() -> None:
 
 def test_the_place_of_the_model_used_longest_ago() -> None:
     owner = np.array([[0, 1, 1], [2, 2, 1], [3, 3, 0]])
-    assert (
-        recycled(owner, np.array([False, True, False, False])) == 2
-    )  # last used in step 1, as 3; 0 in step 2
+    # Last used in step 1, as 3; 0 in step 2.
+    assert recycled(owner, np.array([False, True, False, False])) == 2
     assert recycled(owner, np.array([False, True, True, True])) == 0
     assert recycled(owner, np.zeros(5, bool)) == 4 and recycled(owner, np.ones(4, bool)) is None
 
@@ -156,9 +156,8 @@ def test_models_without_samples_do_not_merge() -> None:
 
 @pytest.mark.parametrize(("linkage", "groups"), [("complete", 2), ("average", 1)])
 def test_complete_linkage_asks_all_pairs(linkage: str, groups: int) -> None:
-    accuracy = np.array(
-        [[0.9, 0.85, 0.7], [0.9, 0.9, 0.85], [0.9, 0.9, 0.9]]
-    )  # distances 0.05, 0.2, 0.05
+    # Distances 0.05, 0.2, 0.05.
+    accuracy = np.array([[0.9, 0.85, 0.7], [0.9, 0.9, 0.85], [0.9, 0.9, 0.9]])
     owner = np.array([[0], [1], [2]])
     _, into = merge_models(
         models=MODELS,

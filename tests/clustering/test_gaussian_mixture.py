@@ -57,10 +57,11 @@ def slow(values: list[float], initial: set[int]) -> tuple[set[int], float]:
         fits = [
             fitted([values[j] for j in c], len(values), spread) for c in (kind, everybody - kind)
         ]
+        # Log of beta_0 phi_0 / (beta_1 phi_1).
         ahead = [
             fits[0][2] + density(y, *fits[0][:2]) - fits[1][2] - density(y, *fits[1][:2])
             for y in values
-        ]  # log of beta_0 phi_0 / (beta_1 phi_1)
+        ]
         margin = min(margin, *map(abs, ahead))
         before = kind
         kind = {j for j in everybody if ahead[j] > 0}
@@ -318,9 +319,8 @@ def test_rows_are_independent(cases: list[tuple[list[float], set[int]]], seed: i
     """Rows that need one step beside rows that need many, each with holes of its own: the bits of
     each alone."""
     width = max(len(row) for row, _ in cases)
-    similar = np.random.default_rng(seed).normal(
-        scale=50, size=(len(cases), width)
-    )  # noise where nobody is
+    # Noise where nobody is.
+    similar = np.random.default_rng(seed).normal(scale=50, size=(len(cases), width))
     initial = np.ones(similar.shape, bool)
     mask = np.zeros(similar.shape, bool)
     for i, (row, chosen) in enumerate(cases):

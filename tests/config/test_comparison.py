@@ -78,10 +78,11 @@ def test_named_methods_keep_the_options_that_the_file_gives_them(tmp_path: Path)
     grid = read(tmp_path, methods=["fedprox", "fedgroup", "ifca"])
     assert methods(grid) == ["FedProx", "FedGroup", "IFCA"]
     assert grid.methods[0].entry["mu"] == 0.5
+    # IFCA's, and FedGroup means the same by it.
     assert [one.entry["clusters"] for one in grid.methods[1:]] == [
         4,
         4,
-    ]  # IFCA's, and FedGroup means the same by it
+    ]
 
 
 def test_a_file_lists_methods_with_options_and_labels(tmp_path: Path) -> None:
@@ -144,11 +145,12 @@ local = {epochs = 3}
     assert len(grid.cells) == 16 * 3
     first = grid.settings[0].raw
     last = grid.settings[-1].raw
+    # Changed key by key.
     assert first["data"] == {
         "name": "digits",
         "clients": 10,
         "classes_per_client": 2,
-    }  # changed key by key
+    }
     assert last["data"] == {"name": "synthetic", "clients": 12}  # named anew: replaced
     assert first["local"] == {"epochs": 1, "lr": 0.01} and last["local"] == {
         "epochs": 3,

@@ -156,10 +156,11 @@ def test_data_with_a_path_are_a_file() -> None:
         "client": "hospital",
         "features": ["a", "b"],
     }
+    # As it always was.
     assert load(None, ["data.path=my.csv"]).data == {
         "name": "file",
         "path": "my.csv",
-    }  # as it always was
+    }
 
 
 def test_a_file_alone_is_compared_with_nothing(tmp_path: Path) -> None:

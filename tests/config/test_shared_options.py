@@ -70,10 +70,11 @@ def test_what_is_written_for_a_method_wins() -> None:
 
 def test_a_default_is_not_carried() -> None:
     config = beside({"name": "fedgroup"}, "fedgrouprox", "flexcfl")
+    # Each its own; FedGroup's 0.01 was not written.
     assert [entry.values["eta_g"] for entry in config.against] == [
         0.01,
         0.0,
-    ]  # each its own; FedGroup's 0.01 was not written
+    ]
 
 
 def test_mechanisms_stay_where_they_were_written() -> None:
@@ -210,7 +211,6 @@ def test_the_configured_clusters_of_an_entry() -> None:
         == configured_clusters({"name": "m:Mine", "clusters": 4})
         == 4
     )
-    assert (
-        configured_clusters({"name": "fedsim", "clusters": 4}) is None
-    )  # one model, whatever the clusters of a cohort
+    # One model, whatever the clusters of a cohort.
+    assert configured_clusters({"name": "fedsim", "clusters": 4}) is None
     assert configured_clusters({"name": "fedavg"}) is None

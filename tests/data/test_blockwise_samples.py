@@ -126,9 +126,8 @@ def test_a_data_set_of_hugging_face_is_packed_a_block_at_a_time(tmp_path: Path) 
         "image", column
     )
     packed = fk.data.pack(lambda: fk.data.from_hf(rows, by="who"), tmp_path / "packed")
-    np.testing.assert_array_equal(
-        packed.x, images
-    )  # numbers of a column of arrays stay as they are
+    # Numbers of a column of arrays stay as they are.
+    np.testing.assert_array_equal(packed.x, images)
     assert data_digest(packed) == data_digest(fk.data.from_hf(rows, by="who"))
 
 

@@ -90,10 +90,11 @@ def test_with_rows_does_not_read_the_samples() -> None:
 def test_label_counts_by_hand() -> None:
     data = FederatedData(**GOOD)
     assert data.clients == 2
+    # Class 3 is empty, client 1 has one sample.
     assert data.label_counts().tolist() == [
         [1, 1, 0, 0],
         [1, 0, 0, 0],
-    ]  # class 3 is empty, client 1 has one sample
+    ]
     assert data.label_counts("test").tolist() == [[0, 0, 1, 0], [0, 0, 0, 0]]
     with pytest.raises(DataError, match="split must be"):
         data.label_counts("valid")

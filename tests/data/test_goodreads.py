@@ -223,9 +223,8 @@ def test_the_recipe(name: str, tmp_path: Path) -> None:
     for u, user in enumerate(data.client_names):
         expected = {" ".join(sorted(text.split())) for _, text in about(int(user[-1]))}
         texts = texts_of(data, u)
-        assert set(texts) <= expected and len(set(texts)) == len(
-            texts
-        )  # this user's own, none twice
+        # This user's own, none twice.
+        assert set(texts) <= expected and len(set(texts)) == len(texts)
         labels = data.y[np.concatenate([data.train[u], data.test[u]])]
         assert labels.tolist() == ["dies" in text for text in texts]
         n = len(labels)
@@ -239,9 +238,8 @@ def test_features_are_the_words_of_enough_sentences(tmp_path: Path) -> None:
     data = goodreads(path=path, clients=3, min_df=8)
     assert data.x.shape[1] == len(words.vocabulary_) < len(VOCABULARY)
     dies = sorted(words.vocabulary_).index("dies")
-    assert np.array_equal(
-        data.x[:, dies], data.y
-    )  # columns are in alphabetical order, and the right way round
+    # Columns are in alphabetical order, and the right way round.
+    assert np.array_equal(data.x[:, dies], data.y)
     with pytest.raises(
         DataError,
         match=r"r\.json\.gz: no word occurs in 1000 sentences, the commonest in 80; take a",

@@ -140,9 +140,8 @@ def test_tested_on_all_classes(partition: str) -> None:
         digits(partition=partition, clients=10, tested=tested) for tested in ("own", "iid")
     )
     assert np.array_equal(own.train.rows, all_classes.train.rows)
-    assert np.array_equal(
-        np.sort(own.test.rows), np.sort(all_classes.test.rows)
-    )  # so that none of them trains
+    # So that none of them trains.
+    assert np.array_equal(np.sort(own.test.rows), np.sort(all_classes.test.rows))
     assert (
         np.ptp(all_classes.test.sizes) <= 1
         and (all_classes.label_counts("test") > 0).sum(axis=1).min() >= 8
@@ -173,9 +172,8 @@ def test_some_of_the_images() -> None:
     pixels = np.arange(50, dtype=np.uint8).repeat(9).reshape(50, 3, 3)
     images = Images("toy", pixels, np.arange(50), train=30)
     some = images.sample(20, seed=3)
-    assert (
-        len(np.unique(some.y)) == 20 and (np.diff(some.y) > 0).all()
-    )  # none twice, in their order
+    # None twice, in their order.
+    assert len(np.unique(some.y)) == 20 and (np.diff(some.y) > 0).all()
     assert (some.pixels[:, 0, 0] == some.y).all() and some.train == (some.y < 30).sum()
     assert images.sample(None, seed=3) is images
     assert not np.array_equal(images.sample(20, seed=4).y, some.y)
@@ -268,9 +266,8 @@ def test_little_fashion_mnist_tested_on_all_classes(little_mnist: Path) -> None:
     own = fashion_mnist(clients=20)
     data = fashion_mnist(clients=20, tested="iid")
     assert np.array_equal(data.train.rows, own.train.rows) and np.ptp(data.test.sizes) <= 1
-    assert np.array_equal(
-        np.sort(data.test.rows), np.unique(own.test.rows)
-    )  # an image of two owners occurs once
+    # An image of two owners occurs once.
+    assert np.array_equal(np.sort(data.test.rows), np.unique(own.test.rows))
 
 
 def test_damaged_mnist_is_noticed(little_mnist: Path) -> None:
@@ -395,9 +392,8 @@ def test_planted_clusters_of_cifar_with_fewer_batches(little_cifar: Path) -> Non
     data = planted("cifar10", "rotation", **sizes, batches=2)
     assert data.x.shape == (60, 32, 32, 3) and data.train.sizes.tolist() == [10] * 4
     with pytest.raises(DataError, match="need 50"):
-        planted(
-            "cifar10", "rotation", **sizes | {"samples": 20}, batches=2
-        )  # 80 images, 40 of a cluster
+        # 80 images, 40 of a cluster.
+        planted("cifar10", "rotation", **sizes | {"samples": 20}, batches=2)
     with pytest.raises(
         ConfigError, match="batches is an option of cifar10: digits has no batch files"
     ):

@@ -173,9 +173,8 @@ def test_seeds(mats: Path) -> None:
 
 
 def test_repeats_give_a_class_drawn_twice_twice(tmp_path: Path) -> None:
-    record(
-        tmp_path / "01" / "01_pm_1.csv", steady(2, 7.5)
-    )  # one class, so it is drawn twice; two windows
+    # One class, so it is drawn twice; two windows.
+    record(tmp_path / "01" / "01_pm_1.csv", steady(2, 7.5))
     once = max(len(mex(path=tmp_path, seed=seed).y) for seed in range(12))
     twice = max(len(mex(path=tmp_path, seed=seed, repeats=True).y) for seed in range(12))
     assert (once, twice) == (2, 4)
@@ -286,9 +285,8 @@ def test_published_federation_comes_first(places: Path) -> None:
         data.name == "mex" and data.train.sizes.tolist() == [3] and data.test.sizes.tolist() == [1]
     )
     assert data.x.dtype == np.float32 and data.classes == 7 and data.client_names == ("f_30",)
-    (
-        places / "FedMEx" / "retrain.json"
-    ).touch()  # the files of the published names are taken, whatever lies beside
+    # The files of the published names are taken, whatever lies beside.
+    (places / "FedMEx" / "retrain.json").touch()
     assert mex().name == "mex"
     with pytest.raises(ConfigError, match="train_fraction does not apply to the published mex"):
         mex(train_fraction=0.5)

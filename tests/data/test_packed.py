@@ -71,9 +71,8 @@ def test_generated_samples_are_written_as_they_are_drawn(
         return drawn.with_validation(0.2)
 
     assert same(data, pack(made, tmp_path / "d"))
-    assert not isinstance(
-        fk.data.synthetic(clients=3, samples=4).x, np.memmap
-    )  # it was for that call only
+    # It was for that call only.
+    assert not isinstance(fk.data.synthetic(clients=3, samples=4).x, np.memmap)
 
 
 def test_a_selection_has_a_digest_of_its_own(data: FederatedData, tmp_path: Path) -> None:

@@ -34,9 +34,8 @@ def test_labels_are_those_of_the_samples_component() -> None:
         random=np.random.RandomState(1),
     )
     score = np.einsum("jd,jd->j", made.x, made.models[made.component])
-    assert ((score > 0) == made.y)[np.abs(score) > 0.6].all() and (
-        (score > 0) != made.y
-    ).any()  # noise of 0.1
+    # Noise of 0.1.
+    assert ((score > 0) == made.y)[np.abs(score) > 0.6].all() and ((score > 0) != made.y).any()
     assert np.abs(made.x).max() <= 1 and np.abs(made.models).max() <= 1
 
 

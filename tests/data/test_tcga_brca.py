@@ -78,9 +78,8 @@ def test_accuracy_over_all_pairs_is_harrells_c_index() -> None:
                 right = right + int(x[i] @ beta > x[j] @ beta)
     assert len(samples) == pairs and 0 < right < pairs
     assert (risks(samples, beta).argmax(axis=1) == y).sum() == right
-    assert (
-        samples[:, :, -1].sum(axis=1) == 2
-    ).all() and 0.2 < y.mean() < 0.8  # equal risks are right in half of them
+    # Equal risks are right in half of them.
+    assert (samples[:, :, -1].sum(axis=1) == 2).all() and 0.2 < y.mean() < 0.8
 
 
 def test_cross_entropy_of_whole_risk_sets_is_the_cox_loss() -> None:
@@ -138,9 +137,8 @@ def test_fewer_patients_are_drawn_from_those_at_risk() -> None:
         dead = int(sample[label, 0])
         others = [int(one[0]) for place, one in enumerate(sample) if place != label and one[-1]]
         assert at_risk[dead, others].all() and len(others) == min(2, at_risk[dead].sum())
-    assert (
-        len(np.unique(samples.reshape(len(samples), -1), axis=0)) > at_risk.any(axis=1).sum()
-    )  # not always the same
+    # Not always the same.
+    assert len(np.unique(samples.reshape(len(samples), -1), axis=0)) > at_risk.any(axis=1).sum()
 
 
 @pytest.mark.parametrize("ties", ["breslow", "efron"])
@@ -289,6 +287,7 @@ def test_a_run_learns_who_dies_first(place: Callable[..., Path]) -> None:
 def test_flambys_split_and_deaths(real: Path) -> None:
     data = make(draws=1)
     assert data.client_names == REGIONS and data.x.shape[1:] == (8, 40)
+    # Deaths, but those nobody outlived.
     assert data.train.sizes.tolist() == [
         45,
         35,
@@ -296,13 +295,12 @@ def test_flambys_split_and_deaths(real: Path) -> None:
         16,
         7 - 1,
         2 - 1,
-    ]  # deaths, but those nobody outlived
+    ]
     with_fewer = make(draws=1, at_risk=2)
     assert with_fewer.test.sizes.tolist() == data.test.sizes.tolist() and with_fewer.classes == 2
     assert make(draws=3).train.sizes.tolist() == [3 * size for size in data.train.sizes]
-    assert np.array_equal(
-        make(draws=1, ties="efron").x, data.x
-    )  # no two deaths of a region have the same time
+    # No two deaths of a region have the same time.
+    assert np.array_equal(make(draws=1, ties="efron").x, data.x)
 
 
 def test_age_is_scaled_on_training_patients_or_in_years(place: Callable[..., Path]) -> None:

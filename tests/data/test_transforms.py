@@ -121,17 +121,15 @@ def test_every_training_image_has_its_copies_and_no_test_image_has_any(
     )
     assert more.test.rows.max() < 12 and more.true_clusters is data.true_clusters
     assert len(more.x) == len(more.y) == 12 + 3 * 6 and more.x.dtype == np.float32
-    assert sorted(more.train.rows[more.train.rows >= 12]) == list(
-        range(12, 30)
-    )  # every copy has one owner
+    # Every copy has one owner.
+    assert sorted(more.train.rows[more.train.rows >= 12]) == list(range(12, 30))
     for client in range(3):
         rows = more.train[client]
         own = data.train[client]
         assert len(rows) == 4 * len(own) and np.array_equal(rows[: len(own)], own)
         np.testing.assert_array_equal(more.y[rows], np.tile(data.y[own], 4))
-        np.testing.assert_array_equal(
-            copies(more, data, client, 0), data.x[own][:, ::-1]
-        )  # of these and no others
+        # Of these and no others.
+        np.testing.assert_array_equal(copies(more, data, client, 0), data.x[own][:, ::-1])
 
 
 def rotated(image: np.ndarray, low: float) -> np.ndarray:

@@ -41,11 +41,12 @@ def test_every_format_gives_the_same_federation(name: str, tmp_path: Path) -> No
     assert data.x.dtype == np.float32 and data.y.tolist() == Y.tolist() and data.classes == 3
     assert data.client_names == ("a", "b", "c")
     assert [data.train[u].tolist() for u in range(3)] == [[1], [0, 4], [5]]
+    # C has one sample and no test data.
     assert [data.test[u].tolist() for u in range(3)] == [
         [3],
         [2],
         [],
-    ]  # c has one sample and no test data
+    ]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -270,12 +271,13 @@ def leaf_folder(folder: Path, *, top: int = 2) -> Path:
 def test_a_folder_in_leafs_layout(name: str, tmp_path: Path) -> None:
     data = load(leaf_folder(tmp_path / name))
     assert (data.name, data.classes, data.client_names) == (name, 3, ("u2", "u1"))
+    # Not scaled.
     assert data.x.dtype == np.float32 and data.x.tolist() == [
         [0, 255],
         [1, 2],
         [3, 4],
         [5, 6],
-    ]  # not scaled
+    ]
     assert data.y[data.train[0]].tolist() == [0, 1] and data.y[data.train[1]].tolist() == [2]
     assert [data.test[u].tolist() for u in range(2)] == [[3], []]
     assert load(str(tmp_path / name), classes=10).classes == 10

@@ -52,9 +52,8 @@ def test_every_client_gives_its_share_and_keeps_a_training_sample() -> None:
         1,
         1,
     ]
-    assert data((30,)).with_validation(0.1).part("validation").sizes.tolist() == [
-        3
-    ]  # 0.1 x 30 is 3.0000000000000004
+    # 0.1 x 30 is 3.0000000000000004.
+    assert data((30,)).with_validation(0.1).part("validation").sizes.tolist() == [3]
     assert data().with_validation(0.99).train.sizes.tolist() == [1, 1, 1, 1]
 
 
@@ -64,9 +63,8 @@ def test_a_sample_moves_from_training_to_validation_and_the_rest_stays() -> None
     for client in range(before.clients):
         both = np.concatenate([after.train[client], after.part("validation")[client]])
         assert sorted(both) == before.train[client].tolist() and len(set(both)) == len(both)
-        assert after.train[client].tolist() == sorted(
-            after.train[client]
-        )  # in the order that they had
+        # In the order that they had.
+        assert after.train[client].tolist() == sorted(after.train[client])
     assert (
         after.test is before.test
         and after.x is before.x

@@ -84,9 +84,8 @@ class FakeTransport:
             fetches.
     """
 
-    waits_for_halves = (
-        False  # whether a look for replies waits for the rest of each, as Flower's own does
-    )
+    # Whether a look for replies waits for the rest of each, as Flower's own does.
+    waits_for_halves = False
     pulls_together = TOGETHER  # requests whose replies are looked for at the same time
 
     def __init__(

@@ -50,8 +50,7 @@ def tampered(what: str, reply: bytes, random: Random) -> bytes:
             one for one in sorted(arrays) if arrays[one].dtype.kind == "f" and "loss" not in one
         ]
         for one in floats:
-            arrays[one] = np.full_like(
-                arrays[one], np.nan
-            )  # a loss may be: of a model that has diverged
+            # A loss may be: of a model that has diverged.
+            arrays[one] = np.full_like(arrays[one], np.nan)
         header |= {} if floats else {"failed": "nan"}
     return encode(RpcMessage(header, arrays))

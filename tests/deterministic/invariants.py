@@ -29,11 +29,12 @@ from tests.option_lists import with_options
 if TYPE_CHECKING:
     from tests.deterministic.federation import Federation
 
+# In front of names of records' entries that are compared elsewhere.
 _OWN_TO_MESSAGES = (
     "bytes",
     "messages",
     "bits",
-)  # in front of names of records' entries that are compared elsewhere
+)
 
 
 def check(federation: Federation, finished: Run) -> None:

@@ -78,14 +78,12 @@ class Trace:
     former: list[Any] = field(default_factory=list)
     began: tuple[float, float] | None = None  # when the present round has begun
     beats: Callable[[], dict[int, float]] = dict  # when each node has sent its last heartbeat
-    suspected: dict[int, float] = field(
-        default_factory=dict
-    )  # when each node was first found among the suspects
+    # When each node was first found among the suspects.
+    suspected: dict[int, float] = field(default_factory=dict)
     at_end: bool = False  # whether the newest server has begun after the last round
     entered: float | None = None  # when the server has come to the present round
-    seconds: list[float] = field(
-        default_factory=list
-    )  # that rounds took, with all that the server did in them
+    # That rounds took, with all that the server did in them.
+    seconds: list[float] = field(default_factory=list)
 
     def count(self, operation: str, down: int, up: int) -> None:
         """A message was sent, or fetched."""
@@ -103,9 +101,8 @@ class Trace:
     def begin(self, round: int, number: int) -> None:
         """A server begins a round, its first (``number`` 0) or another one."""
         self.end_round()
-        self.entered = (
-            self.clock.now if number else None
-        )  # before its first round a server waits for clients
+        # Before its first round a server waits for clients.
+        self.entered = self.clock.now if number else None
         self.at_end &= not number
         if number:
             self.done = max(self.done, *self.kept, -1)

@@ -80,9 +80,8 @@ class FakeNetwork:
             ), None
         if "contradict" in faults:
             return (reply, reply[:-1] + bytes([reply[-1] ^ 1])), None
-        return (
-            reply,
-        ), reply  # one that comes twice is one reply: the transport gives different ones only
+        # One that comes twice is one reply: the transport gives different ones only.
+        return (reply,), reply
 
 
 class FakeEnd:
@@ -127,8 +126,8 @@ class FakeEnd:
 
     def serve(self, handler: RequestHandler) -> None:
         self.peers()
-        self.network.online[self.name] = self
         self.handler = handler
+        self.network.online[self.name] = self
 
     def close(self) -> None:
         """Leave: nobody lists this end any more."""

@@ -69,9 +69,8 @@ def quadratic_clients(numbers: Int[np.ndarray, "c"]) -> FakeWorld:
     slant = 0.3 * np.random.default_rng(0).normal(size=(100, spec().parameters))[numbers]
     target = (np.where(numbers % 2 == 0, 3.0, -3.0)[:, None] + slant).astype(np.float32)
     counts = np.eye(CLASSES, dtype=np.int64)[numbers % CLASSES] * 12
-    angle = (
-        np.pi / 2 * (numbers % 2) + 0.01 * slant[:, 0]
-    )  # directions of samples: near either of two
+    # Directions of samples: near either of two.
+    angle = np.pi / 2 * (numbers % 2) + 0.01 * slant[:, 0]
     features = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
     world = FakeWorld(target, 10 + numbers, LocalTraining(lr=0.5), counts=counts, features=features)
     world.spec = spec()

@@ -164,9 +164,8 @@ def test_two_forms_have_one_meaning(page: dict[str, Any], scenario: fk.Populatio
     )
     np.testing.assert_allclose(one.agreement, two.agreement, rtol=1e-6)
     assert (one.arrived == two.arrived).all() and one.arrived.all() == (scenario is None)
-    assert (one.agreement[index == 0] == 1)[
-        one.arrived[index == 0]
-    ].all()  # a model agrees with itself
+    # A model agrees with itself.
+    assert (one.agreement[index == 0] == 1)[one.arrived[index == 0]].all()
 
 
 # --- in a federation

@@ -126,9 +126,8 @@ def test_the_scale_that_the_samples_were_drawn_with(a: float, b: float) -> None:
 
 def test_narrow_scores_are_flattened_by_the_bins() -> None:
     a, _ = platt_scale(score_histogram(*drawn(1, 400_000, 1, 0, spread=0.5)))
-    assert (
-        0.88 < a < 0.94
-    )  # 0.25 / (0.25 + 0.5^2 / 12) = 0.92 of it: the variance, and that within a bin
+    # 0.25 / (0.25 + 0.5^2 / 12) = 0.92 of it: the variance, and that within a bin.
+    assert 0.88 < a < 0.94
 
 
 def test_a_detector_without_an_error_has_a_finite_scale() -> None:

@@ -60,9 +60,8 @@ def test_lists_and_events_as_numbers_are_what_booleans_are() -> None:
     assert fk.cox_loss([0, 0, 0, 0], [1, 2, 3, 4], [1, 1, 1, 1]) == pytest.approx(by_hand)
     assert fk.cox_loss(np.zeros(4), np.arange(4), [True] * 4) == pytest.approx(by_hand)
 
-    some = fk.cox_loss(
-        [0.5, 0.0, 0.0], [1, 2, 3], [0, 1, 0]
-    )  # positions 0 and 1, if numbers were taken for rows
+    # Positions 0 and 1, if numbers were taken for rows.
+    some = fk.cox_loss([0.5, 0.0, 0.0], [1, 2, 3], [0, 1, 0])
     assert some == pytest.approx(np.log(2))
 
 

@@ -36,9 +36,8 @@ def test_oracle(form: str, oracle: Callable[[str], dict[str, Any]]) -> None:
 
 def test_against_scipy() -> None:
     bases = drawn()
-    expected = np.array(
-        [[np.degrees(scipy_angles(a, b)) for b in bases] for a in bases]
-    )  # descending
+    # Descending.
+    expected = np.array([[np.degrees(scipy_angles(a, b)) for b in bases] for a in bases])
     np.testing.assert_allclose(subspace_angles(bases), expected[..., -1], atol=1e-5)
     np.testing.assert_allclose(subspace_angles(bases, "sum"), expected.sum(axis=2), atol=1e-5)
 

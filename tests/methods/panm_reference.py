@@ -189,9 +189,8 @@ def reference_round(
         return method.alpha * g + (1 - method.alpha) * h
 
     reachable = set(w.clients(s.round).tolist())
-    able = set(solution) - set(
-        getattr(w, "unresponsive", ())
-    )  # the others are inactive, or are not answered
+    # The others are inactive, or are not answered.
+    able = set(solution) - set(getattr(w, "unresponsive", ()))
     of_each = 2 if isinstance(method, PANM) and method.alpha > 0 else 1
     for i in sorted(solution):
         peer = peers[i]

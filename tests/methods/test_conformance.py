@@ -40,41 +40,32 @@ class Case:
     """A method, how it is set up here, and what it promises."""
 
     options: dict[str, Any] = field(default_factory=dict)
-    as_fedavg: dict[str, Any] | None = (
-        None  # settings with which a round is FedAvg's, from the same model
-    )
+    # Settings with which a round is FedAvg's, from the same model.
+    as_fedavg: dict[str, Any] | None = None
     impossible: tuple[dict[str, Any], ...] = ()  # settings that must be refused
     clusters: int = 1
-    resting: dict[str, Any] = field(
-        default_factory=dict
-    )  # settings under which an unselected cluster keeps its model
-    finding: dict[str, Any] = field(
-        default_factory=dict
-    )  # settings under which clusters that are far apart are found
-    grows: bool = (
-        False  # finds its clusters by and by: it starts with fewer than ``clusters`` models
-    )
-    places: bool = (
-        True  # ``place`` gives newcomers a cluster at once; else they get one in their first round
-    )
+    # Settings under which an unselected cluster keeps its model.
+    resting: dict[str, Any] = field(default_factory=dict)
+    # Settings under which clusters that are far apart are found.
+    finding: dict[str, Any] = field(default_factory=dict)
+    # Finds its clusters by and by: it starts with fewer than ``clusters`` models.
+    grows: bool = False
+    # ``place`` gives newcomers a cluster at once; else they get one in their first round.
+    places: bool = True
     models_down: float | Fraction = 1  # messages to each client of a round
     models_up: float | Fraction = 1  # and back
     detects: bool = False  # its models are detectors, and a cluster has several
-    samples: bool = (
-        False  # it clusters by samples: quadratic clients then have their target for a sample
-    )
+    # It clusters by samples: quadratic clients then have their target for a sample.
+    samples: bool = False
     hidden: bool = False  # its models must have more than a last layer
     peers: bool = False  # every client has a model of its own, and asks others
     soft: bool = False  # every client trains all models, of which it has shares
-    by_step: frozenset[str] = (
-        frozenset()
-    )  # arrays of its state that get a column in each step of a stream
-    needs: dict[str, Any] = field(
-        default_factory=dict
-    )  # what it declares with its defaults, where that is not neutral
-    personal: Literal["any", "models", "none"] = (
-        "any"  # parts of each client's own that it can run with
-    )
+    # Arrays of its state that get a column in each step of a stream.
+    by_step: frozenset[str] = frozenset()
+    # What it declares with its defaults, where that is not neutral.
+    needs: dict[str, Any] = field(default_factory=dict)
+    # Parts of each client's own that it can run with.
+    personal: Literal["any", "models", "none"] = "any"
     averages: bool = True  # its models are means, round after round
 
 
@@ -626,10 +617,11 @@ def models_elsewhere(state: Any, cluster: int) -> np.ndarray:
 
 each_method = pytest.mark.parametrize("name", CASES)
 each_clustered = pytest.mark.parametrize("name", CLUSTERED)
+# The other world is quick, and has the formulas.
 IN_SIMULATION = {
     "simulated": pytest.mark.simulation,
     "fake": (),
-}  # the other world is quick, and has the formulas
+}
 each_world = pytest.mark.parametrize(
     "world", [pytest.param(w, id=n, marks=IN_SIMULATION[n]) for n, w in WORLDS.items()]
 )

@@ -66,9 +66,8 @@ def test_noise_of_nobody() -> None:
 def test_lowest_by_hand() -> None:
     values = np.array([[0.5, 0.1, 0.9, 0.3], [0.2, 0.2, 0.1, 0.2], [0.4, 0.3, 0.2, 0.1]])
     mask = np.array([[1, 0, 1, 1], [1, 1, 0, 1], [0, 0, 1, 0]], bool)
-    expected = np.array(
-        [[1, 0, 0, 1], [1, 1, 0, 0], [0, 0, 1, 0]], bool
-    )  # equals: the first; fewer: all
+    # Equals: the first; fewer: all.
+    expected = np.array([[1, 0, 0, 1], [1, 1, 0, 0], [0, 0, 1, 0]], bool)
     np.testing.assert_array_equal(lowest(values, mask, 2), expected)
     np.testing.assert_array_equal(lowest(-values, mask, 1), np.eye(4, dtype=bool)[[2, 0, 2]])
 

@@ -58,9 +58,8 @@ def test_a_drifted_client_is_alone_and_then_shares_its_model() -> None:
     assert owner[:, 2].tolist() == [0, new, new, 0]  # the next client finds a model of its concept
     assert found.state.release.tolist() == [0, 2, 0, 0]
     assert np.array_equal(found.state.ends, np.tile([60, 120, 180], (4, 1)))
-    assert (
-        found.records[12]["accuracy"] > 0.85 and found.records[4]["accuracy"] < 0.8
-    )  # one of four is inverted
+    # One of four is inverted.
+    assert found.records[12]["accuracy"] > 0.85 and found.records[4]["accuracy"] < 0.8
     assert found.records[12]["ari"] == 1.0
 
 

@@ -50,9 +50,8 @@ def test_an_absent_label_is_floored_and_keeps_weights_finite() -> None:
     shares = label_shares(np.array([[3.0, 0.0], [1.0, 1.0]]))
     np.testing.assert_allclose(shares, [[1 - 1e-8 / 3, 1e-8 / 3], [0.5, 0.5]], rtol=1e-6)
     weights = sample_weights(np.zeros((2, 1)), np.full((2, 1), 0.5), shares, np.array([1]))
-    assert (
-        np.isfinite(weights).all() and weights[0, 0] > 0.99
-    )  # the rare label counts more: C divides
+    # The rare label counts more: C divides.
+    assert np.isfinite(weights).all() and weights[0, 0] > 0.99
 
 
 def state(world: FakeWorld, models: np.ndarray, shares: np.ndarray) -> FedRCState:

@@ -87,9 +87,10 @@ def test_drawn_clients_count_alike(oracle: Oracle) -> None:
         ]
         assert all(len(found) == 1 for found in near)
         drawn.append(near)
+    # v of 1e-4.
     assert not any(
         1 in near[1][0] and 0 not in near[1][0] and 2 not in near[1][0] for near in drawn
-    )  # v of 1e-4
+    )
 
 
 WORK = LocalTraining(1, lr=0.25)
@@ -117,9 +118,8 @@ def test_two_rounds_by_hand() -> None:
     np.testing.assert_allclose(w.memory()[MEMORY][0], [9.49925], atol=1e-4)
     after = method.round(w, state(0.0, 10.0), cohort, STREAM.at(2))
     np.testing.assert_allclose(w.memory()[MEMORY][0], [9.2494], atol=1e-4)
-    np.testing.assert_allclose(
-        after.models, [[9.2494], [9.2494]], atol=1e-4
-    )  # the only client: v = 1 for both
+    # The only client: v = 1 for both.
+    np.testing.assert_allclose(after.models, [[9.2494], [9.2494]], atol=1e-4)
     np.testing.assert_allclose(after.importance[0], [1e-4, 1])
     assert after.assignment.tolist() == [1, 0, 0]
 

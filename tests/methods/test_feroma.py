@@ -178,9 +178,8 @@ def test_who_comes_after_the_mixing_began_is_a_newcomer(data: FederatedData, arr
         data.true_clusters[placed.assignment[5] - 1] == data.true_clusters[5]
         and placed.assignment[5] != 6
     )
-    assert (
-        sum(w.ledger.down.values()) - down == 4 * w.spec.parameters
-    )  # the model that describes, and no solution
+    # The model that describes, and no solution.
+    assert sum(w.ledger.down.values()) - down == 4 * w.spec.parameters
     assert method.round(w, placed, ALL, Stream(1, 5, "method")).assignment[5] == 6
 
 

@@ -176,9 +176,8 @@ def test_a_state_of_arrays_goes_on_as_the_one_that_was_stored() -> None:
     method = FeSEM(clusters=2)
     state = method.round(w, method.init(w, Stream(3)), np.arange(4), STREAM)
     loaded = replace(state, local=np.asarray(state.local))
-    assert (
-        len(loaded.solutions.distinct(np.arange(CLIENTS))[0]) == 5
-    )  # of four clients that trained, and the start
+    # Of four clients that trained, and the start.
+    assert len(loaded.solutions.distinct(np.arange(CLIENTS))[0]) == 5
     one, other = (method.round(w, s, np.arange(2, 7), Stream(3, 3)) for s in (state, loaded))
     assert np.asarray(one.local).tobytes() == np.asarray(other.local).tobytes()
     assert one.models.tobytes() == other.models.tobytes()

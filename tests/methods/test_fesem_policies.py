@@ -144,9 +144,8 @@ def test_one_model_goes_down_and_one_comes_up(method: FeSEM) -> None:
     w = simulated()
     state = method.place(w, method.init(w, Stream(3)), np.arange(CLIENTS), STREAM)
     kept = w.memory()
-    w.recall(
-        kept | {"clients/noted_labels": np.full_like(kept["clients/noted_labels"], 9)}
-    )  # everybody has shifted
+    # Everybody has shifted.
+    w.recall(kept | {"clients/noted_labels": np.full_like(kept["clients/noted_labels"], 9)})
     for r in (1, 2, 3):
         state = method.round(w, state, np.arange(r, r + 5), Stream(3, r))
     assert w.ledger.total() == (3 * 5 * 4 * w.spec.parameters,) * 2

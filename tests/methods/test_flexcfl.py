@@ -209,9 +209,8 @@ def test_random_assignment_asks_nothing_and_sends_nothing() -> None:
     after = FlexCFL(newcomers="random").place(
         w, given([UNASSIGNED] * 60, informed=False), np.arange(60), STREAM
     )
-    assert (
-        np.bincount(after.assignment, minlength=3).min() > 5
-    )  # 20 expected, standard deviation 3.7
+    # 20 expected, standard deviation 3.7.
+    assert np.bincount(after.assignment, minlength=3).min() > 5
     assert not hasattr(w, "calls") and w.ledger.total() == (0, 0)
 
 

@@ -115,9 +115,8 @@ def test_a_newcomer_with_another_class_is_let_into_the_head() -> None:
     ever."""
     data = clustered_data()
     y = data.y.copy()
-    y[data.train[8]] = np.where(
-        y[data.train[8]] == 4, 0, y[data.train[8]]
-    )  # half of a cluster, half of another
+    # Half of a cluster, half of another.
+    y[data.train[8]] = np.where(y[data.train[8]] == 4, 0, y[data.train[8]])
     data = replace(data, y=y)
     w = SimulatedWorld(data, mclr(data), SGD, population=Population(arrivals={1: 1}))
     method = Hierarchical(**KMEANS, narrow=True)

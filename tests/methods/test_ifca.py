@@ -196,9 +196,8 @@ def test_a_shared_base_is_one_from_the_start() -> None:
     assert len(set(models[:, 0].tolist())) == 1 and len(set(models[:, 1].tolist())) == 3
 
 
-BASED = np.array(
-    [[4, 0], [4, 8], [4, 40]], np.float32
-)  # a base of one number, 4, and heads 0, 8, 40
+# A base of one number, 4, and heads 0, 8, 40.
+BASED = np.array([[4, 0], [4, 8], [4, 40]], np.float32)
 BASED_TARGET = np.array([[6, 0], [0, 2], [4, 1], [8, 8], [4, 10]], np.float32)
 
 

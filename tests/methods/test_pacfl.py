@@ -217,10 +217,11 @@ def test_a_cluster_that_is_cut_off_goes_on_from_its_models() -> None:
 def test_subspaces_are_sent_once() -> None:
     w = world_of([0, 4, 60])
     state = METHOD.init(w, STREAM)
+    # d = 3 numbers of one vector for each of two labels.
     assert w.ledger.total() == (
         0,
         3 * 3 * 2 * 4,
-    )  # d = 3 numbers of one vector for each of two labels
+    )
     METHOD.round(w, state, np.arange(3), Stream(1, 1, "method"))
     assert w.ledger.total() == (
         3 * 4 * w.spec.parameters,

@@ -34,12 +34,13 @@ def test_inactive_neighbours_keep_their_places_by_hand(method: Matching) -> None
         and states[3].trust[0, 6]
         and states[3].trust[0, [3, 9]].sum() == 1
     )
+    # 11 asked, these answer.
     assert [int(s.messages[0, 0]) for s in states] == [
         0,
         4,
         4 + 3,
         4 + 3 + 3,
-    ]  # 11 asked, these answer
+    ]
     np.testing.assert_allclose(
         states[2].models[0], states[1].models[0] + 0.3 * (w.target[0] - states[1].models[0])
     )

@@ -230,9 +230,8 @@ def test_a_peer_that_comes_late_has_a_stage_one_of_its_own() -> None:
     do not."""
     method = PENS(sampled=2, top=1, stage_one=3)
     states = run(method, world(lambda t: EVERYBODY if t >= 4 else EVERYBODY[:5]), 7)
-    np.testing.assert_array_equal(
-        states[3].messages[:5, 0], 2 * 3
-    )  # it was not asked before it was there
+    # It was not asked before it was there.
+    np.testing.assert_array_equal(states[3].messages[:5, 0], 2 * 3)
     assert not states[3].votes[5].any() and not states[3].votes[:, 5].any()
     assert [s.votes[5].sum() for s in states[3:]] == [0, 1, 2, 3, 3]
     for s in states[4:]:

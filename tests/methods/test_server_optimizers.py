@@ -208,9 +208,8 @@ def test_a_split_begins_with_its_parents_moments() -> None:
     state = with_momentum(method.init(world, Stream(0)), [[4.0, 2.0]])
     after = method.round(world, state, np.arange(4), Stream(0, 1))
     np.testing.assert_allclose(moments(after)["momentum"], [[1.5, 0.5], [2.5, 1.5], [0, 0]])
-    np.testing.assert_allclose(
-        after.models, [[2.5, 2.5], [3.5, 3.5], [7.5, 8.5]]
-    )  # the last has no parent
+    # The last has no parent.
+    np.testing.assert_allclose(after.models, [[2.5, 2.5], [3.5, 3.5], [7.5, 8.5]])
     placed = method.place(world, state, np.array([4]), Stream(0, 1))
     np.testing.assert_allclose(placed.models, [[2, 4]])  # no round, no step
     np.testing.assert_allclose(moments(placed)["momentum"], [[4, 2]])

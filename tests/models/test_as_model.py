@@ -26,9 +26,8 @@ from tests.simulation.small_federation import EVERYONE, federation
 DATA = federation()
 WORDS = np.array([3, 4], np.uint32)
 WIDTHS: dict[str, Any] = {"in_size": 6, "out_size": 3, "width_size": 5, "depth": 1}
-as_model_of_anything: Any = inspect.unwrap(
-    as_model
-)  # past the run-time type check, as users have it
+# Past the run-time type check, as users have it.
+as_model_of_anything: Any = inspect.unwrap(as_model)
 
 
 def perceptron(key: jax.Array) -> eqx.Module:

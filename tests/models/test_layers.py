@@ -95,9 +95,17 @@ def test_dense() -> None:
 def test_max_pool(height: int, width: int) -> None:
     x = np.asarray(normal(2, height, width, 3))
     expected = np.array(
-        [[[image[2 * i : 2 * i + 2, 2 * j : 2 * j + 2].max(axis=(0, 1)) for j in range(width // 2)]
-          for i in range(height // 2)] for image in x]
-    )  # fmt: skip
+        [
+            [
+                [
+                    image[2 * i : 2 * i + 2, 2 * j : 2 * j + 2].max(axis=(0, 1))
+                    for j in range(width // 2)
+                ]
+                for i in range(height // 2)
+            ]
+            for image in x
+        ]
+    )
     np.testing.assert_array_equal(max_pool(jnp.asarray(x)), expected)
 
 

@@ -297,9 +297,8 @@ def test_the_data_set_digits_is_too_small_for_a_cnn_and_another_is_named() -> No
 def test_a_table_in_place_of_federated_data_is_refused_with_what_is_written_instead(
     make: Callable[..., Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        jaxtyping.config, "jaxtyping_disable", True
-    )  # as users call it, without the types of tests
+    # As users call it, without the types of tests.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     with pytest.raises(
         ModelError, match=r"fk.data.from_pandas\(table, label=..., client=...\), got DataFrame"
     ):

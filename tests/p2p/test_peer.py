@@ -45,9 +45,8 @@ def test_the_mean_is_weighted_by_examples() -> None:
     network = MemoryNetwork()
     storage = MemoryStorage()
     network.add_peer("bob", constant("bob", 5, FAR, examples=30))
-    one = make_peer(
-        two_clusters(), network, 0, Gossip(neighbours=1), storage=storage
-    )  # it has 10 examples
+    # It has 10 examples.
+    one = make_peer(two_clusters(), network, 0, Gossip(neighbours=1), storage=storage)
     one.round()
     np.testing.assert_allclose(one.memory.model, (10 * half() + 30 * np.array(FAR)) / 40, rtol=1e-6)
     assert storage.records[0]["partners"] == storage.records[0]["answered"] == ["bob"]
@@ -77,10 +76,11 @@ def test_updates_travel_only_where_they_are_compared(method: PANM | PENS, text: 
         network.add_peer(name, constant(name, 1, FAR))
     make_peer(two_clusters(), network, 0, method).round()
     assert {what for _, _, what in network.requests} == {text}
+    # Each once: partners have replied already.
     assert sorted(whom for _, whom, _ in network.requests) == [
         "bob",
         "cat",
-    ]  # each once: partners have replied already
+    ]
 
 
 def test_partners_that_were_not_queried_are_asked_for_their_model_alone() -> None:
@@ -137,9 +137,8 @@ def test_a_wrong_reply_is_left_out_counted_and_logged_once(
     with caplog.at_level(logging.WARNING, "fedkin"):
         one.round()
         one.round()
-    np.testing.assert_allclose(
-        one.memory.model, 1.5 * half(), rtol=1e-6
-    )  # as if bob were not there
+    # As if bob were not there.
+    np.testing.assert_allclose(one.memory.model, 1.5 * half(), rtol=1e-6)
     assert [record["failures"] for record in storage.records] == [{reason: 1}] * 2
     assert one.table.counts["bob"] == {reason: 2} and one.memory.trust == ()
     (line,) = [record.getMessage() for record in caplog.records]
@@ -155,9 +154,8 @@ def test_a_reply_older_than_the_last_is_stale() -> None:
     network.handlers["bob"] = constant("bob", 3, FAR)
     one.round()
     del network.sessions["bob"]
-    network.add_peer(
-        "bob", constant("bob", 3, FAR)
-    )  # the same, but a new process: it may have begun anew
+    # The same, but a new process: it may have begun anew.
+    network.add_peer("bob", constant("bob", 3, FAR))
     one.round()
     assert [record["failures"] for record in storage.records] == [{}, {"stale": 1}, {}]
 
@@ -200,9 +198,8 @@ def test_a_full_disk_does_not_stop_a_peer(caplog: pytest.LogCaptureFixture) -> N
     assert len(caplog.records) == 1 and "No space left" in caplog.text and "p0" in caplog.text
     storage.full = False
     one.round()
-    assert storage.memories[-1].age == 3 and storage.records[-1]["failures"] == {
-        "disk": 2
-    }  # those since the last record
+    # Those since the last record.
+    assert storage.memories[-1].age == 3 and storage.records[-1]["failures"] == {"disk": 2}
 
 
 def test_a_peer_that_comes_back_goes_on_as_if_it_had_never_gone() -> None:

@@ -46,9 +46,8 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
         ("me", "zoe", "ada"),
     )
     assert list(load_file(tmp_path / "own/peer.safetensors")) == ["model"]
-    assert [p.name for p in (tmp_path / "own").iterdir()] == [
-        "peer.safetensors"
-    ]  # no half of a file beside it
+    # No half of a file beside it.
+    assert [p.name for p in (tmp_path / "own").iterdir()] == ["peer.safetensors"]
 
 
 def test_records_of_rounds_that_were_lost_are_taken_back(tmp_path: Path) -> None:

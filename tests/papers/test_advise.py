@@ -52,9 +52,8 @@ def test_the_page_counts_seeds_that_are_right() -> None:
     case = PLANTED[0]
     other = PLANTED[1]
     results = [line(case, seed, case.clusters if seed else 1) for seed in range(10)]  # nine of ten
-    results += [
-        line(other, seed, other.clusters if seed > 1 else 1) for seed in range(10)
-    ]  # eight of ten
+    # Eight of ten.
+    results += [line(other, seed, other.clusters if seed > 1 else 1) for seed in range(10)]
     unknown = OTHERS[0]
     results.append(line(unknown, 0, 7, verdict="cluster", gain=1.25, low=0.5, high=2.0))
     page = advise_page.section(results)

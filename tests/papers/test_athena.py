@@ -228,9 +228,8 @@ def test_curves_are_measured_of_models_and_of_detectors() -> None:
         5,
         5,
     ]
-    assert (
-        detectors["parameters"] == 130_945
-    )  # a grey image has 288 weights fewer in the first window
+    # A grey image has 288 weights fewer in the first window.
+    assert detectors["parameters"] == 130_945
 
 
 @pytest.mark.parametrize(
@@ -259,17 +258,15 @@ def test_table_1_is_reproduced_from_its_own_epochs_and_compared_with_ours() -> N
     }
     assert {number.mark for number in numbers if number not in own} == {Mark.NOT_RUN}
     assert "arithmetic" in own[0].column and "nothing was trained" in athena_page.table_1([])
-    (rule,) = [
-        table.rule for table in PAPERS["athena"].tables if table.name == "athena-table1"
-    ]  # beside "9 of 9 hold"
+    # Beside "9 of 9 hold".
+    (rule,) = [table.rule for table in PAPERS["athena"].tables if table.name == "athena-table1"]
     assert "arithmetic" in rule and "nothing was trained" in rule
     assert not any(number.counts for number in numbers)  # bytes saved are no points of accuracy
 
 
 def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
-    row = CLUSTERINGS[
-        "2 classes", "mobilenet_v2"
-    ].row  # the paper, after ten epochs: 0.0023 - 0.0475
+    # The paper, after ten epochs: 0.0023 - 0.0475.
+    row = CLUSTERINGS["2 classes", "mobilenet_v2"].row
 
     def mark(ends: list[float | None]) -> Mark:
         (number,) = [
@@ -313,16 +310,16 @@ def test_accuracies_by_cluster_and_gains_are_compared_and_not_counted() -> None:
     ]
     numbers = {(n.row, n.column): n for n in athena_numbers.by_cluster(results)}
     assert len(numbers) == 9 and not any(number.counts for number in numbers.values())
+    # 75.0 for 71.0.
     assert [numbers[PER_CLUSTER["2 classes"].row, f"cluster {i}"].mark for i in range(1, 6)] == [
         *(Mark.REPRODUCED, Mark.NOT_REPRODUCED, *[Mark.REPRODUCED] * 3),
-    ]  # 75.0 for 71.0
+    ]
     alone = {
         row for (row, _), number in numbers.items() if "no cluster is found" in number.deviation
     }
     assert alone == {PER_CLUSTER["Dirichlet(0.5)"].row}  # ten clients that train alone
-    assert (
-        numbers[PER_CLUSTER["Dirichlet(0.5)"].row, "gain"].mark == Mark.REPRODUCED
-    )  # 15: more than 14
+    # 15: more than 14.
+    assert numbers[PER_CLUSTER["Dirichlet(0.5)"].row, "gain"].mark == Mark.REPRODUCED
     assert numbers[PER_CLUSTER["IID"].row, "gain"].mark == Mark.NOT_RUN
 
 

@@ -170,9 +170,8 @@ def test_what_is_kept() -> None:
         )["own_share"]
         for trial in (0, 2)
     ]
-    assert (
-        "own_share" not in own and 0 < shares[0] != shares[1] == 0.5
-    )  # learned, and kept as it was
+    # Learned, and kept as it was.
+    assert "own_share" not in own and 0 < shares[0] != shares[1] == 0.5
 
 
 def test_newcomers_take_no_part() -> None:

@@ -111,6 +111,7 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     fedsim_figures.draw([], tmp_path)
     drawn = {path.stem.removeprefix("fedsim-") for path in (tmp_path / "images").iterdir()}
+    # No empty picture of Table 6.
     assert drawn == {
         "real",
         "synthetic",
@@ -118,7 +119,7 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
         "random",
         "components-pni",
         "plane",
-    }  # no empty picture of Table 6
+    }
 
 
 def test_measuring_gives_what_json_can_hold() -> None:
@@ -139,9 +140,8 @@ def test_measuring_gives_what_json_can_hold() -> None:
     assert len(figures["right"]) == 3 and all(
         0 <= right <= figures["tested"] for right in figures["right"]
     )
-    assert (
-        figures["bytes_up"] == 2 * 2 * 4 * 650 * 4
-    )  # update and gradient, rounds x cohort x parameters x bytes
+    # Update and gradient, rounds x cohort x parameters x bytes.
+    assert figures["bytes_up"] == 2 * 2 * 4 * 650 * 4
 
 
 def test_components_explain_all_of_the_variance_together() -> None:
@@ -263,9 +263,8 @@ def test_components_lie_between_the_papers_ends() -> None:
         row = fedsim.FIGURE_8[0].setting.row
         return [{"table": "Fig. 8", "row": row, "column": "FedSim", "seed": 0, "explained": shares}]
 
-    assert (
-        components(explained([0.2] * 5))[0].mark == Mark.REPRODUCED
-    )  # four of them are 80%, so all five are needed
+    # Four of them are 80%, so all five are needed.
+    assert components(explained([0.2] * 5))[0].mark == Mark.REPRODUCED
     assert components(explained([0.96, 0.04]))[0].mark == Mark.NOT_REPRODUCED  # one is enough
     assert {number.mark for number in components([])} == {Mark.NOT_RUN}
 

@@ -42,9 +42,8 @@ def test_similarity_and_round_robin_are_compared_over_the_seeds_that_both_have()
         *runs(row, "FedSim", 4, 2),
         *runs(row, page.ROUND_ROBIN, 3, 2),
     ]
-    results += [
-        {**run, "seed": 2} for run in runs(row, "FedSim", 10, 1)
-    ]  # round robin lacks this seed
+    # Round robin lacks this seed.
+    results += [{**run, "seed": 2} for run in runs(row, "FedSim", 10, 1)]
     assert cells(results) == [row, "+4.00", "not run", "+3.00", "+1.00", "75%", "2 draws"]
 
 

@@ -27,24 +27,26 @@ from tests.conftest import SHARED
 # Tables and figures, counted in the captions. SBRC's: in the paper's PDF (AiramL/ATHENA-FL,
 # src/app/papers/artigo.pdf).
 PRINTED = {FEDGROUP: (3, 5), FLEXCFL: (4, 6), FEDSIM: (7, 10), SBRC: (4, 5), ATHENA: (1, 4)}
+# With captions of their own: FlexCFL's.
 PANELS = {
     "Fig. 3": "abcd",
     "Fig. 4": "abc",
     "Fig. 5": "ab",
     "Fig. 6": "abc",
-}  # with captions of their own: FlexCFL's
+}
 CAPTIONS = {  # file of the text, beginning of a caption
     FEDGROUP: ("fedgroup", r"(TABLE [IVX]+)$|(Fig\. \d+)\. "),
     FLEXCFL: ("flexcfl", r"(TABLE [IVX]+):|(Figure \d+):"),
     FEDSIM: ("fedsim", r"(Table \d+):|(Figure \d+):"),
     ATHENA: ("athena", r"(Table \d+):|(Figure \d+):"),
 }
+# PANM's poster prints nothing to reproduce.
 REPRODUCING = (
     "fedgroup",
     "flexcfl",
     "fedsim",
     "athena",
-)  # PANM's poster prints nothing to reproduce
+)
 
 
 def of(paper: str) -> list[Entry]:

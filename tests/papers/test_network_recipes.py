@@ -268,6 +268,5 @@ def test_with_its_files_the_row_is_run(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sent140, "TWEETS", short)
     figures = sent140.measure(dataclasses.replace(sent140.TABLE_III[0], setting=short), 0)
     assert figures["row"] == "Sent140-LSTM" and 0 <= figures["final"] <= 1
-    assert (
-        figures["bytes_up"] == 3 * 4 * 243_861
-    )  # cohort x bytes x parameters: no vector of a word
+    # Cohort x bytes x parameters: no vector of a word.
+    assert figures["bytes_up"] == 3 * 4 * 243_861

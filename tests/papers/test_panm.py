@@ -54,9 +54,8 @@ def test_a_run_is_stored_and_not_run_again(tmp_path: Path, monkeypatch: pytest.M
     [line] = carry_out(pending([(job, job.seeds)], []), store)
     assert read(store, [job]).runs == [json.loads(json.dumps(line))]
     assert len(line["neighbour_precision"]) == 3 and line["neighbour_precision"][0] is None
-    assert (
-        line["bytes"] > 0 and line["messages"] == 2 * 8 * 7
-    )  # two rounds in which everybody asks the seven others
+    # Two rounds in which everybody asks the seven others.
+    assert line["bytes"] > 0 and line["messages"] == 2 * 8 * 7
     assert not pending([(job, job.seeds)], read(store).runs)
 
 

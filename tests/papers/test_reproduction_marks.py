@@ -78,9 +78,8 @@ def test_a_cell_differs_by_the_authors_code_only_where_the_variant_with_it_is_ne
     assert marks(line("IFCA", 0.962))["IFCA"].mark == Mark.NOT_REPRODUCED
     assert marks(line("IFCA", 0.942), near)["IFCA"].mark == Mark.REPRODUCED
     assert marks(near)["IFCA"].mark == Mark.NOT_RUN
-    assert (
-        marks(line("FeSEM", 0.915), near)["FeSEM"].mark == Mark.NOT_REPRODUCED
-    )  # a variant of another column
+    # A variant of another column.
+    assert marks(line("FeSEM", 0.915), near)["FeSEM"].mark == Mark.NOT_REPRODUCED
 
 
 def test_a_variant_as_in_the_authors_code_is_shown_and_not_counted() -> None:
@@ -158,9 +157,8 @@ def test_bytes_are_compared_as_multiples() -> None:
         (n.row, n.column): n.seeds for n in relative_bytes([*results, dict(results[1], seed=1)])
     }
     assert (again["MNIST, swap all", "FlexCFL"], again["MNIST, swap all", "IFCA"]) == (2, 0)
-    assert (
-        numbers["FEMNIST, swap part", "FlexCFL, eta_g 5, over FlexCFL"].mark == Mark.REPRODUCED
-    )  # 14,700 / 13,200
+    # 14,700 / 13,200.
+    assert numbers["FEMNIST, swap part", "FlexCFL, eta_g 5, over FlexCFL"].mark == Mark.REPRODUCED
 
 
 # --- the share
@@ -372,12 +370,10 @@ def test_spread_of_what_the_authors_code_does_is_counted() -> None:
         if "IFCA |" in words
     )
     assert row.split(" | ")[5] == "spread, of the variant"
-    assert "for 0 of these numbers" in code_and_spread(
-        {"flexcfl": runs(*wide)}
-    )  # ours may hold it as well
-    assert "for 0 of these numbers" in code_and_spread(
-        {"flexcfl": runs(*narrow[:4])}
-    )  # too few of ours to say
+    # Ours may hold it as well.
+    assert "for 0 of these numbers" in code_and_spread({"flexcfl": runs(*wide)})
+    # Too few of ours to say.
+    assert "for 0 of these numbers" in code_and_spread({"flexcfl": runs(*narrow[:4])})
     ours = [
         {**line("FedProx", best), "seed": seed}
         for seed, best in enumerate((0.95, 0.9, 0.97, 0.935, 0.95))

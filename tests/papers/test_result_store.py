@@ -188,9 +188,8 @@ def test_each_damaged_line_has_its_number_and_what_it_was_is_run_again(tmp_path:
     store.write_text(f"nonsense\n{first}\n{second[:-5]}\n{{}}\n")
     assert read(store, [job()]).damaged == [f"{store}, line {number}" for number in (1, 3, 4)]
     assert [line["seed"] for line in run_all([job()], store)] == [1]
-    assert store.read_text().startswith(
-        f"nonsense\n{first}\n{second[:-5]}\n{{}}\n"
-    )  # nothing is deleted
+    # Nothing is deleted.
+    assert store.read_text().startswith(f"nonsense\n{first}\n{second[:-5]}\n{{}}\n")
 
 
 CHANGED = {
@@ -210,18 +209,16 @@ def test_a_changed_recipe_does_not_show_old_runs(tmp_path: Path, setting: Settin
     assert not stored.runs and len(stored.unknown) == 2
     assert stored.left_out() == ["III, tiny, FedAvg: 2 runs of another setting"]
     assert len(run_all([changed], store)) == 2  # both are run again
-    assert (
-        len(read(store, [changed]).runs) == len(read(store, [job()]).runs) == 2
-    )  # and the old recipe's are kept
+    # And the old recipe's are kept.
+    assert len(read(store, [changed]).runs) == len(read(store, [job()]).runs) == 2
 
 
 def test_a_corrected_cell_does_not_show_old_runs(tmp_path: Path) -> None:
     store = tmp_path / "paper.jsonl"
     run_all([job()], store)
     assert not read(store, [job(revision=1)]).runs
-    assert (
-        len(read(store, [job(published=12.0, variant_of="FedProx")]).runs) == 2
-    )  # these are not about the run
+    # These are not about the run.
+    assert len(read(store, [job(published=12.0, variant_of="FedProx")]).runs) == 2
 
 
 def test_a_run_on_the_draw_of_another_seed_is_unknown(tmp_path: Path) -> None:
@@ -349,9 +346,8 @@ def test_the_page_names_what_is_left_out_and_shows_none_of_it(
     assert "\nLeft out of every count and table:\n" in text
     assert f"* fedgroup: {damaged}\n" in text and f"* fedgroup: {changed} setting\n" in text
     assert damaged in said and changed in said
-    assert (
-        "| MNIST-MCLR | **89.3**<br>*89.3* ✓ |" in text
-    )  # alone: the mean with the others would be 41.7
+    # Alone: the mean with the others would be 41.7.
+    assert "| MNIST-MCLR | **89.3**<br>*89.3* ✓ |" in text
     for number in ("12.3", "23.4", "23.5", "56.4", "50.8", "41.7"):
         assert f"**{number}" not in text, number
     assert "**1 of " in text and "of the 1 that were run" in text

@@ -40,9 +40,8 @@ class Workbench:
     folder: Path
     clock: float = 0.0
     started: list[str] = field(default_factory=list)
-    stored: list[int] = field(
-        default_factory=list
-    )  # how many lines the store had when each run began
+    # How many lines the store had when each run began.
+    stored: list[int] = field(default_factory=list)
     failing: dict[str, BaseException] = field(default_factory=dict)
 
     def measure(self, row: str, seed: int) -> dict[str, Any]:
@@ -506,9 +505,10 @@ def test_each_process_has_a_core_of_its_own_and_leaves_it_to_the_next(
     assert begin(monkeypatch=monkeypatch, owners=owners, process=12, alive={11}, cores=cores) == [
         {6}
     ]
+    # 11 has ended.
     assert begin(monkeypatch=monkeypatch, owners=owners, process=13, alive={12}, cores=cores) == [
         {4}
-    ]  # 11 has ended
+    ]
     assert begin(
         monkeypatch=monkeypatch, owners=owners, process=14, alive={12, 13}, cores=cores
     ) == [{9}]

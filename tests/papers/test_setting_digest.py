@@ -61,9 +61,8 @@ def test_equal_settings_have_equal_digests() -> None:
         )
     )
     swapped = (("alpha", 0.5), ("clients", 8))
-    assert known(CELL) == known(
-        with_setting(data_options=swapped)
-    )  # the order of options says nothing
+    # The order of options says nothing.
+    assert known(CELL) == known(with_setting(data_options=swapped))
 
 
 RUN_DIFFERENTLY = {

@@ -127,9 +127,8 @@ def test_a_run_of_another_setting_is_named_and_not_shown(
         keep({**job.key, "seed": seed, "setting": setting, "accuracy": accuracy, "ari": 0.5}, store)
     page.write(store, tmp_path)
     text = (tmp_path / "benchmark-attacks.md").read_text()
-    assert (
-        "0.300 (n = 1)" in text and "0.800" not in text and "0.550" not in text
-    )  # nor the mean of both
+    # Nor the mean of both.
+    assert "0.300 (n = 1)" in text and "0.800" not in text and "0.550" not in text
     assert "1 run of another setting" in capsys.readouterr().err
 
 

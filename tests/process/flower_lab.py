@@ -43,13 +43,11 @@ READY = {  # the log line of a program that is ready, with its number
     "flwr": r"Successfully started run (\d+)",
 }
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "PYTHONUNBUFFERED": "1"}
-FAST = {
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"
-}  # the only interval that Flower has a setting for
+# The only interval that Flower has a setting for.
+FAST = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}
 
-REMOVED = re.compile(
-    "^FLWR_|_proxy$", re.IGNORECASE
-)  # variables that would change Flower's connections
+# Variables that would change Flower's connections.
+REMOVED = re.compile("^FLWR_|_proxy$", re.IGNORECASE)
 
 
 class Ended(AssertionError):
@@ -152,9 +150,8 @@ class Lab:
         many seconds."""
         streams = self._started[self._runs[run]]
         end = time.monotonic() + timeout
-        until(
-            lambda: streams.poll() is not None, timeout
-        )  # a status takes a process, this does not
+        # A status takes a process, this does not.
+        until(lambda: streams.poll() is not None, timeout)
         while not (status := self.status(run)).startswith("finished"):
             assert time.monotonic() < end, (
                 f"run {run} is {status} after {timeout} s:\n{self.output(run)}"

@@ -41,9 +41,8 @@ SETTINGS = [
 
 @pytest.fixture
 def trial(short_path: Path) -> Iterator[Path]:
-    folder = (
-        short_path / "fed"
-    )  # short, so that the system's list of sockets has the paths of the sites'
+    # Short, so that the system's list of sockets has the paths of the sites'.
+    folder = short_path / "fed"
     init(folder, 2, port=free_ports(1)[0], settings=SETTINGS)
     yield folder
     stop(parts(folder), 0.0)

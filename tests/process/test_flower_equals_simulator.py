@@ -20,10 +20,11 @@ from tests.process.flower_lab import Lab
 
 ROUNDS = 2
 TIMEOUT = 600.0
+# With layers before the last, as FedPer needs them.
 MODEL: dict[str, Any] = {
     "name": "mlp",
     "hidden": 16,
-}  # with layers before the last, as FedPer needs them
+}
 SHARED = {**project.SHARED, "model": MODEL}
 pytestmark = pytest.mark.timeout(900)  # seconds; on a busy machine every message takes many
 OPTIONS: dict[str, dict[str, Any]] = {  # methods whose tasks travel in several ways

@@ -119,9 +119,8 @@ def test_every_chart_is_drawn(browser: Browser, page: Path, width: int, dark: bo
     picture = seen(browser)
     corner = float(picture[2, 2].mean())
     assert corner < 0.2 if dark else corner > 0.8
-    assert (
-        len(np.unique((255 * picture[::3, ::3]).astype(np.uint8).reshape(-1, 3), axis=0)) > 100
-    )  # not blank
+    # Not blank.
+    assert len(np.unique((255 * picture[::3, ::3]).astype(np.uint8).reshape(-1, 3), axis=0)) > 100
     quiet(browser, page)
 
 

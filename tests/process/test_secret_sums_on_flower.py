@@ -106,6 +106,5 @@ def test_those_that_are_left_have_noise_enough_for_what_is_charged(tmp_path: Pat
         fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, local=local, options=[quiet]
     )
     noise = last.state.models - exact.models
-    assert noise.std() == pytest.approx(
-        0.3 * 1.5**0.5 / 4, rel=0.1
-    )  # the killed one's update is a tenth of that
+    # The killed one's update is a tenth of that.
+    assert noise.std() == pytest.approx(0.3 * 1.5**0.5 / 4, rel=0.1)

@@ -145,6 +145,5 @@ def test_no_process_of_several_jobs_outlives_its_parent(
     workers = sorted(tmp_path.glob("*.here"))
     assert len(workers) == 2
     for worker in workers:
-        FileLock(worker.with_suffix(".lock")).acquire(
-            timeout=60
-        )  # the system frees it when the worker ends
+        # The system frees it when the worker ends.
+        FileLock(worker.with_suffix(".lock")).acquire(timeout=60)

@@ -130,9 +130,8 @@ def test_a_worker_that_is_killed_while_it_answers_costs_no_message(
     first = worker_process(config)
     replies = []
     assert first is not None
-    assert until(
-        lambda: connections(config) == 1
-    )  # it has left the first message's connection, and listens
+    # It has left the first message's connection, and listens.
+    assert until(lambda: connections(config) == 1)
     os.kill(first, signal.SIGSTOP)
     thread = threading.Thread(
         target=lambda: replies.append(from_parts(worker.reply(to_parts(request))))
@@ -176,9 +175,8 @@ def test_flowers_process_for_a_message_hands_it_on_or_answers_itself(
     assert worker_process(config) is not None
     folder = worker_folder(config)
     folder.chmod(0o755)
-    assert (
-        said().header == kept.header and "others can enter" in caplog.text
-    )  # without it, in this process
+    # Without it, in this process.
+    assert said().header == kept.header and "others can enter" in caplog.text
     folder.chmod(0o700)
     process = worker_process(config)
     config.write_text(config.read_text().replace("[client]", '[client]\nworker = "none"'))

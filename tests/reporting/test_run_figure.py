@@ -145,11 +145,12 @@ def test_clusters_may_become_more(both: Run) -> None:
         )
         for at in (3.5, 7.5, 10.5)
     ]
+    # The cluster of each of eight clients, from below.
     assert shown == [
         "00000000",
         "00000111",
         "00000122",
-    ]  # the cluster of each of eight clients, from below
+    ]
     assert {text.get_text() for text in axes.texts} >= {"5", "1", "2"}
 
 

@@ -99,9 +99,8 @@ def test_rounds_without_a_score_are_passed_over() -> None:
     theirs = np.array(THEIRS)
     ours[:, 2] = theirs[:, 2] = np.nan
     figure = draw(by_hand({"fedgroup": ours, "fedavg": theirs}))
-    assert drawn(
-        panel(figure, "Test accuracy"), ours[:, [0, 1, 3]].mean(axis=0)
-    )  # joined, or nothing would be seen
+    # Joined, or nothing would be seen.
+    assert drawn(panel(figure, "Test accuracy"), ours[:, [0, 1, 3]].mean(axis=0))
     assert drawn(
         panel(figure, "Gain of FedGroup"), 100 * (ours - theirs)[:, [0, 1, 3]].mean(axis=0)
     )

@@ -268,9 +268,8 @@ def test_ledger_record_keeps_scoring_apart() -> None:
 
 def test_what_is_not_finite_becomes_null() -> None:
     assert weighted_mean(np.array([1.0, math.inf]), np.array([1, 1])) is None
-    assert (
-        weighted_mean(np.array([1.0, math.nan]), np.array([2, 0])) == 1.0
-    )  # weight nothing, say nothing
+    # Weight nothing, say nothing.
+    assert weighted_mean(np.array([1.0, math.nan]), np.array([2, 0])) == 1.0
     assert weighted_mean(np.zeros(0), np.zeros(0, np.int64)) is None
     assert (
         json.loads(json.dumps(discrepancy_record(np.array([math.inf])), allow_nan=False))[

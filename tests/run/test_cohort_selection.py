@@ -78,7 +78,6 @@ def test_everybody_who_is_there_gets_a_turn_when_others_come_or_go() -> None:
         assert len(cohort) == 2 and set(cohort.tolist()) <= set(here.tolist())
         met |= set(cohort.tolist())
     assert met == set(range(10))
-    early = select_cohort(
-        np.arange(6), 10, plan, Stream(0, 4, "cohort")
-    )  # 6 and 7 are not there yet
+    # 6 and 7 are not there yet.
+    early = select_cohort(np.arange(6), 10, plan, Stream(0, 4, "cohort"))
     assert len(early) == 2

@@ -108,9 +108,8 @@ def test_a_run_may_never_score_everybody(tiny: FederatedData) -> None:
     last = run.records[-1]
     summary = run.summary()
     assert last["evaluated"] <= len(run.clients) < 7
-    assert (
-        summary["final_accuracy"] == last["accuracy"] and summary["accuracy_all_clients"] is None
-    )  # one has none
+    # One has none.
+    assert summary["final_accuracy"] == last["accuracy"] and summary["accuracy_all_clients"] is None
     assert summary["final_interval"] == last["accuracy_interval"]
     assert sum(summary["cluster_sizes"]) == (run.assignment >= 0).sum() == 11
     assert "of a sample of clients; of all, the accuracy is between" in str(

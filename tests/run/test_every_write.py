@@ -23,10 +23,11 @@ from fedkin.run.worlds import ClientFacts, Methods, OpenWorld
 from tests.every_write import FAULTS, after_each_fault, operations
 from tests.run.toy_method import Toy, fake_world
 
+# They hold seconds, or sums of such; so does summary.json.
 SECONDS = {
     "timings.jsonl",
     "SHA256SUMS",
-}  # they hold seconds, or sums of such; so does summary.json
+}
 
 
 class ToyWorlds:

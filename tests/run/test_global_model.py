@@ -107,12 +107,13 @@ def test_it_is_off_by_default_and_changes_nothing_else() -> None:
         fake_world(), Toy(), Plan(rounds=3, cohort=3, evaluate_every=2, global_model=True)
     ).records
     assert not NAMES & {name for record in plain for name in record}
+    # As rounds are scored.
     assert [set(NAMES & set(record)) for record in records] == [
         NAMES,
         set(),
         NAMES,
         NAMES,
-    ]  # as rounds are scored
+    ]
     for record, other in zip(records, plain, strict=True):
         kept = {
             name: value

@@ -53,10 +53,11 @@ def test_what_a_method_keeps_of_clients_is_declared(name: str) -> None:
     N = world.total_clients
     P = world.spec.parameters
     kept = [*arrays(state).items(), *world.memory().items()]
+    # Layers: the bias of the last one, which is all of this tiny model.
     elsewhere = (
         "models",
         "layers",
-    )  # layers: the bias of the last one, which is all of this tiny model
+    )
     rows = sum(
         array.nbytes for label, array in kept if array.shape == (N, P) and label not in elsewhere
     )

@@ -177,9 +177,8 @@ def test_rows_of_different_lengths_are_refused(tiny: fk.data.FederatedData) -> N
 
 def test_probabilities_of_detectors_are_sigmoids_divided_by_their_sum() -> None:
     scores = np.array([[0.0, np.log(3.0), -np.inf]])
-    np.testing.assert_allclose(
-        probabilities(scores, detects=True), [[0.4, 0.6, 0.0]]
-    )  # 1/2 and 3/4 of 5/4
+    # 1/2 and 3/4 of 5/4.
+    np.testing.assert_allclose(probabilities(scores, detects=True), [[0.4, 0.6, 0.0]])
     np.testing.assert_allclose(probabilities(scores), [[0.25, 0.75, 0.0]])
 
 
@@ -312,9 +311,8 @@ def test_fine_tuning_is_local_training_and_leaves_the_run(tiny: fk.data.Federate
 def test_a_newcomer_is_tuned_from_its_cluster_on_its_own_samples(
     tiny: fk.data.FederatedData,
 ) -> None:
-    local = fk.SGD(
-        epochs=1, batch_size=100, lr=0.5
-    )  # one step on all samples, whose order is nobody's
+    # One step on all samples, whose order is nobody's.
+    local = fk.SGD(epochs=1, batch_size=100, lr=0.5)
     run = simulated(fk.IFCA(clusters=2), tiny, local=local)
     client = int(np.flatnonzero(run.assignment == 1)[0])
     rows = tiny.train[client]

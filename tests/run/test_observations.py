@@ -320,9 +320,8 @@ def test_a_client_that_moves_is_measured_from_its_new_cluster() -> None:
     instrumented = observed(world)
     trained(instrumented, [0], np.zeros((2, 2), np.float32), reduce=True)
     moved = State(np.array([[0, 0], [2, 1]], np.float32), np.array([1]))
-    found = distances(
-        instrumented.observations.training, moved
-    )  # its solution is (2, 0), its new cluster's (2, 1)
+    # Its solution is (2, 0), its new cluster's (2, 1).
+    found = distances(instrumented.observations.training, moved)
     assert found is not None
     np.testing.assert_array_equal(found, [1.0])
 

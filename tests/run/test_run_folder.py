@@ -160,9 +160,8 @@ def test_the_same_environment_is_no_warning(
 ) -> None:
     now = environment(DESCRIPTION)
     assert json.loads(resumed_after(tmp_path / "same")) == now
-    assert (
-        json.loads(resumed_after(tmp_path / "cores", cores=999)) == now
-    )  # bits do not depend on them
+    # Bits do not depend on them.
+    assert json.loads(resumed_after(tmp_path / "cores", cores=999)) == now
     assert not caplog.records
 
 

@@ -50,9 +50,8 @@ def test_clusters_win_where_labels_contradict(tiny: FederatedData) -> None:
     run = go(tiny, [fk.FedAvg()], rounds=10)
     ours = run.summary()
     theirs = run.against["fedavg"].summary()
-    assert (
-        ours["best_accuracy"] > 0.8 > theirs["best_accuracy"]
-    )  # one model cannot serve both halves
+    # One model cannot serve both halves.
+    assert ours["best_accuracy"] > 0.8 > theirs["best_accuracy"]
     assert (ours["ari"], ours["nmi"]) == (1.0, 1.0)
     assert theirs["ari"] == 0.0
 
@@ -73,9 +72,8 @@ def test_the_summary_agrees_with_the_history(tiny: FederatedData) -> None:
     sums = history["discrepancy_sum"].dropna()
     assert summary["discrepancy_sum_mean"] == pytest.approx(sums.mean())
     assert summary["discrepancy_sum_variance"] == pytest.approx(sums.var(ddof=0))
-    assert (
-        not set(summary) & set(history) & {"discrepancy_mean", "discrepancy_variance"}
-    )  # there, they are of clients
+    # There, they are of clients.
+    assert not set(summary) & set(history) & {"discrepancy_mean", "discrepancy_variance"}
     assert summary["clusters"] == len(run.models) == 2
     assert (summary["bytes_down"], summary["bytes_up"]) == (
         history["bytes_down"].iloc[-1],

@@ -64,9 +64,8 @@ def test_patience_counts_rounds_since_the_best(
 def test_until_is_reached_by_complete_rounds_only() -> None:
     plan = Plan(rounds=100, cohort=1, until=0.5)
     assert stops(plan, records(0.1, 0.49, 0.5, 0.6)) == 2
-    assert (
-        stops(plan, records(0.9, 0.9, 0.4, 0.9, partial=(1,))) == 3
-    )  # round 0 is none, round 1 is partial
+    # Round 0 is none, round 1 is partial.
+    assert stops(plan, records(0.9, 0.9, 0.4, 0.9, partial=(1,))) == 3
     assert stops(Plan(rounds=100, cohort=1), records(1.0, 1.0, 0.0, 0.0)) is None
 
 
@@ -95,16 +94,14 @@ def test_a_resumed_run_decides_by_what_is_asked_now() -> None:
     rounds = records(0.1, 0.3, 0.2, 0.2)
     stopped = stop_by_score(Plan(rounds=9, cohort=1, patience=2), rounds)
     assert stopped is not None
-    assert (
-        stop_of_resumed(Plan(rounds=20, cohort=1, patience=2), rounds, stopped) is not None
-    )  # as from the start
+    # As from the start.
+    assert stop_of_resumed(Plan(rounds=20, cohort=1, patience=2), rounds, stopped) is not None
     assert stop_of_resumed(Plan(rounds=9, cohort=1, patience=3), rounds, stopped) is None
     assert stop_of_resumed(Plan(rounds=9, cohort=1), rounds, stopped) is None
     replied = stop_by_reply(Plan(rounds=9, cohort=1), 3, fk.STOP)
     assert stop_of_resumed(Plan(rounds=9, cohort=1), rounds, replied) == replied
-    assert (
-        stop_of_resumed(Plan(rounds=10, cohort=1), rounds, replied) is None
-    )  # more rounds are asked for
+    # More rounds are asked for.
+    assert stop_of_resumed(Plan(rounds=10, cohort=1), rounds, replied) is None
 
 
 def replies(*rounds: tuple[float | None, int]) -> list[Record]:
@@ -145,16 +142,14 @@ def test_three_rounds_without_a_usable_reply_end_a_run(
         reason = "no client's reply was usable in the last 3 rounds"
         assert stopped == {"round": len(rounds), "of": 50, "reason": reason}
         assert stop_of_resumed(plan, records, stopped) == stopped
-        assert (
-            stop_of_resumed(replace(plan, rounds=60), records, stopped) is None
-        )  # more rounds are asked for
+        # More rounds are asked for.
+        assert stop_of_resumed(replace(plan, rounds=60), records, stopped) is None
 
 
 def test_a_run_of_one_round_can_fail_too() -> None:
     assert failure(replies(BAD)) and not failure(replies(GOOD)) and not failure(replies())
-    assert (
-        stop_without_replies(Plan(rounds=3, cohort=1), replies(BAD, BAD, BAD)) is None
-    )  # it was the last one
+    # It was the last one.
+    assert stop_without_replies(Plan(rounds=3, cohort=1), replies(BAD, BAD, BAD)) is None
 
 
 # --- whole runs: validation scores are 0, 0.3, 0.4, 0.3, 0.3, ...
@@ -346,9 +341,8 @@ def test_configurations_have_it_and_old_ones_stay_as_they_are() -> None:
     assert (config.run.patience, config.run.until) == (7, 0.9)
     bare = from_dict({})
     assert not {"patience", "until"} & set(bare.description().run)
-    assert fingerprint(config.description()) == fingerprint(
-        bare.description()
-    )  # no number of any round depends on it
+    # No number of any round depends on it.
+    assert fingerprint(config.description()) == fingerprint(bare.description())
 
 
 @pytest.mark.parametrize(

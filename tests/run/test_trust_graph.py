@@ -66,9 +66,8 @@ def test_a_record_counts_who_is_there() -> None:
             "messages": 12,
         }
     )
-    few = peers_record(
-        state(), np.array([0, 2]), KINDS, keeping=False
-    )  # each trusts the other, of another kind
+    # Each trusts the other, of another kind.
+    few = peers_record(state(), np.array([0, 2]), KINDS, keeping=False)
     assert (
         few["neighbours"] == 1
         and few["neighbour_precision"] == 0

@@ -45,12 +45,13 @@ def constant_data(clients: int = 4, validation: bool = True) -> FederatedData:
     )
 
 
+# Of a model that says a class for every sample.
 VALIDATION_SCORES = {
     0: 0.4,
     1: 0.3,
     2: 0.3,
     3: 0.0,
-}  # of a model that says a class for every sample
+}
 TEST_SCORES = {0: 0.1, 1: 0.6, 2: 0.3, 3: 0.0}
 
 

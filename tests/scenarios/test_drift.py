@@ -96,9 +96,8 @@ def test_moved_and_truth_follow_the_variants(pattern: Pattern) -> None:
         assert (
             data.true_clusters is not None and data.true_clusters.tolist() == when[round].tolist()
         )
-        assert (
-            moved.any() or before is None or data is before
-        )  # nothing is copied where nobody moves
+        # Nothing is copied where nobody moves.
+        assert moved.any() or before is None or data is before
         before = data
 
 
@@ -183,9 +182,8 @@ def test_two_owners_of_a_sample_may_see_two_variants() -> None:
     variant = drift.variants(2, 0, STREAM)
     assert sorted(variant) == [0, 1]
     for client in range(2):
-        want = (
-            data.x[:3, ::-1] if variant[client] else data.x[:3]
-        )  # flat and rotated by 180 degrees: reversed
+        # Flat and rotated by 180 degrees: reversed.
+        want = data.x[:3, ::-1] if variant[client] else data.x[:3]
         np.testing.assert_array_equal(now.x[now.train[client]], want)
 
 

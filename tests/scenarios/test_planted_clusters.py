@@ -91,10 +91,11 @@ def test_label_permutation_renames_by_cluster() -> None:
     for client, cluster in enumerate(data.true_clusters):
         for row in rows_of(data, client):
             label = ORIGINAL[data.x[row].tobytes()]
+            # The same name throughout the cluster.
             assert label_permutations[cluster, label] in (
                 -1,
                 data.y[row],
-            )  # the same name throughout the cluster
+            )
             label_permutations[cluster, label] = data.y[row]
     assert label_permutations[0].tolist() == list(range(10))
     assert all(sorted(permutation) == list(range(10)) for permutation in label_permutations)

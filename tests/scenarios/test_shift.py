@@ -215,11 +215,12 @@ def test_incremental_round_by_round() -> None:
     for round in range(14):
         now, moved = moving.at(STREAM.at(round))
         sizes.append(int(now.train.sizes[0]))
+        # Those who are away too.
         assert moved.tolist() == [
             round in (4, 7, 10),
             round in (4, 7, 10),
             False,
-        ]  # those who are away too
+        ]
         assert now.train.sizes[2] == 1 and now.test is data.test and now.x is data.x
         for client in range(3):
             assert had[client] <= set(now.train[client]) <= set(released[client])

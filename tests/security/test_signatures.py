@@ -41,9 +41,8 @@ def test_every_member_checks_what_ada_signed(tmp_path: Path, authority: Authorit
 def test_a_member_that_signs_for_ada_is_refused(tmp_path: Path, authority: Authority) -> None:
     ada, bob, eve = (certified(tmp_path, authority, name) for name in ("ada", "bob", "eve"))
     assert refusal(bob, eve.certificate, eve.sign(b"content")) == "certificate"
-    assert (
-        refusal(bob, ada.certificate, eve.sign(b"content")) == "signature"
-    )  # ada's certificate, eve's key
+    # ada's certificate, eve's key.
+    assert refusal(bob, ada.certificate, eve.sign(b"content")) == "signature"
 
 
 def test_changed_content_and_no_signature_are_refused(tmp_path: Path, authority: Authority) -> None:

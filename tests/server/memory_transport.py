@@ -56,16 +56,14 @@ class Station:
     name: str = ""  # that it is registered under
     key: str = ""
     delay: float = 0.0  # seconds until its reply is there
-    tamper: Callable[[RpcMessage, RpcMessage], RpcMessage] = lambda request, reply: (
-        reply
-    )  # changes its replies
+    # Changes its replies.
+    tamper: Callable[[RpcMessage, RpcMessage], RpcMessage] = lambda request, reply: reply
     loses: int = 0  # so many of its next requests are lost, and the engine reports it
     crashes: bool = False  # its process crashes at every request, and the engine reports it
     rejected: bool = False  # the engine takes no request for it
     since: float = 0.0
-    killed: float | None = (
-        None  # when it was killed, which the engine learns from missing heartbeats
-    )
+    # When it was killed, which the engine learns from missing heartbeats.
+    killed: float | None = None
     requests: list[RpcMessage] = field(default_factory=list)  # all that it received
 
     def alive_until(self, now: float) -> float:
@@ -90,9 +88,8 @@ class MemoryTransport:
         self.stations: dict[int, Station] = {}
         self.pushed: list[tuple[int, int, str, int]] = []
         self.calls: list[tuple[int, str]] = []  # round and operation of every call of push
-        self.pulled: list[
-            tuple[str, int]
-        ] = []  # operation and bytes of every reply that was fetched
+        # Operation and bytes of every reply that was fetched.
+        self.pulled: list[tuple[str, int]] = []
         self._due: dict[str, _Due] = {}
         self._operations: dict[str, str] = {}
 

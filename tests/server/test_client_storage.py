@@ -64,9 +64,8 @@ def test_a_placed_client_notes_its_data_at_its_next_request_and_only_once() -> N
     before = len(sites.transport.pushed)
     sites.train()
     np.testing.assert_array_equal(sites.last(0).arrays["note"], [0])
-    np.testing.assert_array_equal(
-        sites.last(1).arrays["note"], [1]
-    )  # the second client of its node
+    # The second client of its node.
+    np.testing.assert_array_equal(sites.last(1).arrays["note"], [1])
     assert "note" not in sites.last(2).arrays
     sites.train()
     assert all("note" not in sites.last(node).arrays for node in range(3))

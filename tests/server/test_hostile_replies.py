@@ -115,9 +115,8 @@ def changes(task: Task, honest: dict[str, np.ndarray]) -> Iterator[Change]:
         others = {other: array for other, array in honest.items() if other != name}
         yield Change(f"no {name}", others, name)
         for what, changed in changed_arrays(task, name, values):
-            counts = name == "trained_models" and what.endswith(
-                "entries"
-            )  # it says how many means there must be
+            # It says how many means there must be.
+            counts = name == "trained_models" and what.endswith("entries")
             field = next(iter(task.up.of("model"))) if counts else name
             yield Change(f"{name}: {what}", {**others, name: changed}, field)
     if "arrived" in honest:
@@ -259,9 +258,8 @@ def test_a_left_out_reply_reports_no_shift_either(caplog: pytest.LogCaptureFixtu
         caplog.clear()
         transport.stations[HOSTILE].tamper = lambda request, reply: reply
         requests = [len(station.requests) for station in transport.stations.values()]
-        assert not world.run(
-            Shifted(), clients
-        ).shifted.any()  # and it is sent a request of its own
+        # And it is sent a request of its own.
+        assert not world.run(Shifted(), clients).shifted.any()
         new = [
             len(s.requests) - before
             for s, before in zip(transport.stations.values(), requests, strict=True)

@@ -167,9 +167,8 @@ def test_invalid_means_are_excluded_with_all_their_rows(what: str, model_index: 
 def test_a_nonfinite_client_of_a_fleet_is_excluded_alone() -> None:
     transport = MemoryTransport()
     transport.join(0, fake_node("a", (0, 1, 2)))
-    transport.join(
-        1, fake_node("b", (3, 4, 5), garbage=frozenset({1}))
-    )  # its second, which is client 4
+    # Its second, which is client 4.
+    transport.join(1, fake_node("b", (3, 4, 5), garbage=frozenset({1})))
     world = fake_remote(transport, capacity=6, wait_for=6)
     world.begin(Stream(0, 0))
     for reduce in (False, True):

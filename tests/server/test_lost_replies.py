@@ -170,9 +170,8 @@ def test_clients_whose_reply_was_lost_answer_the_same(lost: int, layout: str) ->
         reply.changed.tolist() == [True, False, True, False, True, True]
         and reply.told.tolist() == [2] * 6
     )
-    assert (
-        federation.both(ranks(1, 1, 0, 3, 5, 4)).told.tolist() == [3] * 6
-    )  # asked again, by a request of its own
+    # Asked again, by a request of its own.
+    assert federation.both(ranks(1, 1, 0, 3, 5, 4)).told.tolist() == [3] * 6
     federation.assert_same_memory()
 
 
@@ -217,14 +216,14 @@ def test_other_clients_of_the_same_fleet_do_the_work_themselves() -> None:
     federation.far.run(ranks(7, 8), np.array([0, 1]))
     federation.resume(checkpoint, 1)
     reply = federation.far.run(ranks(9, 8), np.array([2, 1]))
-    assert (
-        reply.told.tolist() == [1, 2] and not reply.changed.any()
-    )  # client 2 never was told another
+    # Client 2 never was told another.
+    assert reply.told.tolist() == [1, 2] and not reply.changed.any()
     federation.resume(checkpoint, 1)
+    # Other fields, too.
     assert federation.far.run(ranks(8, 8), np.array([2, 1])).changed.tolist() == [
         True,
         False,
-    ]  # other fields, too
+    ]
 
 
 @each_layout

@@ -112,9 +112,8 @@ def test_a_registered_name_is_refused_to_an_unregistered_node() -> None:
         InvalidMessageError, match="'berlin' belongs to a node that is registered, with another key"
     ):
         known.accept(OnlineNode(3), "berlin", samples())
-    np.testing.assert_array_equal(
-        known.online_clients([OnlineNode(1), OnlineNode(3)]), [0]
-    )  # the first node is still accepted
+    # The first node is still accepted.
+    np.testing.assert_array_equal(known.online_clients([OnlineNode(1), OnlineNode(3)]), [0])
 
 
 def test_a_new_key_under_the_same_name_is_the_same_member(caplog: pytest.LogCaptureFixture) -> None:

@@ -303,12 +303,13 @@ class Totals(Task):
 @pytest.mark.parametrize("value", ["2.0", "-0.5", "inf", "nan"])
 def test_a_number_out_of_bounds_leaves_out_its_client_only(value: str, layout: str) -> None:
     reply = compared(Values(3, value), layout)
+    # NaN is in no bounds' way.
     assert reply.nonfinite.tolist() == [
         False,
         False,
         value != "nan",
         False,
-    ]  # NaN is in no bounds' way
+    ]
 
 
 @each_layout

@@ -227,9 +227,8 @@ def test_gradients_are_the_simulator_s() -> None:
         world.run(Gradients(models(near, 3), np.array([2, 0, 2, 1])), SOME).gradients
         for world in (far, near)
     ]
-    np.testing.assert_allclose(
-        *found, rtol=1e-4, atol=1e-6
-    )  # alone, a client has another block of samples
+    # Alone, a client has another block of samples.
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])

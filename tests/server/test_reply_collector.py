@@ -58,9 +58,8 @@ def test_a_client_replies_with_the_model_that_it_was_told() -> None:
         collector().read(rows, {"model_index": np.array([4, 1]), "loss": loss}, None)
     reading = collector()
     flags = {"arrived": np.array([True, False]), "nonfinite": np.array([False, True])}
-    reading.read(
-        rows, {"model_index": np.array([4, 1]), "loss": loss, **flags}, None
-    )  # what did not arrive is not read
+    # What did not arrive is not read.
+    reading.read(rows, {"model_index": np.array([4, 1]), "loss": loss, **flags}, None)
     reply = reading.reply()
     np.testing.assert_array_equal(reply.loss, [0.5, np.nan, np.nan])
     np.testing.assert_array_equal(reply.arrived, [True, False, False])

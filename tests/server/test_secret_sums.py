@@ -92,9 +92,8 @@ def test_what_nodes_send_is_masked_and_as_long_as_a_model() -> None:
     }
     numbers = model_of().spec.parameters + 4
     assert len(sizes["secret_train"]) == CLIENTS and not sizes["train"]
-    assert all(
-        4 * numbers < size < 4 * numbers + 400 for size in sizes["secret_train"]
-    )  # a header, and no more
+    # A header, and no more.
+    assert all(4 * numbers < size < 4 * numbers + 400 for size in sizes["secret_train"])
 
 
 def leaves_before(transport: MemoryTransport, operation: str, node: int) -> None:
@@ -234,9 +233,8 @@ def test_sites_sign_their_keys_and_a_server_that_replaces_one_has_no_sum(
 
         transport.join(100 - client, replace(node, world=world))
     if lies:
-        changed(
-            transport, "secret_shares", lambda arrays: np.put(arrays["announced"], 96, 1)
-        )  # of the second holder
+        # Of the second holder.
+        changed(transport, "secret_shares", lambda arrays: np.put(arrays["announced"], 96, 1))
     federation_of_sites = remote(transport, clustered_data(), model_of())
     with caplog.at_level(logging.WARNING, "fedkin"):
         _, said = with_secret_sums(

@@ -324,9 +324,8 @@ def test_means_are_of_the_models_that_were_trained() -> None:
 
 def test_clients_that_chose_say_which() -> None:
     told = encode_reply(Train(MODELS, WORK, reduce=True), reply(**ARRAYS))
-    assert (
-        told["model_index"].tolist() == [1, 0] and "examples" not in told
-    )  # samples are registered
+    # Samples are registered.
+    assert told["model_index"].tolist() == [1, 0] and "examples" not in told
 
 
 def test_rows_are_flagged_where_they_hold_numbers_all_the_same() -> None:

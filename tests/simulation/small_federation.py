@@ -8,6 +8,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.simulation.workers import AnyModel
 
+# Around the batch size of 10: below, equal, above, no multiple, one sample.
 SIZES = (
     1,
     2,
@@ -16,7 +17,7 @@ SIZES = (
     23,
     64,
     130,
-)  # around the batch size of 10: below, equal, above, no multiple, one sample
+)
 EVERYONE = np.arange(len(SIZES))
 
 

@@ -30,9 +30,8 @@ MODEL = mclr(DATA)
 START = models(MODEL, 3)
 WORK = LocalTraining(epochs=1, batch_size=10, lr=0.05)
 WHICH = np.array([2, 0, 1, 1, 2, 0, 2])
-ORDER = np.array(
-    [0, 6, 2, 3, 4, 5, 1]
-)  # clients 1 and 6, of 2 and 130 samples, have changed places
+# Clients 1 and 6, of 2 and 130 samples, have changed places.
+ORDER = np.array([0, 6, 2, 3, 4, 5, 1])
 SCENARIO = Stream(1, 0, "scenario")
 TRAIN = Stream(1, 4, "run/train")
 BYTES = 4 * MODEL.spec.parameters
@@ -206,9 +205,8 @@ def test_an_update_of_zeros_has_no_similarity() -> None:
     found = w.run(
         Similarities(np.ones(1, np.float32), np.ones((2, 1), np.float32), WORK), np.arange(2), TRAIN
     ).cosine
-    np.testing.assert_array_equal(
-        found, [[np.nan, np.nan], [1, 1]]
-    )  # more of a is better for label 0
+    # More of a is better for label 0.
+    np.testing.assert_array_equal(found, [[np.nan, np.nan], [1, 1]])
 
 
 # --- shift

@@ -108,9 +108,8 @@ def test_detectors_trained_together_equal_each_trained_alone(
     model: Model, work: LocalTraining
 ) -> None:
     together = trained(world(model), work=work)
-    turn = np.array(
-        [np.sum(CLIENTS[:row] == CLIENTS[row]) for row in ROWS]
-    )  # the first of a client, the second, ..
+    # The first of a client, the second, ..
+    turn = np.array([np.sum(CLIENTS[:row] == CLIENTS[row]) for row in ROWS])
     for nth in range(3):
         rows = np.flatnonzero(turn == nth)
         assert_close(together, trained(world(model), rows, work=work), rows)

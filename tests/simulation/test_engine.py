@@ -53,9 +53,8 @@ def test_losses() -> None:
 
 
 def test_losses_count_the_penalty_that_training_adds() -> None:
-    kernels = [
-        w[:-3][np.r_[0 : 6 * 64, 6 * 64 + 64 : 6 * 64 + 64 + 64 * 3]] for w in START
-    ]  # without the biases
+    # Without the biases.
+    kernels = [w[:-3][np.r_[0 : 6 * 64, 6 * 64 + 64 : 6 * 64 + 64 + 64 * 3]] for w in START]
     expected = expected_losses() + 0.05 * np.array([np.sum(k**2) for k in kernels])
     penalised = SimulatedWorld(DATA, mlp(DATA, hidden=64, l2=0.05))
     np.testing.assert_allclose(penalised.run(Losses(START), EVERYONE).losses, expected, rtol=1e-5)
@@ -211,9 +210,8 @@ def test_ledger() -> None:
     w.run(Gradients(START, WHICH[:4]), EVERYONE[:4])
     evaluate(w, START, EVERYONE[:6], WHICH[:6])
     w.run(Directions(START[:2]), EVERYONE[:3])
-    w.run(
-        Similarities(START[0], START, w.work), EVERYONE, STREAM
-    )  # clients make the model, and have the directions
+    # Clients make the model, and have the directions.
+    w.run(Similarities(START[0], START, w.work), EVERYONE, STREAM)
     assert w.ledger.down == {
         "train": (7 + 5 * 3) * BYTES,
         "losses": 2 * 3 * BYTES,

@@ -113,9 +113,8 @@ def test_half_drop_out() -> None:
 def test_who_drops_out_depends_on_client_and_round_only() -> None:
     population = Population(dropout=0.5)
     usual = trained(world(population)).arrived
-    w = world(
-        population
-    )  # other operations first, another purpose, another order, other clients in the call
+    # Other operations first, another purpose, another order, other clients in the call.
+    w = world(population)
     w.run(Losses(START), EVERYONE)
     w.run(Gradients(START, WHICH), EVERYONE)
     np.testing.assert_array_equal(
@@ -191,8 +190,7 @@ def test_stragglers_manage_fewer_steps_too() -> None:
     slow = trained(world(Population(stragglers=1.0)), work=replace(WORK, steps=2, partial=True))
     one = trained(world(), work=replace(WORK, steps=1))
     two = trained(world(), work=replace(WORK, steps=2))
-    large = np.flatnonzero(
-        DATA.train.sizes[EVERYONE] >= 20
-    )  # both of their batches come from one permutation
+    # Both of their batches come from one permutation.
+    large = np.flatnonzero(DATA.train.sizes[EVERYONE] >= 20)
     np.testing.assert_allclose(slow.update[large], one.update[large], atol=1e-7)
     assert (slow.update != two.update).any(axis=1).all()

@@ -148,9 +148,8 @@ def test_jax_pytorch_and_a_loop_by_hand_agree(name: str) -> None:
     np.testing.assert_allclose(trained(jax, work), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(trained(own, work), expected, rtol=1e-5, atol=1e-5)
     plain = by_hand(ADAM if work.optimizer != "sgd" else SGD)
-    assert (
-        name in ("plain", "adam") or np.abs(expected - plain).max() > 1e-3
-    )  # the option does something
+    # The option does something.
+    assert name in ("plain", "adam") or np.abs(expected - plain).max() > 1e-3
 
 
 @pytest.mark.parametrize(

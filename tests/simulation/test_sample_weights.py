@@ -65,9 +65,8 @@ def test_a_step_is_the_weighted_sum_over_the_number_of_samples(name: str) -> Non
     own = np.split(WEIGHTS, np.cumsum(SIZES)[:-1])
     for row in range(3):
         np.testing.assert_allclose(got[row], by_hand(row, own[row]), atol=2e-6)
-    np.testing.assert_allclose(
-        update(name, WHOLE, WEIGHTS / 2), got / 2, atol=1e-6
-    )  # no division by their sum
+    # No division by their sum.
+    np.testing.assert_allclose(update(name, WHOLE, WEIGHTS / 2), got / 2, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -84,9 +83,8 @@ def test_weights_follow_their_samples_into_shuffled_batches_and_both_libraries_a
         update("torch", work, WEIGHTS), update("jax", work, WEIGHTS), atol=2e-6
     )
     first = np.where(np.concatenate([np.arange(size) for size in SIZES]) == 0, 1.0, 0.0)
-    plain = LocalTraining(
-        1, batch_size=1, lr=0.5
-    )  # one step on the first sample, and steps of zero
+    # One step on the first sample, and steps of zero.
+    plain = LocalTraining(1, batch_size=1, lr=0.5)
     got = update("jax", plain, first)
     for row in range(3):
         np.testing.assert_allclose(

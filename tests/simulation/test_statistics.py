@@ -31,9 +31,8 @@ from tests.simulation.small_federation import EVERYONE, federation, models, samp
 DATA = federation()
 STREAM = Stream(3, 2, "run/train")
 WHICH = np.array([0, 1, 1, 0, 1, 0, 1])
-WORK = LocalTraining(
-    epochs=3, batch_size=200, lr=0.1
-)  # a batch is all that a client has, and padding
+# A batch is all that a client has, and padding.
+WORK = LocalTraining(epochs=3, batch_size=200, lr=0.1)
 # Leaves in the order of their names: mean [6], weight [3 6], zero [3].
 MEAN = slice(0, 6)
 REST = slice(6, 27)

@@ -53,9 +53,8 @@ from tests.simulation.test_data_shifts import SCENARIO, RequestRound
 from tests.simulation.torch.twins import HIDDEN, of_jax
 from tests.tasks.worlds import REFERENCE, WORK, WORLDS, Kind, Opened, simulated
 
-DATA = federation(
-    sizes=(1, 2, 7, 23, 1), test_sizes=(3, 0, 1, 20, 2)
-)  # two clients with one sample, one without tests
+# Two clients with one sample, one without tests.
+DATA = federation(sizes=(1, 2, 7, 23, 1), test_sizes=(3, 0, 1, 20, 2))
 STREAM = Stream(3, 1, "run").child("task")
 HALF = Population(dropout=0.5)
 MODELS: dict[str, AnyModel] = {
@@ -261,6 +260,7 @@ EXAMPLES = {
         lambda g: Train(g.models, WORK, g.index, reduce=True, test=True, save=True)
     ),
 }
+# One model is enough.
 MODELLESS = {
     "sample counts",
     "ask",
@@ -270,7 +270,7 @@ MODELLESS = {
     "shifted",
     "subspace",
     "label subspaces",
-}  # one model is enough
+}
 
 
 def models_for(name: str) -> list[str]:
@@ -350,9 +350,8 @@ def test_every_world_gives_the_same_reply_ledger_and_memory(
     (expected, reference), (got, opened) = (
         run_in(world, name, model) for world in (REFERENCE, WORLDS[kind])
     )
-    assert got.arrays.keys() - expected.arrays.keys() <= {
-        "test_sums"
-    }  # which messages carry without another request
+    # Which messages carry without another request.
+    assert got.arrays.keys() - expected.arrays.keys() <= {"test_sums"}
     assert_same_arrays({array: got.arrays[array] for array in expected.arrays}, expected.arrays)
     np.testing.assert_array_equal(got.arrived, expected.arrived)
     np.testing.assert_array_equal(got.nonfinite, expected.nonfinite)

@@ -185,9 +185,8 @@ def test_a_client_whose_training_diverged_keeps_its_head(compiled: bool) -> None
     reply = personal(world, [0, 1, 2])
     np.testing.assert_array_equal(reply.nonfinite, [False, True, False])
     np.testing.assert_array_equal((heads(world) != before).any(axis=1), [True, False, True])
-    np.testing.assert_allclose(
-        reply.update, [[2.5, 2]]
-    )  # the mean of half the way to (2, 0) and (8, 8)
+    # The mean of half the way to (2, 0) and (8, 8).
+    np.testing.assert_allclose(reply.update, [[2.5, 2]])
 
 
 @pytest.mark.parametrize("compiled", [True, False])

@@ -28,9 +28,8 @@ class Opened(NamedTuple):
     """A world, and where its clients' memory is."""
 
     world: World
-    memory: Callable[
-        [], dict[str, np.ndarray]
-    ]  # columns [N ...], and which rows are kept (``.kept``)
+    # Columns [N ...], and which rows are kept (``.kept``).
+    memory: Callable[[], dict[str, np.ndarray]]
 
 
 class Kind(NamedTuple):

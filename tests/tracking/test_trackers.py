@@ -47,9 +47,8 @@ class Notes:
 def simulate(
     data: FederatedData, out: Path | None = None, rounds: int = 4, **options: Any
 ) -> fk.Run:
-    model = MODELS.setdefault(
-        id(data), fk.models.mclr(data)
-    )  # one object, so that it compiles once
+    # One object, so that it compiles once.
+    model = MODELS.setdefault(id(data), fk.models.mclr(data))
     return fk.simulate(
         fk.IFCA(clusters=2),
         data,
@@ -116,9 +115,8 @@ def test_a_run_that_is_tracked_later_tells_what_it_has(tiny: FederatedData, tmp_
     simulate(tiny, tmp_path / "run", rounds=2)
     early = Notes()
     late = Notes()
-    simulate(
-        tiny, tmp_path / "run", rounds=2, resume=True, callbacks=early
-    )  # nothing is left to do
+    # Nothing is left to do.
+    simulate(tiny, tmp_path / "run", rounds=2, resume=True, callbacks=early)
     simulate(tiny, tmp_path / "run", rounds=3, resume=True, callbacks=late)
     assert early.rounds == [("ifca", round) for round in range(3)] and early.ended[0]
     assert late.rounds == [("ifca", 3)]  # of the same kind: it knows the others

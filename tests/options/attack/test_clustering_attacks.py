@@ -27,15 +27,13 @@ LIARS = np.array([False, True, False])
 
 
 def test_disguises_by_hand() -> None:
-    np.testing.assert_array_equal(
-        imitation(HONEST, 0, 2), [[0, 6], [0, 6]]
-    )  # kind 1 has nobody, so kind 2
+    # Kind 1 has nobody, so kind 2.
+    np.testing.assert_array_equal(imitation(HONEST, 0, 2), [[0, 6], [0, 6]])
     np.testing.assert_array_equal(imitation(HONEST, 2, 1), [[2, 0]])
     np.testing.assert_array_equal(blob(HONEST, 0, 2), [[1, 3], [1, 3]])
     np.testing.assert_allclose(bridge(HONEST, 0, 3), [[1.5, 1.5], [1, 3], [0.5, 4.5]])
-    bundles = splitting(
-        HONEST, 0, 3
-    )  # the mean is (2, 0), and honest rows are 1 from it, along the first axis
+    # The mean is (2, 0), and honest rows are 1 from it, along the first axis.
+    bundles = splitting(HONEST, 0, 3)
     np.testing.assert_allclose(np.sort(bundles[:2, 0]), [1, 3])
     np.testing.assert_allclose(bundles[2], bundles[0])
     np.testing.assert_allclose(bundles[:, 1], 0, atol=1e-12)
@@ -51,9 +49,8 @@ def test_disguised_rows_are_of_their_model_and_kind() -> None:
     )
     np.testing.assert_array_equal(sent[[0, 2, 4]], updates[[0, 2, 4]])
     np.testing.assert_array_equal(sent[1], [0, 5])
-    np.testing.assert_array_equal(
-        sent[3], [9, 9]
-    )  # of its model there is no honest client of its kind
+    # Of its model there is no honest client of its kind.
+    np.testing.assert_array_equal(sent[3], [9, 9])
     with pytest.raises(ConfigError, match=r"attack\.disguise: attackers are disguised before"):
         Byzantine(disguise="blob")
 
@@ -104,16 +101,18 @@ def test_sizes_and_choices_of_a_training() -> None:
     chosen = Train(models, work)
     given = Train(models, work, np.zeros(3, np.int64))
     assert lie("sizes", given, arrays, LIARS)["examples"].tolist() == [7, 2**40, 7]
+    # Nobody else chose 1.
     assert lie("choice", chosen, arrays, LIARS)["model_index"].tolist() == [
         0,
         1,
         2,
-    ]  # nobody else chose 1
+    ]
+    # The server has chosen.
     assert lie("choice", given, arrays, LIARS)["model_index"].tolist() == [
         0,
         0,
         2,
-    ]  # the server has chosen
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,8 @@ from fedkin.options.privacy.accounting import (
 from fedkin.options.privacy.client_dp import ClientDP
 
 Oracle = Callable[[str], dict[str, Any]]
-LONG = (
-    pytest.mark.simulation
-)  # the library composes for up to half a minute: not among the unit tests
+# The library composes for up to half a minute: not among the unit tests.
+LONG = pytest.mark.simulation
 
 
 @LONG

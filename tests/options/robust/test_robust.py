@@ -184,9 +184,8 @@ def test_flipped_labels_are_in_the_data(data: FederatedData) -> None:
     attack = fk.Byzantine("label_flip", clients=(0,))
     poisoned = go(data, attack=attack, rounds=1)
     plain = go(data, rounds=1)
-    assert (poisoned.state.models != plain.state.models).any(axis=1).tolist().count(
-        True
-    ) == 1  # one cluster's model
+    # One cluster's model.
+    assert (poisoned.state.models != plain.state.models).any(axis=1).tolist().count(True) == 1
     later = [
         go(data, attack=fk.Byzantine("label_flip", clients=(0,), start=3), rounds=r).state.models
         for r in (2, 3)
@@ -245,9 +244,8 @@ def test_a_run_under_attack_resumes_to_the_bit(data: FederatedData, tmp_path: Pa
 def test_the_summary_is_of_honest_clients_and_names_the_attackers(
     data: FederatedData, tmp_path: Path
 ) -> None:
-    attack = fk.Byzantine(
-        "stretch", clients=(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-    )  # all of the first cluster
+    # All of the first cluster.
+    attack = fk.Byzantine("stretch", clients=(0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
     run = go(data, attack=attack, out=tmp_path / "run")
     summary = run.summary()
     honest = run.clients["accuracy"].to_numpy()[10:]

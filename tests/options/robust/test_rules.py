@@ -162,15 +162,13 @@ def test_minorities_that_point_away_are_left_out_up_to_f_rows() -> None:
     assert majority(rows, 2).tolist() == [2, 3, 4, 5]
     assert majority(rows, 1).tolist() == list(range(6))  # two are more than may be Byzantine
     assert majority(rows[:4], 1).tolist() == [0, 1, 2, 3]  # two against two
-    assert majority(np.concatenate([honest, honest]), 3).tolist() == list(
-        range(8)
-    )  # all go one way
+    # All go one way.
+    assert majority(np.concatenate([honest, honest]), 3).tolist() == list(range(8))
     aside = np.concatenate([honest, [[1.0, 9], [1, 9]]])  # another way, and not away
     assert majority(aside, 2).tolist() == list(range(6))
     np.testing.assert_allclose(aggregate(rows, "majority+mean", 2), honest.mean(axis=0))
-    np.testing.assert_allclose(
-        aggregate(rows, "majority+trimmed_mean", 2), honest.mean(axis=0)
-    )  # f is 0 by then
+    # f is 0 by then.
+    np.testing.assert_allclose(aggregate(rows, "majority+trimmed_mean", 2), honest.mean(axis=0))
     assert len(majority(np.zeros((3, 2)), 1)) == 3
 
 

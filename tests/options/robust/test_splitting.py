@@ -80,13 +80,14 @@ def test_more_than_may_be_byzantine_do_not_leave() -> None:
     assert split(clusters, due, lambda count: count - 2).assignment.tolist() == [1, 1, 1, 0, 0]
     half = split(clusters, first, lambda count: count // 2)
     assert half.assignment.tolist() == [1, 1, 0, 0, 0]
+    # 3 of 5.
     assert split(half, second, lambda count: count // 2).assignment.tolist() == [
         1,
         1,
         0,
         0,
         0,
-    ]  # 3 of 5
+    ]
 
 
 def test_who_has_left_does_not_leave_again_and_counts_as_gone() -> None:

@@ -59,9 +59,8 @@ def test_clients_of_earlier_rounds_are_compared_too(data: FederatedData) -> None
         go(data, robust=fk.RobustAggregation("median", memory=n), cohort=20).state.models
         for n in (0, 5)
     ]
-    np.testing.assert_array_equal(
-        at_once[0], at_once[1]
-    )  # where all reply in every round there is nothing to remember
+    # Where all reply in every round there is nothing to remember.
+    np.testing.assert_array_equal(at_once[0], at_once[1])
 
 
 def failing(record: Any) -> None:
@@ -85,9 +84,8 @@ def test_a_majority_of_a_round_that_attacks_is_no_majority_of_the_cluster(
     data: FederatedData,
 ) -> None:
     assert data.true_clusters is not None
-    attackers = tuple(
-        int(c) for k in (0, 1) for c in np.flatnonzero(data.true_clusters == k)[:4]
-    )  # 4 of 10
+    # 4 of 10.
+    attackers = tuple(int(c) for k in (0, 1) for c in np.flatnonzero(data.true_clusters == k)[:4])
     attack = fk.Byzantine("sign_flip", clients=attackers, start=2)
     runs = [
         go(

@@ -36,9 +36,8 @@ def test_means_over_the_seeds() -> None:
     assert table is not None
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
     assert row["shifts of data"] == "3" and row["of these detected"] == "50%"
-    assert (
-        row["detections with a cause"] == "100%" and row["rounds to detection"] == "1.0"
-    )  # of one seed only
+    # Of one seed only.
+    assert row["detections with a cause"] == "100%" and row["rounds to detection"] == "1.0"
     assert row["ARI at the end"] == "0.50" and row["migrations"] == "1"
     assert "right migrations" not in row  # nobody knows: no column
     assert "ARI: " in " ".join(table["notes"]) and "right migration" not in " ".join(table["notes"])

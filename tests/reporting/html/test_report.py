@@ -439,9 +439,8 @@ def test_similarity_is_kept_and_shown_only_of_the_same_run(kept: Path) -> None:
     run = fk.Run.load(kept)
     made = client_similarity(run)
     assert made.note == ""
-    assert (
-        contents(read_runs(kept))["similarities"] and contents(read_runs(kept))["hint"] == ""
-    )  # shown without asking
+    # Shown without asking.
+    assert contents(read_runs(kept))["similarities"] and contents(read_runs(kept))["hint"] == ""
     file = kept / FILE
     before = file.read_bytes()
     again = client_similarity(run)
@@ -489,9 +488,8 @@ def test_seeds_share_a_similarity_unless_their_data_shift() -> None:
             if (assignment == k).any()
         ]
         assert cell["labels"]["counts"] == by_cluster and cell["similarity"] in made["similarities"]
-    assert (
-        made["runs"][0]["labels"] != made["runs"][1]["labels"]
-    )  # else nothing above tells seeds apart
+    # Else nothing above tells seeds apart.
+    assert made["runs"][0]["labels"] != made["runs"][1]["labels"]
     still = contents(
         read_runs(
             fk.RepeatedRuns(tuple(execute(_seed(DIGITS, seed), out=None) for seed in (0, 1)))

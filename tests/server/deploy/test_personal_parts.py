@@ -22,9 +22,8 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
     resumed = labs["stopped"].serve(more=DITTO)
     assert resumed.summary()["method"] == "flexcfl+ditto"
     np.testing.assert_array_equal(resumed.models, whole.models)
-    np.testing.assert_array_equal(
-        whole.models, plain.models
-    )  # clients' own models leave the clusters' alone
+    # clients' own models leave the clusters' alone.
+    np.testing.assert_array_equal(whole.models, plain.models)
     assert (
         resumed.clients["loss"].tolist()
         == whole.clients["loss"].tolist()

@@ -300,9 +300,8 @@ def test_privacy_of_real_sites_is_that_of_secret_sums_in_which_sites_add_the_noi
     )
     np.testing.assert_allclose(exact.models, near.models, rtol=1e-4, atol=1e-6)
     assert exact.summary()["privacy"]["epsilon"] == "infinite"
-    noise = (
-        run.models - exact.models
-    ).std()  # of two rounds, each 0.3 sqrt(6 / 3) / 6, and what the first moves
+    # Of two rounds, each 0.3 sqrt(6 / 3) / 6, and what the first moves.
+    noise = (run.models - exact.models).std()
     assert 0.05 < noise < 0.3
 
 

@@ -90,9 +90,8 @@ def said(site: SiteWorker, request: RpcMessage = HELLO) -> RpcMessage:
 def test_the_reply_is_the_nodes_own(site: SiteWorker, workers: Workers) -> None:
     expected = respond(workers.make, lambda: HELLO)
     assert site.reply(to_parts(HELLO)) == to_parts(expected, IN_REPLY)
-    assert (
-        said(site).header["name"] == "berlin" and workers.started == 1
-    )  # the second message starts none
+    # The second message starts none.
+    assert said(site).header["name"] == "berlin" and workers.started == 1
 
 
 def test_only_the_sites_user_can_come_near(site: SiteWorker) -> None:

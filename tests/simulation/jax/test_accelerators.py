@@ -63,9 +63,8 @@ def test_the_fastest_number_of_lanes_is_taken_and_remembered(
     calls = []
 
     def train(lanes: int) -> None:
-        now[0] += (
-            100 if lanes not in calls else {1: 3.0, 8: 1.0, 32: 2.0}[lanes]
-        )  # the first call compiles
+        # The first call compiles.
+        now[0] += 100 if lanes not in calls else {1: 3.0, 8: 1.0, 32: 2.0}[lanes]
         calls.append(lanes)
 
     model = mclr(DATA)

@@ -36,9 +36,8 @@ def test_it_is_near_float32_in_both_engines(engine: int) -> None:
     low = reply(model, LOW, start)
     assert low.update.dtype == np.float32 and (low.update != whole.update).any()
     scale = np.abs(whole.update).max()
-    np.testing.assert_allclose(
-        low.update, whole.update, atol=0.03 * scale
-    )  # 8 bits of mantissa: 0.4% a number
+    # 8 bits of mantissa: 0.4% a number.
+    np.testing.assert_allclose(low.update, whole.update, atol=0.03 * scale)
     np.testing.assert_allclose(low.loss, whole.loss, rtol=0.03)
 
 

@@ -74,9 +74,8 @@ def test_rows_may_move_to_another_device_between_calls() -> None:
 
 def test_samples_are_sent_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setattr(
-        trainer, "has_room", lambda *_: False
-    )  # as on a processor, wherever this runs
+    # As on a processor, wherever this runs.
+    monkeypatch.setattr(trainer, "has_room", lambda *_: False)
     stack = trainer.stack_plans
     monkeypatch.setattr(
         trainer, "stack_plans", lambda plans: given.append(plans[0].x is not None) or stack(plans)

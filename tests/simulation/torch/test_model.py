@@ -38,9 +38,8 @@ STREAM = Stream(3, 2, "run").child("train")
 ZEROS = np.zeros(len(EVERYONE), np.int64)
 WORK = LocalTraining(epochs=2, batch_size=10, lr=0.1)
 BIG = EVERYONE[-1:]  # 130 samples
-torch_model_of_anything: Any = inspect.unwrap(
-    torch_model
-)  # past the run-time type check, as users have it
+# Past the run-time type check, as users have it.
+torch_model_of_anything: Any = inspect.unwrap(torch_model)
 
 
 def with_dropout() -> nn.Module:
@@ -154,9 +153,8 @@ def test_a_module_is_the_start_of_every_run_and_stays_as_it_is() -> None:
     assert all(torch.equal(before[name], entry) for name, entry in module.state_dict().items())
     with torch.no_grad():
         module[1].weight += 1  # type: ignore[index]
-    np.testing.assert_array_equal(
-        model.initial(WORDS), start
-    )  # what the user does to it later is her own business
+    # What the user does to it later is her own business.
+    np.testing.assert_array_equal(model.initial(WORDS), start)
 
 
 @pytest.mark.parametrize(

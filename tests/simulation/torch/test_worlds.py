@@ -132,9 +132,8 @@ def test_detectors_are_scored(split: str) -> None:
     )
     expected, got = (evaluate(world, start, EVERYONE, model_index, split=split) for world in two)
     np.testing.assert_array_equal(got.correct, expected.correct)
-    np.testing.assert_allclose(
-        got.loss, expected.loss, **CLOSE
-    )  # infinite where the class has no detector
+    # Infinite where the class has no detector.
+    np.testing.assert_allclose(got.loss, expected.loss, **CLOSE)
     third = np.arange(len(EVERYONE)) % 3
     expected, got = (
         world.run(Detections(start, WHICH, third, split=split), EVERYONE).counts for world in two
