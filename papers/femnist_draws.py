@@ -73,18 +73,7 @@ class Target:
 
 
 # Of the file that FedProx's authors published.
-TRAIN = (
-    1450,
-    1399,
-    2175,
-    2045,
-    2250,
-    1556,
-    1427,
-    1442,
-    1353,
-    1324,
-)
+TRAIN = (1450, 1399, 2175, 2045, 2250, 1556, 1427, 1442, 1353, 1324)
 TEST = (182, 156, 246, 233, 254, 201, 171, 166, 150, 165)
 _LABELS = tuple(train + test for train, test in zip(TRAIN, TEST, strict=True))
 FEDGROUP_FILE = Target("FedGroup, FlexCFL", 3, 18_345, _LABELS, 0.15)

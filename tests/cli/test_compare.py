@@ -87,10 +87,7 @@ def test_a_study_in_a_file_ends_with_json(compared: tuple[Path, Result]) -> None
     }
     assert all(columns <= set(row) for row in told["table"])
     # Round 0 does not count.
-    assert [row["rounds_to_target"] for row in told["table"]] == [
-        1.0,
-        1.0,
-    ]
+    assert [row["rounds_to_target"] for row in told["table"]] == [1.0, 1.0]
     assert {"p", "low", "high", "verdict"} <= set(told["differences"][0])
     assert json.loads((folder / "c/summary.json").read_text()) == {
         k: v for k, v in told.items() if k != "out"

@@ -92,11 +92,7 @@ def test_drift_is_strict_and_asks_for_the_best_model() -> None:
     accuracy = [[0.5, 0.75, OUT, OUT], [0.5, 0.25, OUT, OUT], [0.5, 0.5, OUT, OUT]]
     chosen = choose(accuracy, [0.75 + 0.1, 0.75, np.nan], [0, 1, 1])
     # 0.1 is not more than delta; a newcomer has no accuracy yet.
-    assert chosen.drifted.tolist() == [
-        False,
-        True,
-        False,
-    ]
+    assert chosen.drifted.tolist() == [False, True, False]
     assert chosen.model.tolist() == [1, 2, 0] and np.array_equal(chosen.models[2], MODELS[0])
     assert chosen.accuracy.tolist() == [0.75, 0.5, 0.5]  # before training
 

@@ -79,10 +79,7 @@ def test_named_methods_keep_the_options_that_the_file_gives_them(tmp_path: Path)
     assert methods(grid) == ["FedProx", "FedGroup", "IFCA"]
     assert grid.methods[0].entry["mu"] == 0.5
     # IFCA's, and FedGroup means the same by it.
-    assert [one.entry["clusters"] for one in grid.methods[1:]] == [
-        4,
-        4,
-    ]
+    assert [one.entry["clusters"] for one in grid.methods[1:]] == [4, 4]
 
 
 def test_a_file_lists_methods_with_options_and_labels(tmp_path: Path) -> None:
@@ -457,12 +454,7 @@ def test_a_named_server_optimizer_keeps_the_options_that_it_has(
     assert [
         one.config(lr.methods[0]).option_entries["server_optimizer"].values["lr"]
         for one in lr.settings
-    ] == [
-        1,
-        2,
-        1,
-        2,
-    ]
+    ] == [1, 2, 1, 2]
 
 
 def test_methods_that_mean_another_thing_by_an_option_of_the_grid_keep_their_own(
@@ -484,10 +476,7 @@ def test_methods_that_mean_another_thing_by_an_option_of_the_grid_keep_their_own
     assert [
         v.entry["clusters"]
         for v in read(tmp_path, sweeps=["method.clusters=2,3"], methods=[kmeans]).methods
-    ] == [
-        2,
-        3,
-    ]
+    ] == [2, 3]
     alone = read(tmp_path, sweeps=["method.clusters=2,3"], methods=["fedsim", "fedavg"])
     assert [v.entry.get("clusters") for v in alone.methods] == [2, 3, None]
     main = read(

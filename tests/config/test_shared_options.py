@@ -71,10 +71,7 @@ def test_what_is_written_for_a_method_wins() -> None:
 def test_a_default_is_not_carried() -> None:
     config = beside({"name": "fedgroup"}, "fedgrouprox", "flexcfl")
     # Each its own; FedGroup's 0.01 was not written.
-    assert [entry.values["eta_g"] for entry in config.against] == [
-        0.01,
-        0.0,
-    ]
+    assert [entry.values["eta_g"] for entry in config.against] == [0.01, 0.0]
 
 
 def test_mechanisms_stay_where_they_were_written() -> None:

@@ -31,10 +31,7 @@ def test_clients_by_their_ids() -> None:
     assert data.x.dtype == np.float32 and data.x.tolist() == X.tolist() and data.label_names is None
     assert sorted(np.concatenate([data.train[0], data.test[0]])) == list(range(10, 20))
     # A fifth tests.
-    assert data.train.sizes.tolist() == [8, 8] and data.test.sizes.tolist() == [
-        2,
-        2,
-    ]
+    assert data.train.sizes.tolist() == [8, 8] and data.test.sizes.tolist() == [2, 2]
     again = from_arrays(X, Y, clients=WHO)
     other = from_arrays(X, Y, clients=WHO, seed=1)
     assert np.array_equal(data.test.rows, again.test.rows) and not np.array_equal(

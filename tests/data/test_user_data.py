@@ -41,7 +41,7 @@ def test_every_format_gives_the_same_federation(name: str, tmp_path: Path) -> No
     assert data.x.dtype == np.float32 and data.y.tolist() == Y.tolist() and data.classes == 3
     assert data.client_names == ("a", "b", "c")
     assert [data.train[u].tolist() for u in range(3)] == [[1], [0, 4], [5]]
-    # C has one sample and no test data.
+    # c has one sample and no test data.
     assert [data.test[u].tolist() for u in range(3)] == [
         [3],
         [2],

@@ -80,11 +80,7 @@ def test_only_zero_updates() -> None:
 def test_against_a_full_decomposition(seed: int, clients: int, parameters: int) -> None:
     updates = np.random.default_rng(seed).normal(size=(clients, parameters))
     # Three directions that stand out, as clients of three clusters give.
-    updates[:, :3] *= [
-        40,
-        20,
-        10,
-    ]
+    updates[:, :3] *= [40, 20, 10]
     directions = base_directions(updates.astype(np.float32))
     u, s, _ = np.linalg.svd(updates.T, full_matrices=False)
     cosines = np.abs(np.sum(directions * (u[:, :3] * s[:3]).T, axis=1)) / s[:3] ** 2

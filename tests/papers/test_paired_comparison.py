@@ -358,7 +358,7 @@ def test_verdicts() -> None:
 
 def test_more_comparisons_ask_for_more() -> None:
     base = np.full((5, 2), 0.5)
-    # T = 2.17 with 4 degrees of freedom.
+    # t = 2.17 with 4 degrees of freedom.
     some = base + np.array([0.09, 0.01, 0.04, -0.01, 0.08])[:, None]
     raw = float(np.asarray(stats.ttest_1samp(some[:, 1] - 0.5, 0, alternative="greater"))[1])
     assert 0.025 < raw < 0.05

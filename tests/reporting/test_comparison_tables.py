@@ -67,10 +67,7 @@ def test_a_row_is_means_with_scipys_intervals() -> None:
         )
     assert (told["seeds"], told["seconds"]) == (3, 0.5)
     # A run's: seed s has s + 1 millions down.
-    assert (told["bytes_down"], told["bytes_up"]) == (
-        2e6,
-        4e6,
-    )
+    assert (told["bytes_down"], told["bytes_up"]) == (2e6, 4e6)
     assert cells_of(comparison({"": CURVES}), 0)[5] == "2.0 / 4.0"
 
 
@@ -502,12 +499,7 @@ def test_latex_is_balanced_whatever_labels_hold() -> None:
     after = lines[lines.index(r"\end{tabular}") + 1 :]
     assert after and all(line.startswith("%") for line in after)
     # A setting is told once.
-    assert [line.startswith(" & ") for line in body[1:]] == [
-        False,
-        True,
-        False,
-        True,
-    ]
+    assert [line.startswith(" & ") for line in body[1:]] == [False, True, False, True]
 
 
 def test_all_is_written_and_csv_reads_back(tmp_path: Path) -> None:

@@ -285,22 +285,14 @@ def test_a_newcomer_that_settles_late() -> None:
         *NEWCOMERS,
         "matched_share",
         "mismatched",
-    ) == [
-        4,
-        0,
-        1.0,
-        0,
-    ]
+    ) == [4, 0, 1.0, 0]
     # Its data move before it has a cluster, and in the round in which it gets one: nothing that it
     # could notice.
     assert of(
         history.then([0, 0, 1, 1, UNASSIGNED], true_clusters, shifted=[4]),
         "data_shifts",
         "data_shifts_new",
-    ) == [
-        1,
-        0,
-    ]
+    ) == [1, 0]
     placed = history.then([0, 0, 1, 1, 0], true_clusters, shifted=[4], detected=[4])
     assert of(placed, "migrations", "stability", *NEWCOMERS, *MOVES) == [
         0,
@@ -333,10 +325,7 @@ def test_who_loses_its_cluster_is_a_newcomer_again_and_owes_nothing() -> None:
         history.then([0, 0, 1, 1, 0], true_clusters, shifted=[4]),
         "data_shifts_new",
         "true_cluster_changes",
-    ) == [
-        1,
-        1,
-    ]
+    ) == [1, 1]
     lost = history.then([0, 0, 1, 1, UNASSIGNED], true_clusters)
     assert of(lost, "migrations", "stability", "mismatched") == [0, 1.0, 0]
     back = history.then([0, 0, 1, 1, 1], true_clusters, detected=[4])

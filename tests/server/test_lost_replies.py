@@ -220,10 +220,7 @@ def test_other_clients_of_the_same_fleet_do_the_work_themselves() -> None:
     assert reply.told.tolist() == [1, 2] and not reply.changed.any()
     federation.resume(checkpoint, 1)
     # Other fields, too.
-    assert federation.far.run(ranks(8, 8), np.array([2, 1])).changed.tolist() == [
-        True,
-        False,
-    ]
+    assert federation.far.run(ranks(8, 8), np.array([2, 1])).changed.tolist() == [True, False]
 
 
 @each_layout

@@ -9,15 +9,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.simulation.workers import AnyModel
 
 # Around the batch size of 10: below, equal, above, no multiple, one sample.
-SIZES = (
-    1,
-    2,
-    7,
-    10,
-    23,
-    64,
-    130,
-)
+SIZES = (1, 2, 7, 10, 23, 64, 130)
 EVERYONE = np.arange(len(SIZES))
 
 

@@ -102,17 +102,9 @@ def test_sizes_and_choices_of_a_training() -> None:
     given = Train(models, work, np.zeros(3, np.int64))
     assert lie("sizes", given, arrays, LIARS)["examples"].tolist() == [7, 2**40, 7]
     # Nobody else chose 1.
-    assert lie("choice", chosen, arrays, LIARS)["model_index"].tolist() == [
-        0,
-        1,
-        2,
-    ]
+    assert lie("choice", chosen, arrays, LIARS)["model_index"].tolist() == [0, 1, 2]
     # The server has chosen.
-    assert lie("choice", given, arrays, LIARS)["model_index"].tolist() == [
-        0,
-        0,
-        2,
-    ]
+    assert lie("choice", given, arrays, LIARS)["model_index"].tolist() == [0, 0, 2]
 
 
 @pytest.fixture(scope="module")

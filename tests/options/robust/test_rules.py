@@ -139,11 +139,7 @@ def test_by_hand() -> None:
     assert [
         float(aggregate(rows, rule, 1)[0])
         for rule in ("median", "trimmed_mean", "mean_around_median")
-    ] == [
-        2,
-        2,
-        1.5,
-    ]
+    ] == [2, 2, 1.5]
     assert aggregate(rows, "krum", 1)[0] == 1  # 1: 0, 1 away from two; 2: the same, and later
     assert aggregate(rows, "multi_krum", 1)[0] == 1.5
     assert aggregate(rows, "geometric_median", 1)[0] == pytest.approx(2)
