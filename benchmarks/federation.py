@@ -185,9 +185,18 @@ def measure(rounds: int, passes: int) -> dict[str, float]:
         lab.superlink()
         lab.nodes(nodes(folder))
         for turn in range(passes):
-            seconds["flower"] += bare(lab, folder, folders["bare"], rounds, turn)[1:]
+            seconds["flower"] += bare(
+                lab=lab, folder=folder, app=folders["bare"], rounds=rounds, turn=turn
+            )[1:]
             for method in METHODS:
-                seconds[method] += ours(lab, folder, folders["ours"], method, rounds, turn)[1:]
+                seconds[method] += ours(
+                    lab=lab,
+                    folder=folder,
+                    app=folders["ours"],
+                    method=method,
+                    rounds=rounds,
+                    turn=turn,
+                )[1:]
     shutil.rmtree(folder)
     return {name: float(np.median(values)) for name, values in seconds.items()}
 

@@ -34,7 +34,12 @@ def train(message: Message, context: Context) -> Message:
     settings = message.content.config_records["settings"]
     x, y = data[int(context.node_config["partition-id"])]
     new = train_client(
-        w, b, x, y, int(settings["epochs"]), np.random.default_rng(int(settings["round"]))
+        w=w,
+        b=b,
+        x=x,
+        y=y,
+        epochs=int(settings["epochs"]),
+        rng=np.random.default_rng(int(settings["round"])),
     )
     model = ArrayRecord({name: Array(a) for name, a in zip(("w", "b"), new, strict=True)})
     reply = RecordDict({"model": model, "size": MetricRecord({"examples": len(y)})})

@@ -181,7 +181,11 @@ def resnet18(data: FederatedData, width: int = 64, stages: int = 4) -> Model:
     """
     image = ImageShape(*data.x.shape[1:])
     return as_model(
-        lambda key: ResNet18(image, data.classes, key, width, stages), name="resnet18", batched=True
+        lambda key: ResNet18(
+            image=image, classes=data.classes, key=key, width=width, stages=stages
+        ),
+        name="resnet18",
+        batched=True,
     )
 
 

@@ -43,11 +43,12 @@ def main() -> None:
             )
         one_process = ("run.devices=1",)
         several = ("--jobs", str(options.jobs))
+        # A device more or less is another program.
         for name, way in (
             ("one", one_process),
             ("all", ()),
             ("several", several),
-        ):  # a device more or less is another program
+        ):
             timed(*command, *way, "run.rounds=2", "--out", str(root / f"first-{name}"))
         turns = [
             (

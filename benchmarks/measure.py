@@ -108,7 +108,7 @@ def numpy_round(data: Clients) -> Callable[[int], object]:
     w = np.zeros((FEATURES, CLASSES), np.float32)
     b = np.zeros(CLASSES, np.float32)
     return lambda turn: numpy_loop.round_of(
-        data, np.arange(len(data)), w, b, EPOCHS["784-10"], turn
+        data=data, cohort=np.arange(len(data)), w=w, b=b, epochs=EPOCHS["784-10"], seed=turn
     )
 
 

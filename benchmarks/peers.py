@@ -168,11 +168,11 @@ def main() -> None:
         print(
             json.dumps(
                 peer(
-                    options.client,
-                    options.peers,
-                    options.method,
-                    options.seconds,
-                    options.certificates,
+                    client=options.client,
+                    peers=options.peers,
+                    method=options.method,
+                    seconds=options.seconds,
+                    certificates=options.certificates,
                 )
             )
         )

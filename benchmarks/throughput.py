@@ -142,12 +142,14 @@ def row(
 ) -> list[str]:
     """The figures of a method, beside FedAvg right after it; ``beside`` is how many gradients
     FedAvg's rounds have."""
-    counts = passes(method, data, model, rounds, cohort)
+    counts = passes(method=method, data=data, model=model, rounds=rounds, cohort=cohort)
     factor = counts.mean() / beside.mean()
     by_round = counts / beside
     steady = by_round.max() < STEADY * by_round.min()
-    seconds = speed(method, data, model, rounds, cohort, steady)
-    other = speed("fedavg", data, model, rounds, cohort)
+    seconds = speed(
+        method=method, data=data, model=model, rounds=rounds, cohort=cohort, steady=steady
+    )
+    other = speed(method="fedavg", data=data, model=model, rounds=rounds, cohort=cohort)
     return [
         method,
         f"{seconds.start:.1f}",

@@ -93,12 +93,12 @@ def by_classes(
     """
     return [
         _of_classes(
-            results,
-            classes,
-            column,
-            statistic,
-            float(printed),
-            statistic.figure.format(distance=distance),
+            results=results,
+            classes=classes,
+            column=column,
+            statistic=statistic,
+            printed=float(printed),
+            figure=statistic.figure.format(distance=distance),
         )
         for classes, numbers in published.items()
         for statistic, printed in zip(STATISTICS, numbers, strict=True)
@@ -110,13 +110,19 @@ def _of_classes(
 ) -> ComparedNumber:
     values = values_of(results=results, table="I", row=classes, column=column, figure=figure)
     unit = statistic.unit
-    if any(
-        value is None for value in values
-    ):  # a run that never got there: how many rounds it needs is unknown
+    # A run that never got there: how many rounds it needs is unknown.
+    if any(value is None for value in values):
         never = f"never in {sum(value is None for value in values)} of {len(values)}"
         mark = Mark.NOT_REPRODUCED
         return ComparedNumber(
-            classes, statistic.label, digits(printed), never, None, mark, unit, len(values)
+            row=classes,
+            column=statistic.label,
+            published=digits(printed),
+            ours=never,
+            difference=None,
+            mark=mark,
+            unit=unit,
+            seeds=len(values),
         )
     runs = [value * 100 if unit == POINTS else value for value in values]
     margin = statistic.margin(printed)
@@ -143,7 +149,16 @@ def figure_of_job(job: Job, results: Results, figure: Figure, unit: str) -> Comp
     """
     runs = [line for line in results if job.matches(line)]
     ours = digits(average([figure(line) for line in runs]))
-    return ComparedNumber(job.row, job.column, "", ours, None, Mark.NO_NUMBER, unit, len(runs))
+    return ComparedNumber(
+        row=job.row,
+        column=job.column,
+        published="",
+        ours=ours,
+        difference=None,
+        mark=Mark.NO_NUMBER,
+        unit=unit,
+        seeds=len(runs),
+    )
 
 
 def last_of_curve(

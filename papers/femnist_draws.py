@@ -76,9 +76,17 @@ class Target:
 TRAIN = (1450, 1399, 2175, 2045, 2250, 1556, 1427, 1442, 1353, 1324)
 TEST = (182, 156, 246, 233, 254, 201, 171, 166, 150, 165)
 _LABELS = tuple(train + test for train, test in zip(TRAIN, TEST, strict=True))
-FEDGROUP_FILE = Target("FedGroup, FlexCFL", 3, 18_345, _LABELS, 0.15)
+FEDGROUP_FILE = Target(
+    name="FedGroup, FlexCFL", classes_per_client=3, samples=18_345, labels=_LABELS, margin=0.15
+)
 FEDSIM_FILE = Target("FedSim", 3, 19_923)  # train and test samples in the logs of its runs
-FEDGROUP_TEXT = Target("FedGroup, FlexCFL, five labels", 5, 18_345, _LABELS, 0.2)
+FEDGROUP_TEXT = Target(
+    name="FedGroup, FlexCFL, five labels",
+    classes_per_client=5,
+    samples=18_345,
+    labels=_LABELS,
+    margin=0.2,
+)
 FEDSIM_TEXT = Target("FedSim, five labels", 5, 19_923)
 CHOSEN = {
     FEDGROUP_FILE: FEDGROUP,

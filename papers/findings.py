@@ -42,11 +42,14 @@ SWAPPED = f"{MNIST.row}: swap all"
 def section(results: Stores) -> str:
     """The findings whose runs are stored; nothing where none is."""
     texts = [text for finding in FINDINGS if (text := finding(results))]
-    lines = [f"{i}. {text}" for i, text in enumerate(texts[:FIVE], 1)]
-    others = (
-        ["", "And besides:", "", *(f"* {text}" for text in texts[FIVE:])] if texts[FIVE:] else []
-    )
-    return "\n".join(["## What was learned", "", WHERE, "", *lines, *others]) if texts else ""
+    if not texts:
+        return ""
+    lines = ["## What was learned", "", WHERE, ""]
+    lines += [f"{i}. {text}" for i, text in enumerate(texts[:FIVE], 1)]
+    if texts[FIVE:]:
+        lines += ["", "And besides:", ""]
+        lines += [f"* {text}" for text in texts[FIVE:]]
+    return "\n".join(lines)
 
 
 def of_table(results: Stores, name: str) -> list[str]:
@@ -102,15 +105,13 @@ def ifca_leads(results: Stores) -> str:
 def _elsewhere(results: Results) -> str:
     """IFCA less FlexCFL in the other counted rows of Table III, in points, and as printed."""
     words = []
-    ifca = "IFCA"
-    flexcfl = "FlexCFL"
     for setting in (MNIST_MLP, FEMNIST, FEMNIST_MLP, LARGE):
         ours = [
             _percent(results=results, table="III", row=setting.row, column=column, figure="best")
-            for column in (ifca, flexcfl)
+            for column in ("IFCA", "FlexCFL")
         ]
         printed = dict(zip(NO_SHIFT, PUBLISHED_III[setting], strict=True))
-        gaps = [ours[0] - ours[1], (printed[ifca] or nan) - (printed[flexcfl] or nan)]
+        gaps = [ours[0] - ours[1], (printed["IFCA"] or nan) - (printed["FlexCFL"] or nan)]
         ours_text, printed_text = (format_number(gap, "+.1f") for gap in gaps)
         words.append(
             f"{ours_text} on {setting.row.removesuffix(', shared images')} (printed: "

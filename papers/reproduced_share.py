@@ -182,9 +182,11 @@ def agreed_once(results: Mapping[str, Results]) -> str:
         number.cause in SHOWN and number.source is not None and number.source.seeds == 1
         for number in numbers
     )
-    words = [f"{once} of those within the margin"] * bool(once) + [
-        f"{shown} of the shown causes"
-    ] * bool(shown)
+    words = []
+    if once:
+        words.append(f"{once} of those within the margin")
+    if shown:
+        words.append(f"{shown} of the shown causes")
     return f" {' and '.join(words)} rest on one run and may be so by chance." if words else ""
 
 

@@ -205,17 +205,17 @@ def compare_number(
     mark = mark_within(published, ours, margin)
     shown = f"{ours:.2f}" if unit == POINTS and ours is not None else digits(ours)
     return ComparedNumber(
-        row,
-        column,
-        digits(published),
-        shown,
-        gap,
-        mark,
-        unit,
-        seeds,
-        deviation,
-        tuple(runs),
-        variant_of,
+        row=row,
+        column=column,
+        published=digits(published),
+        ours=shown,
+        difference=gap,
+        mark=mark,
+        unit=unit,
+        seeds=seeds,
+        deviation=deviation,
+        runs=tuple(runs),
+        variant_of=variant_of,
     )
 
 

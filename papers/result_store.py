@@ -176,7 +176,13 @@ def read(store: Path, jobs: Sequence[Job] | None = None, any_seed: bool = False)
             other_seeds.append(run)
         elif first_lines.setdefault((id(job), run["seed"]), run) is not run:
             repeated.append(run)
-    return Stored(list(first_lines.values()), damaged, unknown, other_seeds, repeated)
+    return Stored(
+        runs=list(first_lines.values()),
+        damaged=damaged,
+        unknown=unknown,
+        other_seeds=other_seeds,
+        repeated=repeated,
+    )
 
 
 def _owners(lines: Sequence[Line], jobs: Sequence[Job]) -> list[Job | None]:

@@ -72,7 +72,11 @@ def queue(
             done = len(wanted) - len(missing)
             runs += [
                 QueuedRun(
-                    paper.name, job, seed, _value(job, done + i), max(times[job.row].seconds, 0.1)
+                    paper=paper.name,
+                    job=job,
+                    seed=seed,
+                    value=_value(job, done + i),
+                    seconds=max(times[job.row].seconds, 0.1),
                 )
                 for i, (_, seed) in enumerate(missing)
             ]

@@ -105,7 +105,13 @@ def request_table(
         raise ConfigError(
             f"{table.name} has no cell in rows {', '.join(rows)} and columns {', '.join(columns)}"
         )
-    return TableRequest(table, store_of(folder or default_folder(), paper.name), jobs, paper, seeds)
+    return TableRequest(
+        table=table,
+        store=store_of(folder or default_folder(), paper.name),
+        jobs=jobs,
+        paper=paper,
+        seeds=seeds,
+    )
 
 
 def _find_table(name: str) -> tuple[Paper, Table]:
@@ -189,7 +195,14 @@ def _summary(table: Table, stored: Results, timed: Results) -> TableSummary:
     left = sum(rows[job.row].seconds for job, _ in missing)
     measured = sum(any(job.matches(line) for line in stored) for job in table.jobs)
     guessed = not all(time.measured for time in rows.values())
-    return TableSummary(table, len(table.jobs), measured, float(whole), float(left), guessed)
+    return TableSummary(
+        table=table,
+        cells=len(table.jobs),
+        measured=measured,
+        seconds=float(whole),
+        seconds_left=float(left),
+        guessed=guessed,
+    )
 
 
 def shipped(folder: Path, paper: Paper) -> Results:

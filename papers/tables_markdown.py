@@ -31,7 +31,7 @@ def share(results: Results, cells: Sequence[Cell]) -> str:
 
 def seeds(results: Results, cells: Sequence[Cell]) -> str:
     """How many seeds each of the cells of a row has."""
-    counts = {len(figures_of(results, c, "best")) for c in cells}
+    counts = {len(figures_of(results, cell, "best")) for cell in cells}
     return " or ".join(str(n) for n in sorted(counts))
 
 
@@ -64,24 +64,23 @@ def accuracies(
                 results=results, table=cells[0].table, row=setting.row, column=column, figure=figure
             )
         )
-        number = published[setting.row, column]
-        mark = marks.get((setting.row, column))
         if not with_paper or column not in printed:
             return ours
-        return f"{ours}<br>*{number if number is not None else 'none'}*" + (
-            f" {mark}" if mark else ""
-        )
+        number = published[setting.row, column]
+        theirs = "none" if number is None else number
+        mark = marks.get((setting.row, column))
+        return f"{ours}<br>*{theirs}* {mark}" if mark else f"{ours}<br>*{theirs}*"
 
     of_row = {s: [c for c in cells if c.setting == s] for s in rows}
     counts = {s: seeds(results, of_row[s]) for s in rows}
     lines = [[s.row, *(entry(s, c) for c in columns), counts[s]] for s in rows if counts[s] != "0"]
     no_run = [_not_run(s, len(of_row[s])) for s in rows if counts[s] == "0"]
-    return "\n\n".join(
-        [
-            *([markdown(["", *columns, "seeds"], lines)] if lines else []),
-            *([f"Not run yet: {'; '.join(no_run)}."] if no_run and with_paper else []),
-        ]
-    )
+    parts = []
+    if lines:
+        parts.append(markdown(["", *columns, "seeds"], lines))
+    if no_run and with_paper:
+        parts.append(f"Not run yet: {'; '.join(no_run)}.")
+    return "\n\n".join(parts)
 
 
 def _not_run(setting: Setting, cells: int) -> str:
@@ -125,31 +124,19 @@ def by_classes(
         for statistic, form, theirs in zip(
             accuracy_numbers.STATISTICS, forms, printed, strict=True
         ):
-            ours = form(
-                values_of(
-                    results=results,
-                    table="I",
-                    row=classes,
-                    column=column,
-                    figure=statistic.figure.format(distance=distance),
-                )
+            values = values_of(
+                results=results,
+                table="I",
+                row=classes,
+                column=column,
+                figure=statistic.figure.format(distance=distance),
             )
-            row.append(f"{ours}<br>*{theirs}* {marks[classes, statistic.label]}".rstrip())
-        rows.append(
-            [
-                *row,
-                str(
-                    len(
-                        values_of(
-                            results=results, table="I", row=classes, column=column, figure="best"
-                        )
-                    )
-                ),
-            ]
-        )
-    return markdown(
-        ["classes", *(statistic.label for statistic in accuracy_numbers.STATISTICS), "seeds"], rows
-    )
+            mark = marks[classes, statistic.label]
+            row.append(f"{form(values)}<br>*{theirs}* {mark}".rstrip())
+        best = values_of(results=results, table="I", row=classes, column=column, figure="best")
+        rows.append([*row, str(len(best))])
+    labels = [statistic.label for statistic in accuracy_numbers.STATISTICS]
+    return markdown(["classes", *labels, "seeds"], rows)
 
 
 def global_models(results: Results, cells: Sequence[Cell]) -> str:

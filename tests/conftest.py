@@ -103,9 +103,8 @@ def pytest_sessionstart() -> None:
     from fedkin.models.model import prepare_jax
 
     prepare_jax()
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # in the background of a shell; processes inherit it
+    # In the background of a shell; processes inherit it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

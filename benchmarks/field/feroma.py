@@ -29,11 +29,13 @@ def main() -> None:
     options = parser.parse_args()
     data, model = federation(options.clients, "mlp")
     feroma, beside = (
-        passes(method, data, model, FIRST + 3, options.cohort) for method in ("feroma", "fedavg")
+        passes(method=method, data=data, model=model, rounds=FIRST + 3, cohort=options.cohort)
+        for method in ("feroma", "fedavg")
     )
     factor = feroma.mean() / beside.mean()
     trained = factor * statistics.median(
-        speed("fedavg", data, model, ROUNDS, options.cohort).round for _ in range(3)
+        speed(method="fedavg", data=data, model=model, rounds=ROUNDS, cohort=options.cohort).round
+        for _ in range(3)
     )
     print(
         f"FedAvg's round times the {factor:.2f} passes of FEROMA's: {1000 * trained:.1f} ms",

@@ -121,7 +121,10 @@ def main() -> None:
             ALONE if data is hospital else "none",
         )
         for epochs in (5, 20):
-            results = [federated(data, pooled, s, 0.01, epochs, options=adam) for s in SEEDS]
+            results = [
+                federated(data=data, pooled=pooled, seed=s, lr=0.01, epochs=epochs, options=adam)
+                for s in SEEDS
+            ]
             show(
                 f"FedAdam, {epochs} epochs alone, scaling {name}",
                 results,

@@ -42,7 +42,14 @@ class Case:
 def _planted() -> list[Case]:
     """The same sizes whatever the number of clusters; of digits as many as there are images for."""
     several = [
-        Case("planted", base, kind, clusters, clients, samples)
+        Case(
+            panel="planted",
+            base=base,
+            kind=kind,
+            clusters=clusters,
+            clients=clients,
+            samples=samples,
+        )
         for base, clients, samples in (("mnist", 40, 50), ("digits", 40, 35))
         for kind in KINDS
         for clusters in (1, 2, 4, 8)
@@ -52,16 +59,16 @@ def _planted() -> list[Case]:
     ]
     return [
         *several,
-        Case("planted", "mnist", "iid", 1, 40, 50),
-        Case("planted", "digits", "iid", 1, 40, 36),
+        Case(panel="planted", base="mnist", kind="iid", clusters=1, clients=40, samples=50),
+        Case(panel="planted", base="digits", kind="iid", clusters=1, clients=40, samples=36),
     ]
 
 
 PLANTED = _planted()
 OTHERS = [
-    Case("others", "mnist", "2 classes each", 0, 40, 50),
-    Case("others", "mnist", "Dirichlet 0.1", 0, 40, 50),
-    Case("others", "mnist", "Dirichlet 1", 0, 40, 50),
+    Case(panel="others", base="mnist", kind="2 classes each", clusters=0, clients=40, samples=50),
+    Case(panel="others", base="mnist", kind="Dirichlet 0.1", clusters=0, clients=40, samples=50),
+    Case(panel="others", base="mnist", kind="Dirichlet 1", clusters=0, clients=40, samples=50),
 ]
 _PARTITIONS: dict[str, dict[str, Any]] = {
     "iid": {"partition": "iid"},

@@ -33,8 +33,12 @@ def draw(results: Results, docs: Path) -> None:
     with matplotlib.rc_context(STYLE):
         for name, figure in {
             "eps": _eps(results),
-            "apart": _accuracies(results, "Fig. 1", PER_CLUSTER, tuple(HALF), 2),
-            "shared": _accuracies(results, "Fig. 2-4", COMBINED, COLUMNS, 3),
+            "apart": _accuracies(
+                results=results, table="Fig. 1", settings=PER_CLUSTER, columns=tuple(HALF), wide=2
+            ),
+            "shared": _accuracies(
+                results=results, table="Fig. 2-4", settings=COMBINED, columns=COLUMNS, wide=3
+            ),
         }.items():
             write(figure, docs / "images" / f"athena-{name}.svg")
 

@@ -67,15 +67,15 @@ def eps(results: Results) -> list[ComparedNumber]:
             published = f"{low:g} - {high:g}"
             numbers.append(
                 ComparedNumber(
-                    setting.row,
-                    str(epochs),
-                    published,
-                    ours,
-                    None,
-                    mark,
-                    "eps",
-                    seeds,
-                    setting.deviation,
+                    row=setting.row,
+                    column=str(epochs),
+                    published=published,
+                    ours=ours,
+                    difference=None,
+                    mark=mark,
+                    unit="eps",
+                    seeds=seeds,
+                    deviation=setting.deviation,
                 )
             )
     return numbers
@@ -154,7 +154,13 @@ def _gain(row: str, printed: str, ours: float | None, options: dict[str, Any]) -
         return compare_number(row, "gain", least, ours, **options)
     mark = mark_of_statement(None if ours is None else ours > least)
     return ComparedNumber(
-        row, "gain", printed, "" if ours is None else f"{ours:.4g}", None, mark, **options
+        row=row,
+        column="gain",
+        published=printed,
+        ours="" if ours is None else f"{ours:.4g}",
+        difference=None,
+        mark=mark,
+        **options,
     )
 
 

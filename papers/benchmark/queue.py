@@ -39,10 +39,13 @@ class Cell:
         return self.setting.name, self.contender.name
 
     def digest(self, trial: int | None) -> str:
-        """Of all that its runs are determined by; of a trial that of its candidate, of a run those
-        of all."""
+        """The digest of all settings that determine a run.
+
+        Args:
+            trial: number of a candidate, whose trial it is; None: of a run, with all candidates.
+        """
         s = self.setting
-        grid = self.contender.grid(self.setting)
+        grid = self.contender.grid(s)
         candidates = grid if trial is None else grid[trial : trial + 1]
         plain = {
             name: getattr(s, name)

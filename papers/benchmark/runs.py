@@ -100,24 +100,32 @@ def _figures(
             split=split,
             stream=Stream(seed, setting.rounds, "benchmark/tuning"),
         )
-    elif split == "validation":  # the loop's final scores are of test samples
+    elif split == "validation":
+        # The loop's final scores are of test samples.
         scores = score(world, outcome.state, setting.rounds, split=split).scores
     accuracy = scores.correct.sum() / scores.examples.sum()
     if setting.every:
         accuracy = prequential_accuracy(outcome.records, setting.every)
-    line = {"accuracy": float(accuracy), **_of_clients(scores), "bytes_down": last["bytes_down"]}
-    line |= {"bytes_up": last["bytes_up"], "ari": last["ari"], "seconds": round(outcome.seconds, 3)}
-    line |= _kept(outcome, data.clients, world.spec.parameters)
-    return (
-        line
-        if validated
-        else line | {"newcomers": _newcomers(world, method, outcome.state, setting, seed)}
-    )
+    line = {
+        "accuracy": float(accuracy),
+        **_of_clients(scores),
+        "bytes_down": last["bytes_down"],
+        "bytes_up": last["bytes_up"],
+        "ari": last["ari"],
+        "seconds": round(outcome.seconds, 3),
+        **_kept(outcome, data.clients, world.spec.parameters),
+    }
+    if not validated:
+        line["newcomers"] = _newcomers(
+            world=world, method=method, state=outcome.state, setting=setting, seed=seed
+        )
+    return line
 
 
 def _of_clients(scores: Scores) -> Line:
     """The mean over clients, and the client at the lowest tenth."""
-    accuracies = np.sort(scores.correct[scores.examples > 0] / scores.examples[scores.examples > 0])
+    scored = scores.examples > 0
+    accuracies = np.sort(scores.correct[scored] / scores.examples[scored])
     return {
         "client_mean": float(accuracies.mean()),
         "bottom_decile": float(accuracies[len(accuracies) // 10]),
@@ -125,22 +133,24 @@ def _of_clients(scores: Scores) -> Line:
 
 
 def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
-    """What is kept after the last round, in bytes: by the server in the method's state, by the
-    client that keeps most, and of one model, for comparison; and the clients' mean share of their
-    own model in the mix that they are served, where they keep one (APFL)."""
+    """The memory after the last round, in bytes: of the server's state, of the client that stores
+    most, and of one model, for comparison. With APFL also the clients' mean share of their own
+    model in the mix that they use."""
     memory = ClientMemory(clients)
     everybody = np.arange(clients)
     memory.restore(outcome.memory)
     arrays = [array for name, array in vars(outcome.state).items() if name != "extras"]
     arrays += [array for of_option in outcome.state.extras.values() for array in of_option.values()]
     server = sum(array.nbytes for array in arrays)
-    line = {
+    line: Line = {
         "server_memory": server,
         "client_memory": int(memory.bytes().max()),
         "model_bytes": 4 * parameters,
     }
     shares = memory.read(SHARE, everybody, np.zeros(clients))[memory.has(SHARE, everybody)]
-    return line | ({"own_share": float(shares.mean())} if len(shares) else {})
+    if len(shares):
+        line["own_share"] = float(shares.mean())
+    return line
 
 
 def _tuned(

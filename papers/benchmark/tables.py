@@ -65,23 +65,9 @@ def winners(runs: pd.DataFrame, rankings: Mapping[str, Ranks]) -> str:
         ordered = [
             (str(row["method"]), float(row["average_rank"])) for row in rows_of(ranks.table())
         ]
-        best = ordered[0][1]
-        near = (
-            [name for name, rank in ordered[1:] if rank - best <= ranks.critical_difference]
-            if ranks.differ
-            else []
-        )
-        others = ", ".join(near[:4]) + (f" and {len(near) - 4} more" if len(near) > 4 else "")
         shown = ", ".join(f"{name} ({rank:.1f})" for name, rank in ordered[:3])
         settings = ", ".join(dict.fromkeys(str(block[0]) for block in ranks.scores.index))
-        none = (
-            "none"
-            if ranks.differ
-            else "no difference is shown"
-            if ranks.tested
-            else "too few draws for a test"
-        )
-        rows.append([title, settings, shown, others or none])
+        rows.append([title, settings, shown, _not_told_apart(ranks, ordered)])
     kinds = markdown(
         [
             "kind",
@@ -92,6 +78,23 @@ def winners(runs: pd.DataFrame, rankings: Mapping[str, Ranks]) -> str:
         rows,
     )
     return "\n\n".join([kinds, by_setting(runs)])
+
+
+def _not_told_apart(ranks: Ranks, ordered: Sequence[tuple[str, float]]) -> str:
+    """The methods that Nemenyi's test does not tell from the best, or why none is named.
+
+    Args:
+        ranks: of the methods, with the test.
+        ordered: methods and their average ranks, the best first.
+    """
+    if not ranks.differ:
+        return "no difference is shown" if ranks.tested else "too few draws for a test"
+    best = ordered[0][1]
+    near = [name for name, rank in ordered[1:] if rank - best <= ranks.critical_difference]
+    if not near:
+        return "none"
+    names = ", ".join(near[:4])
+    return f"{names} and {len(near) - 4} more" if len(near) > 4 else names
 
 
 def by_setting(runs: pd.DataFrame) -> str:
@@ -151,8 +154,8 @@ def _of_cells(runs: pd.DataFrame, figure: str) -> Any:
 
 
 def _median(of_settings: Any) -> str:
-    finite = np.asarray(of_settings, float)
-    finite = finite[np.isfinite(finite)]
+    values = np.asarray(of_settings, float)
+    finite = values[np.isfinite(values)]
     return f"{np.median(finite):.2f}" if len(finite) else ""
 
 
@@ -203,10 +206,10 @@ def choices(runs: pd.DataFrame) -> str:
 
 def shares(runs: pd.DataFrame) -> str:
     """Where APFL's shares end."""
-    shares: Any = runs.dropna(subset=["own_share"])
-    if not len(shares):
+    apfl_runs: Any = runs.dropna(subset=["own_share"])
+    if not len(apfl_runs):
         return "No run of APFL is there yet."
-    mean = shares.groupby("row")["own_share"].mean()
+    mean = apfl_runs.groupby("row")["own_share"].mean()
     ends = ", ".join(f"{name} {mean[name]:.2f}" for name in ORDER if name in mean.index)
     return (
         "APFL begins with a share of 1/2 of each client's own model. Its mean over clients and "

@@ -48,9 +48,8 @@ def draw(results: Results, docs: Path) -> None:
             "plane": _plane(results),
             "components-pni": _components_and_pni(results),
         }.items():
-            if name != "networks" or any(
-                axes.get_visible() for axes in figure.axes
-            ):  # no empty picture: hours a run
+            # No empty picture: hours a run.
+            if name != "networks" or any(axes.get_visible() for axes in figure.axes):
                 write(figure, docs / "images" / f"fedsim-{name}.svg")
 
 

@@ -103,7 +103,9 @@ def improvements(results: Results, rows: Mapping[Setting, Published]) -> list[Co
         number
         for setting, published in rows.items()
         for method, suffix in ((FEDSIM, ""), (AS_CODED, ", as coded"))
-        for number in _improvements(results, setting, published, method, suffix)
+        for number in _improvements(
+            results=results, setting=setting, published=published, method=method, suffix=suffix
+        )
     ]
 
 
@@ -186,14 +188,14 @@ def components(results: Results) -> list[ComparedNumber]:
         mark = mark_of_statement(None if mean is None else LEAST <= mean <= MOST)
         ours = "" if mean is None else f"{mean:.1f}"
         number = ComparedNumber(
-            cell.setting.row,
-            "FedSim",
-            f"{LEAST} - {MOST}",
-            ours,
-            None,
-            mark,
-            "components",
-            len(shares),
+            row=cell.setting.row,
+            column="FedSim",
+            published=f"{LEAST} - {MOST}",
+            ours=ours,
+            difference=None,
+            mark=mark,
+            unit="components",
+            seeds=len(shares),
         )
         numbers.append(number)
     return numbers
@@ -224,7 +226,14 @@ def heterogeneity(results: Results) -> list[ComparedNumber]:
         row = f"alpha {alpha:g}"
         numbers.append(
             ComparedNumber(
-                row, "beta 0, 0.5, 1", "grows", ours, None, mark, "PNI", min(map(len, draws))
+                row=row,
+                column="beta 0, 0.5, 1",
+                published="grows",
+                ours=ours,
+                difference=None,
+                mark=mark,
+                unit="PNI",
+                seeds=min(map(len, draws)),
             )
         )
     return numbers

@@ -279,9 +279,8 @@ def _line(
 def _sign(setting: Setting, ours: float, printed: float) -> str:
     if setting == MEX:
         return "other data"
-    if (
-        abs(printed) < 0.1
-    ):  # the paper's one difference of that size is -0.06 with a deviation of 2.47
+    # The paper's one difference of that size is -0.06 with a deviation of 2.47.
+    if abs(printed) < 0.1:
         return "the paper has none"
     return "agrees" if np.sign(ours) == np.sign(printed) else "**differs**"
 

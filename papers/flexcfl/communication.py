@@ -18,13 +18,25 @@ def relative_bytes(results: Results) -> list[ComparedNumber]:
         for column in COUNTED:
             ours = _ratio(bytes_of(results, row, column)[0], bytes_of(results, row, "FedAvg")[0])
             numbers.append(
-                _times(row, column, PRINTED_6.get((row, column)), ours, _runs(results, row, column))
+                _times(
+                    row=row,
+                    column=column,
+                    printed=PRINTED_6.get((row, column)),
+                    ours=ours,
+                    seeds=_runs(results, row, column),
+                )
             )
     row, column, over, printed = MORE_6
     ours = _ratio(bytes_of(results, row, column)[1], bytes_of(results, row, over)[1])
     return [
         *numbers,
-        _times(row, f"{column}, over {over}", printed, ours, _runs(results, row, column)),
+        _times(
+            row=row,
+            column=f"{column}, over {over}",
+            printed=printed,
+            ours=ours,
+            seeds=_runs(results, row, column),
+        ),
     ]
 
 

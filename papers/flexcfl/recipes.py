@@ -327,11 +327,11 @@ TABLE_IV = [
 ]
 TABLE_IV += [
     _variant(
-        "IV",
-        _shifted(setting, kind),
-        column,
-        values[1 if VARIANTS[column][0] == "IFCA" else 2][index],
-        kind,
+        table="IV",
+        setting=_shifted(setting, kind),
+        column=column,
+        published=values[1 if VARIANTS[column][0] == "IFCA" else 2][index],
+        kind=kind,
     )
     for setting, values in PUBLISHED_IV.items()
     if not setting.row.startswith(SYNTHETIC_UNMATCHED.row)

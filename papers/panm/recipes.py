@@ -144,7 +144,15 @@ def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
     selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
     return tuple(
-        job_of_question(q, seeds, measure, _row(q), column_of(q), _seconds(q), _fixed(q))
+        job_of_question(
+            question=q,
+            seeds=seeds,
+            measure=measure,
+            row=_row(q),
+            column=column_of(q),
+            seconds=_seconds(q),
+            fixed=_fixed(q),
+        )
         for q, seeds in selected
     )
 

@@ -77,9 +77,8 @@ def _harder() -> Iterator[Question]:
         base = Question("", "rotation", method, rounds=ROUNDS[method])
         yield from (replace(base, panel="images", images=n) for n in (5, 10, 20, 40, 60, 100))
         yield from (replace(base, panel="clusters", clusters=k) for k in (2, 4, 6, 8, 12, 16))
-        if not method.startswith(
-            "FlexCFL"
-        ):  # whose cold start takes alpha m clients whatever the cohort
+        # Whose cold start takes alpha m clients whatever the cohort.
+        if not method.startswith("FlexCFL"):
             yield from (
                 replace(base, panel="participation", participation=n) for n in (5, 10, 20, 50, 100)
             )

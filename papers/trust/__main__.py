@@ -53,7 +53,9 @@ def missing_runs() -> list[run_queue.QueuedRun]:
     times = seconds_of_rows(every, stored)
     left = pending([(job, job.seeds) for job in every], stored)
     return [
-        run_queue.QueuedRun(run_queue.TRUST, job, seed, 1.0, times[job.row].seconds)
+        run_queue.QueuedRun(
+            paper=run_queue.TRUST, job=job, seed=seed, value=1.0, seconds=times[job.row].seconds
+        )
         for job, seed in left
     ]
 

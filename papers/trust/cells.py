@@ -136,10 +136,14 @@ def minority(seed: int) -> FederatedData:
 
 
 FEDERATIONS = {
-    one.name: one
-    for one in (
+    federation.name: federation
+    for federation in (
         Federation(
-            "random", "attackers at random, 40 of 100 clients a round", four_kinds, "random", 40
+            name="random",
+            about="attackers at random, 40 of 100 clients a round",
+            data=four_kinds,
+            spread="random",
+            cohort=40,
         ),
         Federation("even", "attackers spread evenly, all clients in each round", four_kinds),
         Federation("minority", "a kind of 5 clients, attackers spread evenly", minority),
@@ -181,7 +185,7 @@ def attack_of(
 
 @cache
 def cells() -> tuple[Cell, ...]:
-    """All of them, the most informative first."""
+    """All cells, the most informative first."""
     slow = {f"{name}@2" for name in _OPTIMAL}
     recipe = [(f, BEST, RECIPE, a) for f in ("random", "even") for a in (NONE, *CLAIM)]
     recipe += [("minority", BEST, RECIPE, a) for a in (NONE, *MINORITY_ATTACKS)]
@@ -201,4 +205,4 @@ def cells() -> tuple[Cell, ...]:
     grid += [("random", m, r, a) for r in list(RULES)[:3] for m in METHODS for a in (NONE, *CLAIM)]
     grid += [(f, BEST, SPLIT, a) for f in ("random", "even") for a in SUITE]
     every = [*recipe, *shown, *ceiling, *others, *simpler, *sorted(optimal), *grid]
-    return tuple(Cell(*one) for one in dict.fromkeys(every))
+    return tuple(Cell(*names) for names in dict.fromkeys(every))

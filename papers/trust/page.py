@@ -134,12 +134,8 @@ def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> st
         "attackers alone",
         "suspected",
     ]
-    return "\n\n".join(
-        [
-            summary(runs=runs, federation=federation, method=BEST, rule=rule, attacks=attacks_run),
-            markdown(heads, rows),
-        ]
-    )
+    words = summary(runs=runs, federation=federation, method=BEST, rule=rule, attacks=attacks_run)
+    return f"{words}\n\n{markdown(heads, rows)}"
 
 
 def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequence[str]) -> str:
@@ -154,10 +150,8 @@ def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequen
     line += f", lowest ARI {min(run['ari'] for lines in cells.values() for run in lines):.2f}"
     plain, ruled = (runs.get(Cell(federation, method, r, NONE), []) for r in ("mean", rule))
     if plain and ruled:
-        line += (
-            "; price without attack "
-            f"{mean(r['accuracy'] for r in plain) - mean(r['accuracy'] for r in ruled):+.3f}"
-        )
+        price = mean(run["accuracy"] for run in plain) - mean(run["accuracy"] for run in ruled)
+        line += f"; price without attack {price:+.3f}"
     return f"{line}."
 
 
@@ -167,9 +161,8 @@ def tried(runs: Runs) -> str:
     rows = []
     for rule in TRIED:
         cells = [runs.get(Cell("random", BEST, rule, a), []) for a in TRIED_AGAINST]
-        rows.append(
-            [rule, *(f"{shown(lines)} / {lowest(lines)}" if lines else "" for lines in cells)]
-        )
+        texts = [f"{shown(lines)} / {lowest(lines)}" if lines else "" for lines in cells]
+        rows.append([rule, *texts])
     return markdown(["rule", *TRIED_AGAINST], rows)
 
 
@@ -184,20 +177,16 @@ def grid(runs: Runs, federation: str) -> str:
                 means = [mean(line["accuracy"] for line in lines) for lines in cells[1:] if lines]
                 ends = [f"{min(means):.3f}", f"{mean(means):.3f}"] if all(cells[1:]) else ["-", "-"]
                 rows.append([NAMES[method], rule, *map(shown, cells), *ends])
-    return (
-        markdown(["method", "rule", NONE, *CLAIM, "worst", "mean"], rows)
-        if rows
-        else "No runs yet."
-    )
+    if not rows:
+        return "No runs yet."
+    return markdown(["method", "rule", NONE, *CLAIM, "worst", "mean"], rows)
 
 
 def three_figures(lines: list[dict[str, Any]]) -> str:
     """Accuracy, ARI and share of attackers alone; empty without runs."""
-    return (
-        " / ".join([shown(lines), shown(lines, "ari", 2), shown(lines, "alone", 2)])
-        if lines
-        else ""
-    )
+    if not lines:
+        return ""
+    return " / ".join([shown(lines), shown(lines, "ari", 2), shown(lines, "alone", 2)])
 
 
 def clustering(runs: Runs) -> str:

@@ -84,7 +84,9 @@ def test_every_operation_on_tables(how: str, tmp_path: Path) -> None:
     last = operations(tmp_path / "count", write, prepare)
     assert last >= 12  # three files, each opened, written, forced to the disk and named
     for fault in FAULTS:
-        for number, folder in after_each_fault(fault, tmp_path, last, write, prepare):
+        for number, folder in after_each_fault(
+            fault=fault, root=tmp_path, last=last, write=write, prepare=prepare
+        ):
             go_on(folder)
             same(tmp_path / "whole/out", folder / "out")
             assert not list(folder.rglob("*.part")), f"{fault} at operation {number}"

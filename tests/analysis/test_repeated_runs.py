@@ -93,9 +93,8 @@ def test_runs_that_are_not_of_one_experiment(tiny: FederatedData) -> None:
         repeat(lambda seed: (beside if seed else plain)(seed), 2)
     with pytest.raises(ConfigError, match=r"seed 0 has .*2 rounds.* seed 1 .*3 rounds"):
         repeat(lambda seed: (long if seed else plain)(seed), 2)
-    with pytest.raises(
-        ConfigError, match=r"different seeds, theirs are \[0, 0\]"
-    ):  # the seed was forgotten
+    # The seed was forgotten.
+    with pytest.raises(ConfigError, match=r"different seeds, theirs are \[0, 0\]"):
         repeat(lambda _: plain(0), 2)
     with pytest.raises(ConfigError, match="at least one run"):
         RepeatedRuns(())

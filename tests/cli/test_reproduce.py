@@ -53,12 +53,12 @@ def table(measure: Callable[[Cell, int], dict[str, Any]] = recipe.measure) -> Ta
     jobs = tuple(job_of(cell, measure) for cell in CELLS)
     compare = lambda measured: best_accuracies(measured, CELLS)  # noqa: E731
     return Table(
-        "toy-table1",
-        "Table I: a toy",
-        "best accuracy",
-        "within 1.5 points",
-        jobs,
-        compare,
+        name="toy-table1",
+        title="Table I: a toy",
+        statistic="best accuracy",
+        rule="within 1.5 points",
+        jobs=jobs,
+        compare=compare,
         also=("toy-fig2",),
     )
 

@@ -277,9 +277,8 @@ def test_too_few_users(tmp_path: Path) -> None:
         DataError, match=r"r\.json\.gz: 6 of 8 users have 3 spoilers .* 7 clients requested"
     ):
         goodreads(path=path, clients=7, min_df=1)
-    with pytest.raises(
-        DataError, match=r"0 of 8 users .* in the first 8 reviews"
-    ):  # nobody has three of each in one
+    # Nobody has three of each in one.
+    with pytest.raises(DataError, match=r"0 of 8 users .* in the first 8 reviews"):
         goodreads(path=path, reviews=8, clients=1, min_df=1)
 
 
@@ -310,9 +309,8 @@ def test_broken_lines_are_refused(line: bytes, message: str, tmp_path: Path) -> 
     path.write_bytes(b"\n".join(lines))
     with pytest.raises(DataError, match=rf"r\.json: {message}"):
         goodreads(path=path, clients=1, min_df=1)
-    with pytest.raises(
-        DataError, match="0 of 2 users"
-    ):  # lines beyond those asked for are not read
+    # Lines beyond those asked for are not read.
+    with pytest.raises(DataError, match="0 of 2 users"):
         goodreads(path=path, reviews=2, clients=1, min_df=1)
 
 

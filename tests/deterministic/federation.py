@@ -91,7 +91,13 @@ class Federation:
                 name, np.arange(start, start + clients), folder / name / "state"
             )
             start += clients
-        self.engine = FakeTransport(schedule, self.clock, self._handle, self.tell, self.trace.count)
+        self.engine = FakeTransport(
+            schedule=schedule,
+            clock=self.clock,
+            handle=self._handle,
+            tell=self.tell,
+            count=self.trace.count,
+        )
         self.engine.crashed = self._crashed
         self.engine.killed = lambda fault: self._later(fault, lambda: self._start(fault.site))
         self.trace.beats = self._beats

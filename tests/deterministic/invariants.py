@@ -170,9 +170,8 @@ def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Ru
         method, *([make_option("late", late)] if late else []), world=undisturbed
     ).options
     again = run(undisturbed, method, federation.plan, options=options)
-    if (
-        not federation.trace.at_end
-    ):  # else the last scores, which no checkpoint has, were asked for again
+    # Else the last scores, which no checkpoint has, were asked for again.
+    if not federation.trace.at_end:
         undisturbed.finish()
     mine = state_arrays(finished.state)
     theirs = state_arrays(again.state)

@@ -138,6 +138,10 @@ KEPT: dict[str, Schedule] = {
 
 KEPT_PEERS: dict[str, PeerSchedule] = {
     "a power cut took records of saved rounds": PeerSchedule(
-        22, "gossip", ("p0", "p1", "p2", "p3"), 1, (Fault("power_site", "p1", 37, length=5.0),)
+        seed=22,
+        method="gossip",
+        peers=("p0", "p1", "p2", "p3"),
+        save_every=1,
+        faults=(Fault("power_site", "p1", 37, length=5.0),),
     ),
 }

@@ -213,9 +213,8 @@ class PeerFederation:
         if station.end is not None:
             station.end.kill()
         self.clock.at(self.clock.now + 5, lambda: self._start(station.name, wanted=False))
-        if (
-            self.clock.now > QUIET
-        ):  # its disk did so many operations late only: the others have time after it, too
+        # Its disk did so many operations late only: the others have time after it, too.
+        if self.clock.now > QUIET:
             self._end = max(self._end, self.clock.now + END - QUIET)
             self.clock.at(self.clock.now + 14, self._note_ages)
 

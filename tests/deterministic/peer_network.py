@@ -76,7 +76,13 @@ class FakeNetwork:
         if "tamper" in faults:
             fault = faults["tamper"]
             return (
-                tampered(fault, name, reply, text, Random(f"{self.schedule.seed} {fault}")),
+                tampered(
+                    fault=fault,
+                    name=name,
+                    reply=reply,
+                    text=text,
+                    random=Random(f"{self.schedule.seed} {fault}"),
+                ),
             ), None
         if "contradict" in faults:
             return (reply, reply[:-1] + bytes([reply[-1] ^ 1])), None

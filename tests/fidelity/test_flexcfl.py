@@ -226,13 +226,13 @@ def counted(method: Method, **options: Any) -> tuple[float, float, list[dict[str
 
 
 def test_bytes_of_fedavg_and_flexcfl() -> None:
-    expected = messages(N, K, M, T, ALPHA)
+    expected = messages(n=N, k=K, m=M, t=T, alpha=ALPHA)
     assert counted(FedAvg())[:2] == (expected["fedavg"], 0)
     assert counted(FlexCFL(clusters=M, alpha=ALPHA))[:2] == (expected["flexcfl"], 0)
 
 
 def test_bytes_between_servers_are_on_their_own_account() -> None:
-    expected = messages(N, K, M, T, ALPHA)
+    expected = messages(n=N, k=K, m=M, t=T, alpha=ALPHA)
     total, between, _ = counted(FlexCFL(clusters=M, alpha=ALPHA, eta_g=0.1))
     assert total == expected["flexcfl"]
     assert total + between == expected["flexcfl_eta"]
@@ -243,10 +243,10 @@ def test_migrations_cost_nothing() -> None:
     total, _, records = counted(method, shift=SwapAll(probability=0.8))
     assert sum(record["shifts_detected"] for record in records[1:]) > 5
     assert sum(record["migrations"] for record in records) > 0
-    assert total == messages(N, K, M, T, ALPHA)["flexcfl"]
+    assert total == messages(n=N, k=K, m=M, t=T, alpha=ALPHA)["flexcfl"]
 
 
 def test_without_migration_nobody_keeps_directions_it_will_not_use() -> None:
     """The clients of the group cold start need them for migration only (Alg. 3, l. 19)."""
     total, _, _ = counted(FlexCFL(clusters=M, alpha=ALPHA, migration="none"))
-    assert total == messages(N, K, M, T, ALPHA)["flexcfl"] - M * ALPHA * M
+    assert total == messages(n=N, k=K, m=M, t=T, alpha=ALPHA)["flexcfl"] - M * ALPHA * M

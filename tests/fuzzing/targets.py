@@ -127,9 +127,8 @@ class Configurations(Target):
         try:
             load(path)
         except FedkinError as error:
-            if (
-                not str(error) or len(str(error)) > 8000
-            ):  # more than the longest mistake, and what is said of it
+            # More than the longest mistake, and what is said of it.
+            if not str(error) or len(str(error)) > 8000:
                 raise Fault(f"a message of {len(str(error))} characters") from error
             raise
 

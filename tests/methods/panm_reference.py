@@ -205,7 +205,13 @@ def reference_round(
         elif peer.age % method.period == 0:
             asks = candidates | draw(s.child("ask"), i, peer.trust, method.candidates)
         answers = asks & able
-        peer.trust = rematched(method, peer, first, answers, {j: alike(i, j) for j in answers})
+        peer.trust = rematched(
+            method=method,
+            peer=peer,
+            first=first,
+            answers=answers,
+            similar={j: alike(i, j) for j in answers},
+        )
         partners = draw(s.child("partners"), i, peer.trust, method.neighbours)
         later = (partners - asks) & able
         for who, vectors in ((answers, of_each), (later, 1)):
@@ -240,12 +246,12 @@ def compare_with_reference(
     for t in range(1, rounds + 1):
         own.begin(Stream(SEED, t, "world"))
         reference_round(
-            method,
-            own,
-            peers,
-            states[0].start,
-            own.clients(t) if cohort is None else cohort(t),
-            stream(t),
+            method=method,
+            w=own,
+            peers=peers,
+            start=states[0].start,
+            cohort=own.clients(t) if cohort is None else cohort(t),
+            s=stream(t),
         )
         assert_equal_peers(states[t], peers)
     sent = int(states[-1].vectors[:, 0].sum()) * 4 * w.spec.parameters

@@ -586,9 +586,8 @@ def loss_of(world: Any, state: Any) -> float:
     everybody = np.arange(CLIENTS)
     if isinstance(state, PeerState):
         return float(world.run(Losses(state.models), everybody).losses[everybody, everybody].mean())
-    if isinstance(world, FakeWorld) and hasattr(
-        state, "membership"
-    ):  # whose one class has no probability
+    # Whose one class has no probability.
+    if isinstance(world, FakeWorld) and hasattr(state, "membership"):
         return float(
             (state.membership * world.run(Losses(state.models), everybody).losses)
             .sum(axis=1)

@@ -189,10 +189,11 @@ def test_refuses_more_clusters_than_clients() -> None:
 
 def test_states_are_left_alone() -> None:
     before = replace(given([2] * 5), models=MODELS.copy(), local=LOCAL.copy())
+    # The rows of ``local`` are read-only as they are.
     for array in (
         before.models,
         before.assignment,
-    ):  # the rows of ``local`` are read-only as they are
+    ):
         array.flags.writeable = False
     FeSEM(migration="label_blind", eta_g=0.1).round(shifting(), before, EVERYBODY, STREAM)
     FeSEM(newcomers="loss").place(world(), before, EVERYBODY, STREAM)

@@ -71,7 +71,9 @@ def test_names_that_are_invented_one_after_another_disturb_as_seldom(
     missing: MissingPeers, clock: Clock
 ) -> None:
     """Each is named for ten seconds: longer than the first wait, and shorter than the second."""
-    assert waits(missing, clock, 3000, 0.5, lambda t: f"ghost-{t // 20}") == [6.5]
+    assert waits(
+        missing=missing, clock=clock, seconds=3000, step=0.5, named=lambda t: f"ghost-{t // 20}"
+    ) == [6.5]
 
 
 def test_a_stranger_who_knows_the_waits_disturbs_twice_a_minute_at_most(clock: Clock) -> None:

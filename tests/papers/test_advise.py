@@ -33,15 +33,19 @@ def test_what_was_promised_is_asked() -> None:
 
 
 def test_the_federation_of_a_case() -> None:
-    planted = federation(Case("planted", "digits", "rotation", 2, 10, 20), 3)
+    planted = federation(
+        Case(panel="planted", base="digits", kind="rotation", clusters=2, clients=10, samples=20), 3
+    )
     assert planted.true_clusters is not None and sorted(planted.true_clusters) == [0] * 5 + [1] * 5
     assert (planted.train.sizes == 20).all()
-    even = federation(Case("planted", "digits", "iid", 1, 10, 144), 3)
+    even = federation(
+        Case(panel="planted", base="digits", kind="iid", clusters=1, clients=10, samples=144), 3
+    )
     assert even.clients == 10 and abs(even.train.sizes.mean() - 144) < 2
 
 
 def test_a_line_has_what_the_page_shows() -> None:
-    case = Case("planted", "digits", "rotation", 1, 8, 8)
+    case = Case(panel="planted", base="digits", kind="rotation", clusters=1, clients=8, samples=8)
     record = advise.measure(case, 0)
     assert {key: record[key] for key in vars(case)} == vars(case)
     assert set(record["estimates"]) == set(advise_page.CRITERIA)

@@ -55,11 +55,21 @@ def runs(row: str, gain: int, seeds: int, table: str = "4") -> list[dict[str, An
         start = 10
         jitter = seed % 3
         found += [
-            line(row, "FedAvg", seed, [start, 50 + jitter, 60], table),
+            line(row=row, column="FedAvg", seed=seed, right=[start, 50 + jitter, 60], table=table),
             line(
-                row, "FedProx", seed, [start, 50 + gain + (1 if seed % 2 else -1), 60 + gain], table
+                row=row,
+                column="FedProx",
+                seed=seed,
+                right=[start, 50 + gain + (1 if seed % 2 else -1), 60 + gain],
+                table=table,
             ),
-            line(row, "FedSim", seed, [start, 50 + gain + jitter, 60 + gain - jitter], table),
+            line(
+                row=row,
+                column="FedSim",
+                seed=seed,
+                right=[start, 50 + gain + jitter, 60 + gain - jitter],
+                table=table,
+            ),
         ]
     return found
 

@@ -88,7 +88,19 @@ def test_each_label_is_matched_within_a_fifth_of_the_files_number(
     own = label_counts(draws.draw(3, 3), 3).astype(float)
     target = own.copy()
     target[label] /= factor
-    assert matches(3, draws.Target("", 3, int(own.sum()), tuple(target), 0.2)) is fits
+    assert (
+        matches(
+            3,
+            draws.Target(
+                name="",
+                classes_per_client=3,
+                samples=int(own.sum()),
+                labels=tuple(target),
+                margin=0.2,
+            ),
+        )
+        is fits
+    )
 
 
 @pytest.mark.parametrize("target", CHOSEN, ids=lambda target: target.name)

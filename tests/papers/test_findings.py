@@ -165,7 +165,12 @@ def matching(
     """By updates with alpha 0.5, 0.25 and 0; the oracle has 90%."""
     runs = [*of_peers("oracle", [0.9] * 7, 1.0)[: 3 * oracles], *of_peers("PANMGrad", usual, 0.5)]
     runs += of_peers("PANMGrad", [0.89] * 7, 0.7, 0.0)
-    return [*runs, *of_peers("PANMGrad", [0.91, less, *[0.9] * 5], 0.96, 0.25, seeds)]
+    return [
+        *runs,
+        *of_peers(
+            method="PANMGrad", ends=[0.91, less, *[0.9] * 5], recall=0.96, alpha=0.25, seeds=seeds
+        ),
+    ]
 
 
 BORNE_OUT = {

@@ -49,7 +49,14 @@ def test_a_run_is_stored_and_not_run_again(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(panm, "PEERS", 8)
     monkeypatch.setattr(panm, "ROUNDS", 2)
     question = Question("images", "PANMGrad", base="digits", images=10, clusters=2)
-    job = job_of_question(question, (0,), panm.measure, "images 10", "PANMGrad", 1)
+    job = job_of_question(
+        question=question,
+        seeds=(0,),
+        measure=panm.measure,
+        row="images 10",
+        column="PANMGrad",
+        seconds=1,
+    )
     store = tmp_path / "peers.jsonl"
     [line] = carry_out(pending([(job, job.seeds)], []), store)
     assert read(store, [job]).runs == [json.loads(json.dumps(line))]

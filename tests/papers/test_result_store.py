@@ -299,13 +299,13 @@ def test_a_question_is_known_by_its_fields_and_by_what_all_have_in_common(tmp_pa
     def ask(images: int = 5, **fixed: Any) -> Job:
         question = Toy("found", images)
         return job_of_question(
-            question,
-            (0,),
-            lambda q, s: {"panel": q.panel, "images": 5, "seed": s},
-            "r",
-            "c",
-            1,
-            fixed,
+            question=question,
+            seeds=(0,),
+            measure=lambda q, s: {"panel": q.panel, "images": 5, "seed": s},
+            row="r",
+            column="c",
+            seconds=1,
+            fixed=fixed,
         )
 
     store = tmp_path / "paper.jsonl"

@@ -110,7 +110,9 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
         bench.job("B", (0, 1), published=False),
         bench.job("C", (0,)),
     )
-    toy = Table("toy", "Toy", "-", "-", jobs, lambda results: [])
+    toy = Table(
+        name="toy", title="Toy", statistic="-", rule="-", jobs=jobs, compare=lambda results: []
+    )
     monkeypatch.setattr(run_queue, "PAPERS", {"toy": Paper("toy", "Toy", (toy,))})
     monkeypatch.setattr(run_queue, "_pool", lambda workers: InThisProcess())
     monkeypatch.setattr(run_queue, "time", SimpleNamespace(monotonic=lambda: bench.clock))

@@ -414,10 +414,11 @@ def test_resumed_metrics_measure_the_same(stop: int) -> None:
     memory = before.memory()
     for measured in list(wild(0))[stop + 1 :]:
         before.record(*measured)  # what was kept is a copy
+    # Two: going on changes nothing in what was kept either.
     for after in (
         ClusterMetrics(40),
         ClusterMetrics(40),
-    ):  # two: going on changes nothing in what was kept either
+    ):
         after.recall(memory | {"labels": np.zeros(3)})
         rest = [after.record(*measured) for measured in list(wild(0))[stop + 1 :]]
         assert [json.dumps(r, allow_nan=False) for r in rest] == [

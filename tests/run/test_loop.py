@@ -262,9 +262,8 @@ def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path, die_at: int)
     assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (
         tmp_path / "whole/metrics.jsonl"
     ).read_bytes()
-    if (
-        die_at == PLAN.rounds
-    ):  # nothing is left to do but to score the last round again, on the account of scoring
+    # Nothing is left to do but to score the last round again, on the account of scoring.
+    if die_at == PLAN.rounds:
         assert again.ledger.down.pop("scoring.evaluate") > world.ledger.down.pop("scoring.evaluate")
     assert (world.ledger.down, world.ledger.up) == (again.ledger.down, again.ledger.up)
     assert resumed.records == whole.records

@@ -267,11 +267,12 @@ def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> N
     )
     assert execute(config, out=None).summary()["secret"]["answered"] == 16
     journal = Journal()
+    # Of a process that was killed before its checkpoint.
     for round, answered in (
         (1, 8),
         (2, 7),
         (2, 6),
-    ):  # of a process that was killed before its checkpoint
+    ):
         journal.add(
             round=round, call=1, lost={}, sums=1, asked=8, answered=answered, clipped=0, unusable=1
         )

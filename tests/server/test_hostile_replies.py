@@ -50,7 +50,14 @@ def example(name: str) -> tuple[Task, list[Task], np.ndarray]:
         index = np.array([2, 0, 1, 1, 0, 0])
     together = np.array([[0, 1, 2], [2, 1, 0], [0, 1, 2], [1, -1, 2], [0, -1, -1]])
     models = np.random.default_rng(4).normal(size=(3, P)).astype(np.float32)
-    given = Given(SPEC, models, clients, index, (index + clients) % 3, together)
+    given = Given(
+        spec=SPEC,
+        models=models,
+        clients=clients,
+        index=index,
+        positive=(index + clients) % 3,
+        together=together,
+    )
     return EXAMPLES[name].make(given), [make(given) for make in EXAMPLES[name].before], clients
 
 

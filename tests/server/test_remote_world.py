@@ -216,7 +216,13 @@ def test_losses_errors_and_classes_are_the_simulator_s() -> None:
         lambda world: world.run(LabelErrors(held), SOME).error,
         lambda world: world.run(Classes(), SOME).classes,
         lambda world: similarities(world, held[0], held[1:], SOME),
-        lambda world: similarities(world, held[0], held[1:], SOME, replace(WORK, steps=2)),
+        lambda world: similarities(
+            world=world,
+            start=held[0],
+            directions=held[1:],
+            clients=SOME,
+            work=replace(WORK, steps=2),
+        ),
     ):
         np.testing.assert_array_equal(ask(far), ask(near), strict=True)
 

@@ -112,7 +112,7 @@ def train(
     optimizer = Optimizer(work, np.zeros(len(start)), np.zeros(len(start)))
     seen = []
     for batch in batches:
-        loss, gradient = loss_and_gradient(w, widths, x[batch], y[batch], l2)
+        loss, gradient = loss_and_gradient(flat=w, widths=widths, x=x[batch], y=y[batch], l2=l2)
         seen.append((loss, len(batch)))
         w = w + optimizer.move(gradient + work.mu * (w - start))
     return w - start, mean_loss(seen[-per_epoch:]), mean_loss(seen[:per_epoch])

@@ -295,7 +295,14 @@ def given(name: str, model: str) -> Given:
         clients = np.array([3, 0, 3, 1, 2, 3])
         index = np.array([2, 0, 1, 1, 0, 0])
     together = np.array([[0, 1, 2], [2, 1, 0], [0, 1, 2], [1, -1, 2], [0, -1, -1]])
-    return Given(made.spec, models(made, 3), clients, index, (index + clients) % 3, together)
+    return Given(
+        spec=made.spec,
+        models=models(made, 3),
+        clients=clients,
+        index=index,
+        positive=(index + clients) % 3,
+        together=together,
+    )
 
 
 def run_in(

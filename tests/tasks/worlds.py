@@ -71,7 +71,7 @@ def over_messages(
     nodes = [node_of(f"site-{number}", clients, data, model) for number, clients in enumerate(own)]
     for number, node in enumerate(nodes):
         transport.join(number, node)
-    world = remote(transport, data, model, WORK, run)
+    world = remote(transport=transport, data=data, model=model, work=WORK, run=run)
     world.begin(Stream(3, 1, "scenario"))
 
     def memory() -> dict[str, np.ndarray]:
@@ -79,9 +79,8 @@ def over_messages(
         columns: dict[str, np.ndarray] = {}
         for clients, node in zip(own, nodes, strict=True):
             for name, kept in node.disk.load_memory(run).items():
-                if name.startswith(
-                    PREFIX
-                ):  # in front of a column; what was sent to keep, and last replies, are others
+                # In front of a column; what was sent to keep, and last replies, are others.
+                if name.startswith(PREFIX):
                     columns.setdefault(name, np.zeros((data.clients, *kept.shape[1:]), kept.dtype))[
                         clients
                     ] = kept

@@ -368,11 +368,12 @@ def test_a_stopped_server_resumes_to_the_same_result(
             and mine["cluster_sizes"] == other["cluster_sizes"]
         )
         assert mine["bytes_by_operation"] == other["bytes_by_operation"]
+        # Handshakes and reports of shifts came twice.
         for operation in (
             "train",
             "similarities",
             "scoring.evaluate",
-        ):  # handshakes and reports of shifts came twice
+        ):
             weight = mine["messages_by_operation"].get(operation)
             assert weight == other["messages_by_operation"].get(operation), (
                 mine["round"],
