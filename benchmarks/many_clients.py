@@ -132,7 +132,8 @@ def compare(method: str, folder: Path, clients: int, passing: Path) -> list[str]
     """A method's figures with a thousand clients and with many, which are printed, too."""
     results = {}
     for number in (FEW, clients):
-        for _ in range(2):  # the second has compiled programs and warm pages
+        # The second run has compiled programs and warm pages.
+        for _ in range(2):
             out = passing / f"{method}-{number}"
             shutil.rmtree(out, ignore_errors=True)
             command = [

@@ -171,31 +171,30 @@ def clustering_rows(edc: Times, madc: Times, choice: Times) -> list[str]:
         madc: times of MADC and of its plain form.
         choice: times of IFCA's choice and of K forward passes.
     """
-    a = edc["EDC"]
-    b = edc["Gram"]
-    c = madc["MADC"]
-    d = madc["plain"]
-    e = choice["choice"]
-    f = choice["K passes"]
     return [
         row(
-            what="EDC", beside="X X^T", ours=a, other=b, aim="ours / other: at most 2", times=a / b
+            what="EDC",
+            beside="X X^T",
+            ours=edc["EDC"],
+            other=edc["Gram"],
+            aim="ours / other: at most 2",
+            times=edc["EDC"] / edc["Gram"],
         ),
         row(
             what="MADC",
             beside="NumPy, as written",
-            ours=c,
-            other=d,
+            ours=madc["MADC"],
+            other=madc["plain"],
             aim="other / ours: at least 50",
-            times=d / c,
+            times=madc["plain"] / madc["MADC"],
         ),
         row(
             what="IFCA's choice",
             beside="K forward passes",
-            ours=e,
-            other=f,
+            ours=choice["choice"],
+            other=choice["K passes"],
             aim="ours / other: at most 1",
-            times=e / f,
+            times=choice["choice"] / choice["K passes"],
         ),
     ]
 

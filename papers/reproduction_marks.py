@@ -89,8 +89,9 @@ class ComparedNumber:
     def exact(self) -> float:
         """Ours with all its digits, where there is a published number or runs; else as it is shown,
         in its digits."""
-        value = self.value
-        return value if value is not None else mean(self.runs) if self.runs else float(self.ours)
+        if self.value is not None:
+            return self.value
+        return mean(self.runs) if self.runs else float(self.ours)
 
     @property
     def counts(self) -> bool:
@@ -171,7 +172,9 @@ def near(published: float | None, ours: float, margin: float) -> bool:
 
 def mark_of_statement(true: bool | None) -> Mark:
     """The mark of a statement; None: not run."""
-    return Mark.NOT_RUN if true is None else Mark.REPRODUCED if true else Mark.NOT_REPRODUCED
+    if true is None:
+        return Mark.NOT_RUN
+    return Mark.REPRODUCED if true else Mark.NOT_REPRODUCED
 
 
 def compare_number(

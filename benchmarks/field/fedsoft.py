@@ -10,9 +10,8 @@ and 4.5 after 200 (``200 --adam --hidden 64``, one seed). Drawn clients for each
 authors have them, are not nearer: 7.4 after 60 rounds with 30 (``--selected 30``), and 7.6 with 15
 and u measured in every second round (``--selected 15 --every 2``), where all clients with weights v
 have 6.3. A larger network is: 200 units have 4.5 after 60 rounds (``60 --adam --hidden 200``, one
-seed). By SGD 6.6 with as many units (20 rounds), and
-10.3 with 64 and lambda 1: a stronger pull brings the centres nearer to each other. The authors' CNN
-                           was not tried.
+seed). By SGD 6.6 with as many units (20 rounds), and 10.3 with 64 and lambda 1: a stronger pull
+brings the centres nearer to each other. The authors' CNN was not tried.
 
 A centre is a mean over the models of clients of both kinds, whose weights v fall with their share
 only: where shares are spread evenly over 0 .. 1, a third of the images behind a centre are of the

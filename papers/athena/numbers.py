@@ -83,9 +83,11 @@ def eps(results: Results) -> list[ComparedNumber]:
 
 def range_text(ends: list[float | None]) -> str:
     """In words; None is no end, and no ends are no range."""
-    low, high = ends or (None, None)
-    if not ends or low is None:
-        return f"up to {high:.3g}" if high is not None else "any" if ends else "none"
+    if not ends:
+        return "none"
+    low, high = ends
+    if low is None:
+        return "any" if high is None else f"up to {high:.3g}"
     return f"from {low:.3g}" if high is None else f"{low:.3g} - {high:.3g}"
 
 

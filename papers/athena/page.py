@@ -151,7 +151,9 @@ def _ends(ends: list[float | None] | None) -> str:
 
 
 def _least(ends: Sequence[float] | None) -> str:
-    return "not run" if ends is None else f"**{ends[0]:.3g}**" if ends else "**none**"
+    if ends is None:
+        return "not run"
+    return f"**{ends[0]:.3g}**" if ends else "**none**"
 
 
 def clusters_found(results: Results) -> str:

@@ -217,15 +217,11 @@ def _when(p: Float[np.ndarray, "R"], scored: Int[np.ndarray, "R"]) -> tuple[floa
 
 def verdict(better: float, worse: float) -> str:
     """The verdict from p of being better and p of being worse."""
-    return (
-        TOO_FEW
-        if math.isnan(better)
-        else BETTER
-        if better < LEVEL
-        else WORSE
-        if worse < LEVEL
-        else NO_DIFFERENCE
-    )
+    if math.isnan(better):
+        return TOO_FEW
+    if better < LEVEL:
+        return BETTER
+    return WORSE if worse < LEVEL else NO_DIFFERENCE
 
 
 def _column(cells: list[Any]) -> pd.Series:

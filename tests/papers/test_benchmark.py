@@ -125,7 +125,7 @@ def test_a_method_that_refuses_is_not_tried_again(store: Path, fake: list) -> No
 def test_a_fault_of_one_method_stops_no_other(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(*_: Any) -> Line:
+    def fail(*_: Any, **__: Any) -> Line:
         raise ValueError("broken")
 
     monkeypatch.setattr(queue, "measure", fail)
